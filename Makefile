@@ -29,11 +29,11 @@ demo: $(READY)  ## Run the quickstart: the bundled tiny model on generated tasks
 
 test: $(READY)  ## Run the tests but the slow ones.
 	@echo "test: running the tests in two processes"
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow'
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow' --durations=25
 
 slow: $(READY)  ## Run the slow tests: killed and stopped runs, lost nodes, jobs, buckets, several workers.
 	@echo "slow: running the tests that take more than ten seconds each, in two processes"
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m slow
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m slow --durations=25
 
 coverage: $(READY)  ## Measure which lines of the package the tests run; in a random order, whose seed is shown.
 	@echo "coverage: running the tests in a random order, watched, in workers and started commands too"

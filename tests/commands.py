@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -17,6 +18,10 @@ class Result:
     code: int
     out: str
     err: str
+
+
+Command = Callable[..., Result]
+"""What the fixture `command` is: `call` without its fixtures."""
 
 
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:

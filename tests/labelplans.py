@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from biaseval.analysis import query
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
+from tests.relation import Relations
 from tests.specs import write_plan, write_spec
 
 Rows = list[dict[str, Any]]
@@ -21,26 +23,17 @@ class Plan:
     """The rows of a run in the making: tasks, and prompts with one list of token log-probabilities per label."""
 
     def __init__(self, **scoring: Any) -> None:
-        self.spec = {
-            "kind": "label_bias",
-            "name": "tiny",
-            "seed": 42,
-            "scoring": {"normalization": "mean", "eos": True} | scoring,
-        }
+        scoring = {"normalization": "mean", "eos": True} | scoring
+        self.spec = {"kind": "label_bias", "name": "tiny", "seed": 42, "scoring": scoring}
         self.tasks: Rows = []
         self.contexts: Rows = []
         self.prompts: Rows = []
         self.label_scores: Rows = []
+        self._n_prompts = Counter[str]()
 
     def task(self, task: str, labels: list[str], is_semantically_equivalent: bool = False) -> str:
-        self.tasks.append(
-            {
-                "task": task,
-                "category": "Question Answering",
-                "labels": labels,
-                "is_semantically_equivalent": is_semantically_equivalent,
-            }
-        )
+        row = {"task": task, "category": "Question Answering", "labels": labels}
+        self.tasks.append({**row, "is_semantically_equivalent": is_semantically_equivalent})
         return task
 
     def prompt(
@@ -52,7 +45,8 @@ class Plan:
         if setting not in self.contexts:
             self.contexts.append(setting)
         group = f"{setting['context_id']}/{purpose}"
-        number = sum(row["prompt_id"].startswith(f"{group}/") for row in self.prompts)
+        number = self._n_prompts[group]
+        self._n_prompts[group] += 1
         prompt_id = f"{group}/{number}"
         self.prompts.append(
             setting
@@ -60,14 +54,8 @@ class Plan:
             | {"instance_id": None if gold is None else f"{task}-{purpose}-{number}"}
         )
         for label, logprobs in zip(labels, tokens, strict=True):
-            self.label_scores.append(
-                {
-                    "prompt_id": prompt_id,
-                    "label": label,
-                    "token_logprobs": logprobs,
-                    "n_label_tokens": len(logprobs) - 1,
-                }
-            )
+            scored = {"prompt_id": prompt_id, "label": label, "token_logprobs": logprobs}
+            self.label_scores.append({**scored, "n_label_tokens": len(logprobs) - 1})
 
     def probabilities(self, task: str, purpose: str, gold: str | None, probs: list[float], **setting: int) -> None:
         """Add a prompt whose mean log-likelihoods over one label token and EOS are the logarithms of ``probs``."""
@@ -109,12 +97,12 @@ def rows(run: str, sql: str) -> Rows:
     return result
 
 
-def _counts_of_draws(run: str) -> np.ndarray[Any, Any]:
+def counts_of_draws(run: Relations) -> np.ndarray[Any, Any]:
     """Return how often each draw of the suite of all tasks holds each of its two tasks."""
-    draws = query([run], "from bootstrap_draws where suite = 'all' and draw > 0 order by draw, task")
-    return np.asarray(draws["n_drawn"].to_numpy().reshape(1000, 2))
+    draws = run.rows("select n_drawn from bootstrap_draws where suite = 'all' and draw > 0 order by draw, task")
+    return np.array([row["n_drawn"] for row in draws]).reshape(1000, 2)
 
 
-def _reach(error: float, n_tasks: int) -> float:
+def reach(error: float, n_tasks: int) -> float:
     """Return how far Student's interval reaches, of an error among resamples of so many tasks."""
     return float(stats.t.ppf(0.975, n_tasks - 1) * math.sqrt(n_tasks / (n_tasks - 1)) * error)

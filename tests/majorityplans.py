@@ -13,6 +13,7 @@ import duckdb
 from biaseval.analysis import query
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, GENERATIONS, LABEL_SCORES, PROMPTS, SETTINGS, output_tables
+from tests.relation import Relations
 from tests.specs import write_plan, write_spec
 
 Rows = list[dict[str, Any]]
@@ -29,11 +30,7 @@ ANSWERS = {
 }
 """(setting, instruction) to the predictions for the four test rows, with the seeds 3 and 5."""
 
-LARGE = {
-    **ANSWERS,
-    ("0/100", True): ("TTTF", "TTTF"),
-    ("100/0", True): ("TTTT", "TTTT"),
-}
+LARGE = {**ANSWERS, ("0/100", True): ("TTTF", "TTTF"), ("100/0", True): ("TTTT", "TTTT")}
 """What a larger model answers: with instruction always right in 0/100, always True in 100/0."""
 
 F1 = {"TTTF": 1.0, "TTTT": 9 / 14, "FFFF": 0.1, "TTFF": 23 / 30, "TT-F": 0.85}
@@ -69,26 +66,15 @@ class MajorityPlan:
         self.golds = golds
         self.n_repeats = n_repeats  # of the test rows with their answers: F1 is the same, intervals are narrower
         self.spec: dict[str, Any] = {
-            "kind": "majority_bias",
-            "name": "tiny",
-            "seed": 42,
-            "model": {"path": "models/tiny", "dtype": "float32"},
-            "prompt": {"preset": "boolq", "n_demos": 2},
-            "predict": list(predict),
-            "calibration": list(calibration),
-            "scoring": {"normalization": "mean", "eos": True},
-        }
+            "kind": "majority_bias", "name": "tiny", "seed": 42, "prompt": {"preset": "boolq", "n_demos": 2},
+            "model": {"path": "models/tiny", "dtype": "float32"}, "predict": list(predict),
+            "calibration": list(calibration), "scoring": {"normalization": "mean", "eos": True},
+        }  # fmt: skip
         self.n_parameters: int | None = 1_000
         self.p_hat = P_HAT if p_hat is None else p_hat
         self.settings: Rows = [
-            {
-                "setting": setting,
-                "number": number,
-                "labels": ["True", "False"],
-                "shares": [number / 2, 1 - number / 2],
-                "counts": [number, 2 - number],
-                "counts_asked": [number, 2 - number],
-            }
+            {"setting": setting, "number": number, "labels": ["True", "False"], "shares": [number / 2, 1 - number / 2]}
+            | {name: [number, 2 - number] for name in ("counts", "counts_asked")}
             for number, setting in enumerate(DEMOS)
         ]
         self.contexts: Rows = []
@@ -135,6 +121,24 @@ class MajorityPlan:
             for label, p in (("True", p_true), ("False", 1 - p_true)):
                 logprobs = {"token_logprobs": [math.log(p)] * 2, "n_label_tokens": 1}
                 self.label_scores.append({"prompt_id": prompt_id, "label": label, **logprobs})
+
+    def only(self, **where: Any) -> MajorityPlan:
+        """Keep the contexts and prompts whose columns have these values, and the outputs of those prompts."""
+
+        def fits(row: Mapping[str, Any]) -> bool:
+            return all(row.get(name, value) == value for name, value in where.items())
+
+        self.contexts = [row for row in self.contexts if fits(row)]
+        contexts = {row["context_id"] for row in self.contexts}
+        self.prompts = [row for row in self.prompts if fits(row) and row["context_id"] in contexts]
+        prompts = {row["prompt_id"] for row in self.prompts}
+        self.label_scores = [row for row in self.label_scores if row["prompt_id"] in prompts]
+        self.generations = [row for row in self.generations if row["prompt_id"] in prompts]
+        return self
+
+    def relations(self, folder: Path) -> Relations:
+        """Return the relations of the run, written."""
+        return Relations(self.write(folder))
 
     def write(self, folder: Path, n_parts: int = 1) -> str:
         run = Run.open(str(folder))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -60,6 +61,7 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
+@cache
 def measures() -> dict[str, str]:
     """Return what is counted, in words, to its value."""
     source, sql = files("platform", "jobs"), files("analytics", ends=[".sql"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biaseval.report.findings import Row
+from biaseval.report.blocks import Row
 from biaseval.store import Run
 from biaseval.tables import EVALUATIONS, QA_SEGMENTS, TRAINED_MODELS, TRAINING
 from tests.measuring import measure
@@ -277,7 +277,7 @@ COLUMNS = {
 
 COMPUTED = (
     "qa_debiasing_by_method", "qa_out_of_distribution_by_model", "qa_out_of_distribution_by_method",
-    "qa_training_curves",
+    "qa_training_curves", "qa_bias_conclusions", "qa_bias_cautions",
 )  # fmt: skip
 """Marts that are computed from the others and from tables when the page is read, as those of an older run are."""
 

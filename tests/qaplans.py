@@ -1,19 +1,15 @@
-"""Runs of QA bias in the making, and the macros and rules asked by hand."""
+"""Runs of QA bias in the making, and the rules of thresholds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from biaseval.analysis import query
-from biaseval.analysis import sql_files as relations
 from biaseval.store import Run
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES, QA_PREDICTIONS
-from tests.measuring import measure
+from tests.relation import Relations
 from tests.specs import whole_spec, write_plan, write_spec
 
 Rows = list[dict[str, Any]]
@@ -56,6 +52,12 @@ class QaPlan:
                 attribute = {"value": -1.0 if value is None else float(value), "is_measured": value is not None}
                 self.attributes.append({**place, "heuristic": heuristic, **attribute})
 
+    def titles(self, titles: Sequence[str | None], dataset: str = "squad") -> None:
+        """Give the questions of a data set titles, in their order."""
+        own = [example for example in self.examples if example["dataset"] == dataset]
+        for example, title in zip(own, titles, strict=True):
+            example["title"] = title
+
     def answers(
         self,
         exact_match: Sequence[float | None],
@@ -68,6 +70,10 @@ class QaPlan:
             if em is not None:
                 place = {"model": model, "dataset": dataset, "example_id": f"q{row}", "prediction": f"p{row}"}
                 self.predictions.append({**place, "exact_match": float(em), "f1": None if overlap is None else overlap})
+
+    def relations(self, folder: Path) -> Relations:
+        """Return the relations of the run, written."""
+        return Relations(self.write(folder))
 
     def write(self, folder: Path, n_parts: int = 1) -> str:
         run = Run.open(str(folder))
@@ -85,15 +91,6 @@ class QaPlan:
 def rows(run: str, sql: str) -> Rows:
     result: Rows = query([run], sql).to_pylist()
     return result
-
-
-def _ask(sql: str, *parameters: Any) -> Any:
-    """Return what DuckDB answers with nothing but the macros: a value, or a row of several."""
-    with closing(duckdb.connect()) as connection:
-        for macro in sorted(relations.ANALYTICS.glob("macros/*.sql")):
-            connection.execute(macro.read_text()).fetchall()
-        [answer] = connection.execute(f"select {sql}", parameters).fetchall()
-    return answer[0] if len(answer) == 1 else answer
 
 
 Candidate = tuple[float, float | None, int, int]
@@ -154,11 +151,3 @@ def two_models(**spec: Any) -> QaPlan:
     plan.answers([1] * 25 + [0] * 50, model="bert")
     plan.answers([1] * 50 + [0] * 25, model="roberta")
     return plan
-
-
-def _status(plan: QaPlan, folder: Path, model: str = "bert", heuristic: str = "ans_len") -> dict[str, Any]:
-    run = plan.write(folder)
-    measure(run)
-    names = "threshold, status, bias_significance, bias_significance_f1, n_lower, n_higher, lower_low, difference"
-    [row] = rows(run, f"select {names} from qa_bias_by_heuristic where model = '{model}' and heuristic = '{heuristic}'")
-    return row

@@ -18,7 +18,7 @@ from biaseval.search.objectives import EVERYTHING
 from biaseval.spec import stored_spec
 from biaseval.store import Run
 from biaseval.tables import SEARCH_SETTINGS, TABLES, TRIAL_EVALUATIONS, TRIAL_VALUES, TRIALS, tables_of
-from tests.qa_debiasing.study import within_transaction
+from tests.handmade import within_transaction
 
 Rows = list[dict[str, Any]]
 
@@ -38,8 +38,8 @@ def searched(**changes: Any) -> dict[str, Any]:
         "name": "sets",
         "spec": BASE,
         "search": {"prompt.demo_sets": [1, 2, 3, 4]},
-        "objective": {"sql": "select avg(rsd) as rsd from label_bias_by_task", "maximize": False},
         "trials": 4,
+        "objective": {"sql": "select avg(rsd) as rsd from label_bias_by_task", "maximize": False},
     }
     return {key: value for key, value in {**content, **changes}.items() if value is not ...}
 
@@ -62,10 +62,10 @@ class Search:
         self.settings: dict[str, Any] = {
             "name": "sets",
             "searched": "label_bias",
-            "objectives": list(self.objectives),
-            "are_maximized": list(self.objectives.values()),
             "keys": ["prompt.demo_sets"],
             "per": [],
+            "objectives": list(self.objectives),
+            "are_maximized": list(self.objectives.values()),
             "algorithm": "optuna",
             "choose_on": "half",
             "batch": 4,
@@ -92,24 +92,12 @@ class Search:
             row: other columns of ``trials``.
         """
         number = len(self.trials)
-        is_done = bool(choice)
-        self.trials.append(
-            {
-                "trial": number,
-                "parameters": json.dumps(dict(point)),
-                "state": "done" if is_done else "failed",
-                "objectives": self._json(choice),
-                "evaluation": self._json(evaluation),
-                "steps": 0,
-                "seconds": 1.0,
-                "seed": 42,
-                "run": f"trials/{number:05d}",
-                "problem": None if is_done else "it broke",
-                **row,
-            }
-        )
-        for sample, found in (("choice", choice), ("evaluation", evaluation)):
-            for scope, values in (found if isinstance(found, Mapping) else {EVERYTHING: found}).items():
+        state, problem = ("done", None) if choice else ("failed", "it broke")
+        outcome = {"state": state, "problem": problem, "steps": 0, "seconds": 1.0, "seed": 42}
+        found = {"objectives": self._json(choice), "evaluation": self._json(evaluation), "run": f"trials/{number:05d}"}
+        self.trials.append({"trial": number, "parameters": json.dumps(dict(point)), **outcome, **found, **row})
+        for sample, own in (("choice", choice), ("evaluation", evaluation)):
+            for scope, values in (own if isinstance(own, Mapping) else {EVERYTHING: own}).items():
                 for objective, value in zip(self.objectives, values, strict=False):
                     self.value(number, objective, sample, value, [value] * 2, scope)
         return number
@@ -135,12 +123,9 @@ class Search:
         """Say what an objective is on a half, and with each group of it left out, in place of what it was."""
         place = {"trial": trial, "objective": objective, "scope": scope, "sample": sample}
         self.values = [row for row in self.values if {key: row[key] for key in place} != place]
-        self.values += [
-            {**place, "left_out": group, "value": one, "is_above_constant": is_above if group < 0 else None}
-            for group, one in enumerate([value, *left_out], start=-1)
-        ]
-        for row in self.values:
-            row["left_out"] = None if row["left_out"] == -1 else row["left_out"]
+        self.values.append({**place, "left_out": None, "value": value, "is_above_constant": is_above})
+        for group, one in enumerate(left_out):
+            self.values.append({**place, "left_out": group, "value": one, "is_above_constant": None})
 
     @contextmanager
     def opened(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -161,8 +146,7 @@ class Search:
     def rows(self, sql: str) -> Rows:
         """Return the rows of a query."""
         with self.opened() as connection:
-            found: Rows = connection.sql(sql).to_arrow_table().to_pylist()
-            return found
+            return connection.sql(sql).to_arrow_table().to_pylist()
 
     def problems(self, check: str) -> list[str]:
         """Return what a check finds."""

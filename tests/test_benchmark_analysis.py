@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import runpy
 import sys
 from contextlib import closing
@@ -16,6 +15,7 @@ import pytest
 
 from biaseval.analysis import open_runs, query
 from biaseval.errors import BiasevalError, InputError
+from biaseval.runs import analyse_run
 from biaseval.store import Run
 from tests.bench.analysis import Suite, benchmark, write_suite
 
@@ -47,19 +47,6 @@ def test_the_whole_suite_has_the_sizes_of_the_published_one() -> None:
     assert sum(own * n_labels for own, (n_labels, _) in zip(n_prompts, tasks, strict=True)) == 10_299_224
 
 
-def test_a_share_of_the_suite_has_the_rows_that_its_sizes_say(measured: tuple[str, dict[str, Any]]) -> None:
-    run, report = measured
-    assert SMALL.settings == [(0, 0), (2, 0), (2, 1)]
-    expected = [(n_labels, 3 * (n_rows + 32 + 3 + 20) + 2 * 2) for n_labels, n_rows in SMALL.tasks()]
-    counted = query([run], "select len(any_value(labels)) as n_labels, count(*) as n from prompts group by task")
-    assert sorted((row["n_labels"], row["n"]) for row in counted.to_pylist()) == sorted(expected)
-    n_scores = sum(n_labels * n_prompts for n_labels, n_prompts in expected)
-    assert report["run"]["n_scores"] == n_scores
-    assert query([run], "select count(*) as n from label_scores")["n"].to_pylist() == [n_scores]
-    parts = [Run.open(run).read_part("prompts", part).num_rows for part in range(report["run"]["n_parts"])]
-    assert len(parts) == len(Run.open(run).parts("label_scores")) > len(SMALL.tasks())
-
-
 def test_accuracies_of_the_drawn_model_are_those_of_its_scores(measured: tuple[str, dict[str, Any]]) -> None:
     run = Run.open(measured[0])
     golds = {row["prompt_id"]: row for row in run.read_table("prompts").to_pylist() if row["purpose"] == "main"}
@@ -77,37 +64,6 @@ def test_accuracies_of_the_drawn_model_are_those_of_its_scores(measured: tuple[s
     assert len(found) == len(hits) == 9
     for row in found:
         assert row["accuracy"] == pytest.approx(np.mean(hits[row["task"], row["n_demos"], row["demo_set"]]))
-
-
-def test_the_same_seed_gives_the_same_run(measured: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    write_suite(Run.open(str(tmp_path / "again")), SMALL)
-    write_suite(Run.open(str(tmp_path / "other")), Suite(3, 300, (0, 2), 2, seed=43))
-    for table in ("tasks", "splits", "contexts", "prompts", "label_scores"):
-        mine, again, other = (
-            Run.open(str(run)).read_table(table) for run in (measured[0], tmp_path / "again", tmp_path / "other")
-        )
-        assert mine.equals(again)
-        assert not mine.equals(other)
-
-
-def test_the_record_says_what_each_process_took(measured: tuple[str, dict[str, Any]]) -> None:
-    run, report = measured
-    assert [row["what"].split(",")[0] for row in report["took"]] == [
-        "metrics and results.duckdb",
-        "page and figures",
-        'sql RUN "from label_bias_by_model"',
-        'sql RUN "show tables"',
-        'sql RUN RUN "from label_bias_by_model"',
-        "sql RUN",
-    ]
-    # Linux counts the memory of the process that starts another one as the other's, too.
-    starter = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for row in report["took"]:
-        assert row["seconds"] > 0.1
-        assert 20 < row["peak_mib"] <= max(4000, starter)
-        assert row["spilled_mib"] == 0
-    assert report["page_bytes"] == Path(run, "report.html").stat().st_size
-    assert [path.name for path in Path(run).parent.iterdir() if path.is_dir()] == ["run"]
 
 
 def test_a_question_about_a_setting_reads_the_parts_that_hold_it(measured: tuple[str, dict[str, Any]]) -> None:
@@ -132,3 +88,12 @@ def test_what_cannot_be_generated_or_analysed_is_refused(tmp_path: Path) -> None
     (tmp_path / "run" / "label_scores" / "part-00000.parquet").unlink()
     with pytest.raises(BiasevalError, match="1 of 1 parts missing"):
         benchmark(str(tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_a_run_of_a_quarter_of_a_million_prompts_is_analysed(tmp_path: Path) -> None:
+    """DuckDB 2.0.0 failed from here on, in a join that carries texts of the smaller side into a filter."""
+    run = Run.open(str(tmp_path / "run"))
+    write_suite(run, Suite(n_tasks=24, max_rows=1000))
+    analyse_run(run.uri)
+    assert query([run.uri], "select count(distinct method) as n from label_bias_by_model").to_pylist() == [{"n": 4}]

@@ -18,7 +18,7 @@ from biaseval.cache import FOLDER, file_digest, local_copy
 from biaseval.errors import InputError
 from biaseval.label_bias.templates import read_templates
 from biaseval.models import Loading, ModelSource, describe_reader, fingerprint_model, load_model, load_tokenizer
-from biaseval.reading import WindowSettings, load_reader
+from biaseval.qa_models import WindowSettings, load_reader
 from biaseval.runs import run_spec
 from biaseval.spec import ConversationsSpec, load_spec
 from biaseval.store import Run
@@ -42,7 +42,7 @@ def uploaded(folder: Path, uri: str) -> str:
     return uri
 
 
-def test_the_digest_of_a_large_file_is_remembered_until_it_changes(
+def test_a_large_files_digest_is_kept_until_it_changes(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, digested = tmp_path / "model.safetensors", []
@@ -66,7 +66,7 @@ def test_the_digest_of_a_large_file_is_remembered_until_it_changes(
         assert file_digest(file) == hashlib.sha256(b"12345678").hexdigest()
 
 
-def test_a_folder_that_cannot_be_written_costs_the_memory_of_digests_alone(
+def test_a_folder_that_cannot_be_written_costs_remembering_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_bytes(b"12345678")
@@ -84,9 +84,8 @@ def test_a_model_of_a_bucket_is_the_model(tiny_llama: Path, object_store: str, c
     tokenizer = load_tokenizer(source)
     [light] = copies(cache)
     # Who prepares parts needs no weights.
-    assert {path.name for path in light.iterdir()} == {path.name for path in tiny_llama.iterdir()} - {
-        "model.safetensors"
-    }
+    names = [{path.name for path in folder.iterdir()} for folder in (light, tiny_llama)]
+    assert names[0] == names[1] - {"model.safetensors"}
     assert fingerprint_model(source) == fingerprint_model(ModelSource(str(tiny_llama)))
     ids = tokenizer("river stone", return_tensors="pt")["input_ids"]
     with torch.no_grad():
@@ -97,15 +96,12 @@ def test_a_model_of_a_bucket_is_the_model(tiny_llama: Path, object_store: str, c
     assert len(copies(cache)) == 2
 
 
-def test_a_reader_and_an_adapter_of_a_bucket_are_found(
-    tmp_path: Path, tiny_llama: Path, object_store: str, cache: Path
-) -> None:
+def test_readers_and_adapters_are_found_there(tmp_path: Path, tiny_llama: Path, object_store: str, cache: Path) -> None:
     bert = make_bert(tmp_path / "bert")
     source = ModelSource(uploaded(bert, f"{object_store}/models/bert"))
     assert describe_reader(source, "extractive") == describe_reader(ModelSource(str(bert)), "extractive")
-    load_reader(
-        source, Loading("float32", "cpu"), answers="extractive", windows=WindowSettings(max_tokens=128, stride=32)
-    )
+    windows = WindowSettings(max_tokens=128, stride=32)
+    load_reader(source, Loading("float32", "cpu"), answers="extractive", windows=windows)
     base = load_model(ModelSource(str(tiny_llama)))
     get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
     adapter = uploaded(tmp_path / "adapter", f"{object_store}/models/adapter")
@@ -113,7 +109,7 @@ def test_a_reader_and_an_adapter_of_a_bucket_are_found(
     assert any("lora" in name for name, _ in adapted.named_parameters())
 
 
-def test_processes_that_ask_at_the_same_time_fetch_once(
+def test_who_asks_at_once_fetches_once(
     tiny_llama: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "log").open("w") as log, s3_server(log=log) as variables:
@@ -127,9 +123,7 @@ def test_processes_that_ask_at_the_same_time_fetch_once(
     assert (tmp_path / "log").read_text().count("GET /bias/llama/model.safetensors") == 1
 
 
-def test_what_changes_is_another_copy_and_what_was_interrupted_none(
-    tmp_path: Path, object_store: str, cache: Path
-) -> None:
+def test_what_changes_is_another_copy_and_a_half_one_none(tmp_path: Path, object_store: str, cache: Path) -> None:
     (tmp_path / "model" / "more").mkdir(parents=True)
     (tmp_path / "model" / "a.json").write_text("1")
     (tmp_path / "model" / "more" / "b.json").write_text("2")
@@ -147,26 +141,30 @@ def test_what_changes_is_another_copy_and_what_was_interrupted_none(
     assert (first / "a.json").read_text() == "1"
 
 
-def test_templates_and_conversations_of_a_bucket_are_read(tmp_path: Path, object_store: str) -> None:
+def test_templates_and_conversations_of_a_bucket_are_read_and_what_is_not_there_said(
+    tmp_path: Path, object_store: str, cache: Path
+) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "templates.csv").write_text("task,template\na,Text: {INPUT}\n")
     chat = {"messages": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}]}
     (tmp_path / "files" / "chats.jsonl.gz").write_bytes(gzip.compress(json.dumps(chat).encode()))
     uri = uploaded(tmp_path / "files", f"{object_store}/files")
     assert read_templates(f"{uri}/templates.csv") == {"a": "Text: {INPUT}"}
-    path = f"{uri}/chats.jsonl.gz"
-    found = read_conversations(ConversationsSpec(path=path))
-    assert found == read_conversations(ConversationsSpec(path=str(tmp_path / "files" / "chats.jsonl.gz")))
+    places = (uri, tmp_path / "files")
+    found, local = (read_conversations(ConversationsSpec(path=f"{place}/chats.jsonl.gz")) for place in places)
+    assert found == local
     assert len(found.kept) == 1
-    with pytest.raises(InputError, match=r"data.path: s3://bias/files/none.jsonl: cannot be read"):
-        read_conversations(ConversationsSpec(path=f"{uri}/none.jsonl"))
-
-
-def test_what_is_not_there_is_said(object_store: str, cache: Path) -> None:
-    with pytest.raises(InputError, match=r"s3://bias/nothing/here: nothing is there; correct the URI"):
-        load_tokenizer(ModelSource(f"{object_store}/nothing/here"))
-    with pytest.raises(InputError, match=r"s4://bias/model: cannot be read: .*; correct the URI"):
-        fingerprint_model(ModelSource("s4://bias/model"))
+    absent = ConversationsSpec(path=f"{uri}/none.jsonl")
+    for read, message in (
+        (lambda: read_conversations(absent), r"data.path: s3://bias/files/none.jsonl: cannot be read"),
+        (
+            lambda: load_tokenizer(ModelSource(f"{object_store}/nothing/here")),
+            "nothing/here: nothing is there; correct",
+        ),
+        (lambda: fingerprint_model(ModelSource("s4://bias/model")), "s4://bias/model: cannot be read: .*; correct the"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read()
     assert not cache.exists()
 
 

@@ -14,7 +14,7 @@ from biaseval.analysis import query
 from biaseval.analysis.gates import check_run
 from biaseval.errors import InputError
 from biaseval.store import Run
-from tests.commands import call
+from tests.commands import Command
 from tests.compare.runs import HITS, label_plan, make
 from tests.older_runs import copy_older_run
 
@@ -30,17 +30,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_a_gate_holds_where_every_selected_row_meets_it(runs: list[str]) -> None:
     least, most = query([runs[0]], "select min(rsd), max(rsd) from label_bias_by_model").to_pylist()[0].values()
     checked = check_run(runs[0], [f"rsd <= {most!r}", f"rsd < {most!r}", "accuracy > 0 where n_demos = 2"])
-    assert [gate.holds for gate in checked.gates] == [True, False, True]
-    assert not checked.holds
+    assert ([gate.holds for gate in checked.gates], checked.holds) == ([True, False, True], False)
     assert checked.gates[0].ranges == {"rsd": [least, most]}
     assert [(gate.mart, gate.n_rows) for gate in checked.gates] == [("label_bias_by_model", n) for n in (2, 2, 1)]
     assert [row["rsd"] for row in checked.gates[1].failed] == [most] * checked.gates[1].n_failed
-
-
-def test_a_row_that_falls_says_which_it_is_and_what_it_has(runs: list[str]) -> None:
-    [gate] = check_run(runs[0], ["label_bias_by_task.accuracy > 0.9 where task = 'task4'"]).gates
-    assert gate.mart == "label_bias_by_task"
-    assert gate.failed == [{"task": "task4", "n_demos": n, "accuracy": 0.25} for n in (0, 2)]
+    # A row that falls says which it is and what it has; a value that is null falls, and says so.
+    null = "label_bias_by_task.rsd_floor > nullif(n_rows, n_rows)"
+    low, unknown = check_run(runs[0], ["label_bias_by_task.accuracy > 0.9 where task = 'task4'", null]).gates
+    assert low.failed == [{"task": "task4", "n_demos": n, "accuracy": 0.25} for n in (0, 2)]
+    assert (unknown.holds, unknown.n_failed, unknown.n_null) == (False, unknown.n_rows, unknown.n_rows)
 
 
 def test_conditions_are_sql(runs: list[str]) -> None:
@@ -59,20 +57,13 @@ def test_conditions_are_sql(runs: list[str]) -> None:
     assert [gate.mart for gate in checked.gates if gate.mart != "label_bias_by_model"] == ["label_bias_by_task"]
 
 
-def test_a_value_that_is_null_falls_and_says_so(runs: list[str]) -> None:
-    [gate] = check_run(runs[0], ["label_bias_by_task.rsd_floor > nullif(n_rows, n_rows)"]).gates
-    assert (gate.holds, gate.n_failed, gate.n_null) == (False, gate.n_rows, gate.n_rows)
-
-
-def test_a_ready_made_gate_says_where_too_few_rows_tell(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ready_made_gate_says_where_too_few_rows_tell(tmp_path: Path, command: Command) -> None:
     """Four rows, all right: that may be luck."""
     run = make(label_plan({"few": "1111"}, golds="aabb"), tmp_path / "few")
     for preset in ("unbiased", "better-than-constant"):
         [gate] = check_run(run, [], presets=[preset]).gates
         assert (gate.holds, gate.n_rows, gate.n_unshown) == (True, 1, 1)
-    printed = call(capsys, monkeypatch, "check", run, "--preset", "unbiased", "--junit", str(tmp_path / "gates.xml"))
+    printed = command("check", run, "--preset", "unbiased", "--junit", str(tmp_path / "gates.xml"))
     assert (printed.code, "too few rows to tell in 1" in " ".join(printed.out.split())) == (0, True)
     assert "<system-out>too few rows to tell in 1</system-out>" in (tmp_path / "gates.xml").read_text()
 
@@ -136,9 +127,7 @@ def test_an_expression_can_neither_write_nor_read_outside_the_run(runs: list[str
     assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
 
 
-def test_a_run_in_an_object_store_has_gates_that_reach_nothing_else(
-    runs: list[str], object_store: str, tmp_path: Path
-) -> None:
+def test_gates_of_a_run_in_a_bucket_reach_nothing_else(runs: list[str], object_store: str, tmp_path: Path) -> None:
     store = Run.open(f"{object_store}/gates/run")
     pafs.copy_files(runs[0], store.root, destination_filesystem=store.fs)
     assert check_run(store.uri, ["rsd < 99", "(select count(*) from prompts) > 0"]).holds
@@ -170,56 +159,33 @@ def test_against_another_run_gates_are_about_differences(runs: list[str]) -> Non
     assert row == {"n_demos": 2, "accuracy_low": row["verdict_low"], "verdict_low": row["accuracy_low"]}
 
 
-def test_the_command_exits_with_3_where_a_gate_falls_and_writes_its_files(
-    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = "rsd < 99 where method = 'none'"
-    files = ["--junit", str(tmp_path / "out" / "gates.xml")]
-    found = call(capsys, monkeypatch, "check", runs[0], held, "accuracy > 2 or false", *files)
+def test_the_command_exits_with_3_where_a_gate_falls(runs: list[str], tmp_path: Path, command: Command) -> None:
+    held, fallen = "rsd < 99 where model <> '<\x01&\"'", "accuracy > 2 or false"
+    found = command("check", runs[0], held, fallen, "--junit", str(tmp_path / "out" / "gates.xml"))
     assert (found.code, found.err) == (3, "")
     assert "FELL" in found.out
     assert "n_demos 0, accuracy 0." in found.out
     suites = ElementTree.parse(tmp_path / "out" / "gates.xml").getroot()
     [suite] = suites
-    assert (suites.tag, suite.tag, suite.attrib["tests"], suite.attrib["failures"]) == (
-        *("testsuites", "testsuite"),
-        *("2", "1"),
-    )
-    cases = {case.attrib["name"]: case for case in suite}
-    assert len(cases[held]) == 0
-    [failure] = cases["accuracy > 2 or false"]
-    assert failure.attrib["message"] == "not met by 2 of 2 rows"
+    assert (suites.tag, suite.tag) == ("testsuites", "testsuite")
+    assert (suite.attrib["tests"], suite.attrib["failures"]) == ("2", "1")
+    passed, failed = suite
+    assert (passed.attrib["name"], len(passed)) == (held.replace("\x01", "\N{REPLACEMENT CHARACTER}"), 0)
+    [failure] = failed
+    assert (failed.attrib["name"], failure.attrib["message"]) == (fallen, "not met by 2 of 2 rows")
     assert len((failure.text or "").splitlines()) == 2
-    as_json = call(capsys, monkeypatch, "check", runs[0], held, "accuracy > 2", "--json")
-    assert as_json.code == 3
+    as_json = command("check", runs[0], held, "accuracy > 2", "--json")
     content = json.loads(as_json.out)
-    assert (content["holds"], [gate["holds"] for gate in content["gates"]]) == (False, [True, False])
-    assert call(capsys, monkeypatch, "check", runs[0], held).code == 0
-    assert call(capsys, monkeypatch, "check", runs[0], "acuracy > 1").code == 2
-    assert call(capsys, monkeypatch, "check", runs[0]).code == 2
-
-
-def test_junit_holds_any_text(runs: list[str], tmp_path: Path) -> None:
-    from biaseval.cli.gates import gates_junit
-
-    checked = check_run(runs[0], ["rsd < 99 where model <> '<\x01&\"'"])
-    [case] = ElementTree.fromstring(gates_junit(checked))[0]
-    assert case.attrib["name"] == "rsd < 99 where model <> '<\N{REPLACEMENT CHARACTER}&\"'"
+    assert (as_json.code, content["holds"], [gate["holds"] for gate in content["gates"]]) == (3, False, [True, False])
+    assert [command("check", runs[0], *own).code for own in ([held], ["acuracy > 1"], [])] == [0, 2, 2]
 
 
 @pytest.mark.parametrize(
     ("name", "expression"),
-    [
-        ("majority_bias", "mean_f1 <= 1 where predict = 'likelihood'"),
-        ("qa_bias", "n_rows > 0 where model = 'bert'"),
-    ],
+    [("majority_bias", "mean_f1 <= 1 where predict = 'likelihood'"), ("qa_bias", "n_rows > 0 where model = 'bert'")],
 )
 def test_runs_of_an_older_version_have_gates(name: str, expression: str, tmp_path: Path) -> None:
-    _, run_dir = copy_older_run(name, tmp_path)
-    assert check_run(str(run_dir), [expression]).holds
-
-
-def test_a_run_without_metrics_is_refused(tmp_path: Path) -> None:
-    _, run_dir = copy_older_run("score", tmp_path)
-    with pytest.raises(InputError, match="which has no metrics"):
-        check_run(str(run_dir), ["rsd < 1"])
+    assert check_run(str(copy_older_run(name, tmp_path)[1]), [expression]).holds
+    if name == "qa_bias":
+        with pytest.raises(InputError, match="which has no metrics"):
+            check_run(str(copy_older_run("score", tmp_path / "score")[1]), ["rsd < 1"])

@@ -23,18 +23,13 @@ def test_a_head_that_is_gone_is_said_and_not_waited_for(form: str, monkeypatch: 
     address = form.format(free_port())
     monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    with (
-        pytest.raises(InputError, match=rf"^no Ray answers at {address} \(Connection refused\); start that cluster"),
-        Cluster(ExecutionSpec()) as own,
-    ):
+    gone = rf"^no Ray answers at {address} \(Connection refused\); start that cluster"
+    with pytest.raises(InputError, match=gone), Cluster(ExecutionSpec()) as own:
         own.resources()
-
-
-@pytest.mark.parametrize("address", ["host", "host:abc", "nonsense"])
-def test_what_names_no_host_and_port_is_no_address(address: str) -> None:
-    found = addresses.unusable(address)
-    assert found is not None
-    assert found.found == f"no Ray answers at {address} (it is not HOST:PORT)"
+    for wrong in ("host", "host:abc", "nonsense"):
+        found = addresses.unusable(wrong)
+        assert found is not None
+        assert found.found == f"no Ray answers at {wrong} (it is not HOST:PORT)"
 
 
 @contextmanager
@@ -91,14 +86,13 @@ def test_a_ray_that_planning_began_is_that_of_making(rays: list[str]) -> None:
     assert rays == ["init", "shutdown"]
 
 
-def test_a_ray_that_nobody_takes_is_left(rays: list[str]) -> None:
+def test_a_ray_that_nobody_takes_is_left_and_none_is_handed_on_behind_an_error(rays: list[str]) -> None:
     with Cluster(ExecutionSpec(), hands_on=True) as planning:
         planning.resources()
     Cluster.leave()
     assert rays == ["init", "shutdown"]
+    rays.clear()
 
-
-def test_a_ray_is_handed_on_behind_no_error(rays: list[str]) -> None:
     def plan() -> None:
         with Cluster(ExecutionSpec(), hands_on=True) as planning:
             planning.resources()

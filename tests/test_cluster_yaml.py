@@ -23,24 +23,16 @@ from biaseval.spec import ExecutionSpec
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_cluster_yaml_is_valid_against_rays_schema() -> None:
+def test_cluster_yaml_is_valid_against_rays_schema_and_runs_the_tested_version() -> None:
     schema = json.loads((Path(ray.__file__).parent / "autoscaler" / "ray-schema.json").read_text())
-    config = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    config, text = config_of(), (ROOT / "cluster.yaml").read_text()
     jsonschema.validate(config, schema)
     assert config["head_node_type"] in config["available_node_types"]
     sources = [source for source in config["file_mounts"].values() if not source.startswith("~")]  # a person's own
     assert all(Path(ROOT / source).exists() for source in sources)
-
-
-def test_cluster_yaml_runs_the_tested_version_of_ray_and_keeps_its_dashboard_to_itself() -> None:
-    text = (ROOT / "cluster.yaml").read_text()
-    assert f":{ray.__version__}-py3" in text
-    assert "--dashboard-host=127.0.0.1" in text
-    assert "--disable-usage-stats" in text
-
-
-def test_the_folder_of_models_is_made_for_who_runs_ray_in_the_container() -> None:
-    config = yaml.safe_load((ROOT / "cluster.yaml").read_text())
+    for option in (f":{ray.__version__}-py3", "--dashboard-host=127.0.0.1", "--disable-usage-stats"):
+        assert option in text
+    # The folder of models is made for who runs Ray in the container.
     [mounted] = [option.split()[1] for option in config["docker"]["run_options"] if option.startswith("-v ")]
     machine, container = mounted.split(":")
     assert config["initialization_commands"] == [f"sudo install -d -o 1000 -g 100 {machine}"]
@@ -76,17 +68,10 @@ def started(config: Mapping[str, Any], *asked: tuple[dict[str, float], int], **o
     return found
 
 
-@pytest.mark.parametrize("n_actors", [1, 4, 5, 8, 16])
-def test_actors_with_a_gpu_get_small_spot_nodes(n_actors: int) -> None:
+@pytest.mark.parametrize("n_actors", [1, 5, 16])
+def test_actors_with_a_gpu_get_small_spot_nodes_or_others_and_preparing_none(n_actors: int) -> None:
     assert started(config_of(), ({"GPU": 1}, n_actors)) == {"gpu_spot": n_actors}
-
-
-def test_where_no_spot_node_is_to_be_had_others_come() -> None:
-    found = started(config_of(), ({"GPU": 1}, 4), gpu_spot=0.1)
-    assert found == {"gpu_on_demand": 4}
-
-
-def test_preparing_starts_no_gpu() -> None:
+    assert started(config_of(), ({"GPU": 1}, 4), gpu_spot=0.1) == {"gpu_on_demand": 4}
     [cpu, *gpus] = types_of(config_of())
     assert (cpu.name, [own.name for own in gpus]) == ("cpu", ["gpu_spot", "gpu_on_demand"])
     found = allocate(ExecutionSpec(), 400, Resources([{"CPU": 0}], False, 8, types=[cpu, *gpus]))
@@ -101,20 +86,13 @@ def test_a_model_on_two_gpus_gets_its_node_once_the_file_allows_it() -> None:
         allocate(ExecutionSpec(gpus_per_actor=2), 9, Resources([], False, 8, types=types))
 
 
-def test_every_gpu_type_proves_its_gpu_before_it_takes_work() -> None:
-    for name, own in config_of()["available_node_types"].items():
+def test_gpus_are_proved_the_head_alone_starts_nodes_and_nobody_without_the_token_reaches_ray() -> None:
+    config = config_of()
+    for name, own in config["available_node_types"].items():
         asserts = any("torch.cuda.is_available()" in line for line in own.get("worker_setup_commands", []))
         assert asserts == ("GPU" in own["resources"]), name
-
-
-def test_only_the_head_may_start_nodes() -> None:
-    for name, own in config_of()["available_node_types"].items():
         profile = "biaseval-head" if name == "head" else "biaseval-worker"
         assert own["node_config"]["IamInstanceProfile"] == {"Name": profile}
-
-
-def test_nobody_without_the_token_reaches_ray() -> None:
-    config = config_of()
     assert "-e RAY_AUTH_MODE=token" in config["docker"]["run_options"]
     assert config["file_mounts"]["/home/ray/.ray/auth_token"] == "~/.ray/auth_token"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from biaseval.pipelines.cost_lines import cost_lines, costs, idle_budget, reference_hours
-from biaseval.pipelines.qa_plan import ModelPlan, QuestionsPlan, describe_questions
+from biaseval.pipelines.qa.plan import ModelPlan, QuestionsPlan, describe_questions
 from biaseval.spec import ExecutionSpec, QaBiasSpec
 
 FLOPS = 10 * 0.4 * 989e12 * 3600
@@ -48,27 +49,17 @@ def test_accelerators_are_known_by_name() -> None:
 
 
 def test_what_readers_cost_is_said_too() -> None:
-    plan = QuestionsPlan(
-        {"dev": 900}, [ModelPlan("reader", 900, 10**9, 1000, 5 * 10**6), ModelPlan("file", 900, None, None, None)], []
-    )
-    spec = QaBiasSpec.model_validate(
-        {
-            "kind": "qa_bias",
-            "name": "x",
-            "models": [{"name": "reader", "path": "reader"}, {"name": "file", "predictions": {"dev": "file.json"}}],
-            "datasets": {"in_distribution": {"dev": "dev.json"}},
-            "execution": {"prices": {"H100": 2}},
-        }
-    )
+    models = [ModelPlan("reader", 900, 10**9, 1000, 5 * 10**6), ModelPlan("file", 900, None, None, None)]
+    plan = QuestionsPlan({"dev": 900}, models, [])
+    content = """
+        {kind: qa_bias, name: x, datasets: {in_distribution: {dev: dev.json}}, execution: {prices: {H100: 2}},
+         models: [{name: reader, path: reader}, {name: file, predictions: {dev: file.json}}]}
+    """
     hours = 1e16 / (0.4 * 989e12 * 3600)  # two operations a parameter and token
-    found = describe_questions(spec, plan, None)
+    found = describe_questions(QaBiasSpec.model_validate(yaml.safe_load(content)), plan, None)
     assert found.facts["costs"]["H100"] == pytest.approx({"gpu_hours": hours, "cost": 2 * hours})
     assert dict(found.lines)["on H100"].endswith("at 2 an hour, in the unit of execution.prices; each has 79 GiB")
     assert found.facts["gpu_hours_at_100_tflops"] == pytest.approx(1e16 / 3.6e17)
-
-
-def test_gpu_hours_without_a_gpu_are_said_to_count_nothing() -> None:
-    assert idle_budget(ExecutionSpec(max_gpu_hours=2, gpus_per_actor=0)) == [
-        "note: no GPU is used: execution.max_gpu_hours counts nothing"
-    ]
+    idle = idle_budget(ExecutionSpec(max_gpu_hours=2, gpus_per_actor=0))
+    assert idle == ["note: no GPU is used: execution.max_gpu_hours counts nothing"]
     assert idle_budget(ExecutionSpec(max_gpu_hours=2)) == idle_budget(ExecutionSpec(gpus_per_actor=0)) == []

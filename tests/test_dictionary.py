@@ -18,7 +18,7 @@ from biaseval.analysis import ANALYTICS
 from biaseval.analysis.dictionary import Dictionary, listed, write_comments
 from biaseval.analysis.sql_files import connect, create, relations
 from biaseval.tables import tables_of
-from tests.commands import call
+from tests.commands import Command
 from tests.compare.runs import label_plan, make
 from tests.older_runs import copy_older_run
 
@@ -99,22 +99,15 @@ def test_the_dictionary_explains_nothing_that_there_is_not(empty: tuple[str, duc
             assert any(section in own for own in columns.values()), section
 
 
-def test_comments_are_sentences() -> None:
+def test_comments_are_sentences_and_name_the_values_of_enumerations() -> None:
     for file, content in FILES.items():
-        texts = {
-            **content,
-            **{key: text for own in content.values() if isinstance(own, dict) for key, text in own.items()},
-        }
-        for name, text in texts.items():
-            assert isinstance(text, dict) or text.endswith("."), (file, name)
-
-
-@pytest.mark.parametrize("column", ENUMS)
-def test_comments_name_the_values_of_enumerations(column: str) -> None:
-    table, name = column.split(".")
-    comment = Dictionary("label_bias").column(table, name, [name])
-    assert comment is not None
-    assert all(value in comment for value in ENUMS[column])
+        own = [texts for texts in content.values() if isinstance(texts, dict)]
+        for text in [text for texts in (content, *own) for text in texts.values() if isinstance(text, str)]:
+            assert text.endswith("."), (file, text)
+    for column, values in ENUMS.items():
+        table, name = column.split(".")
+        comment = Dictionary("label_bias").column(table, name, [name]) or ""
+        assert [value for value in values if value not in comment] == [], column
 
 
 def test_results_duckdb_has_the_comments_in_any_shell(tmp_path: Path) -> None:
@@ -138,29 +131,24 @@ def test_results_duckdb_has_the_comments_in_any_shell(tmp_path: Path) -> None:
     assert view.startswith("One row per (prompt of main")
 
 
-def test_the_schema_is_printed_for_people_and_machines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_schema_is_printed_for_people_and_machines(tmp_path: Path, command: Command) -> None:
     _, run_dir = copy_older_run("instruct", tmp_path)
-    found = call(capsys, monkeypatch, "sql", str(run_dir), "--schema", "--format", "json")
+    found = command("sql", str(run_dir), "--schema", "--format", "json")
     rows: list[dict[str, Any]] = json.loads(found.out)
     assert {row["table"] for row in rows} >= set(tables_of("instruct"))
     assert all(row["comment"] for row in rows)
-    shown = call(capsys, monkeypatch, "sql", str(run_dir), "training", "--schema")
+    shown = command("sql", str(run_dir), "training", "--schema")
     assert shown.code == 0
     assert "Optimizer step, 0-based." in shown.out
     assert "conversation_id" not in shown.out
-    assert call(capsys, monkeypatch, "sql", str(run_dir), "--schema", "trainng").err == (
-        "error: --schema trainng: there is no such table or mart; did you mean training?\n"
-    )
+    refused = command("sql", str(run_dir), "--schema", "trainng").err
+    assert refused == "error: --schema trainng: there is no such table or mart; did you mean training?\n"
 
 
-def test_the_schema_of_several_runs_has_what_compares_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_schema_of_several_runs_has_what_compares_them(tmp_path: Path, command: Command) -> None:
     runs = [make(label_plan({"task1": hits}), tmp_path / name) for name, hits in (("a", "11110000"), ("b", "11111100"))]
-    command = ["sql", *runs, "label_bias_comparison", "--schema", "--format", "json"]
-    first, *columns = json.loads(call(capsys, monkeypatch, *command).out)
+    asked = ["sql", *runs, "label_bias_comparison", "--schema", "--format", "json"]
+    first, *columns = json.loads(command(*asked).out)
     assert (first["column"], first["type"]) == (None, "comparison")
     assert {row["column"]: row["comment"] for row in columns}["estimate"] == "other_value minus value."
     assert all(row["comment"] for row in columns)

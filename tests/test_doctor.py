@@ -18,7 +18,7 @@ from biaseval.doctor.run_dir import run_dir
 from biaseval.lease import held
 from biaseval.store import Run
 from tests.buckets import free_port
-from tests.commands import call
+from tests.commands import Command
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,7 +37,7 @@ def assert_has_remedies(findings: list[Finding]) -> None:
 
 
 @pytest.mark.ray
-def test_an_address_of_ray_is_reached_or_said_to_be_wrong(
+def test_an_address_of_ray_is_reached_or_wrong(
     tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import ray
@@ -133,43 +133,42 @@ def test_our_own_cluster_file_is_fine_where_the_cloud_is_and_it_names_an_image(
 
 
 def test_what_is_wrong_with_a_cluster_file_is_said_by_its_keys(object_store: str, tmp_path: Path) -> None:
-    def said(change: Any) -> str:
-        found = [finding.found for finding in changed(tmp_path, change) if finding.state is State.problem]
-        assert len(found) == 1
-        return found[0]
-
-    assert "max_workers: 'many' is not of type 'integer'" in said(lambda own: own.update(max_workers="many"))
-    assert "head_node_type: tail is none of cpu, gpu_8x80gb, gpu_on_demand, gpu_spot, head" in said(
-        lambda own: own.update(head_node_type="tail")
-    )
-    assert "file_mounts: ./absent" in said(lambda own: own.update(file_mounts={"/there": "./absent"}))
-    old = "rayproject/ray:2.9.0-py311-gpu"
-    assert f"{old} has ray 2.9.0" in said(lambda own: own["docker"].update(image=old))
-    open_dashboard = ["ray start --head --dashboard-host=0.0.0.0"]
-    assert "the dashboard" in said(lambda own: own.update(head_start_ray_commands=open_dashboard))
+    tail = "head_node_type: tail is none of cpu, gpu_8x80gb, gpu_on_demand, gpu_spot, head"
+    changes: list[tuple[Any, str]] = [
+        (lambda own: own.update(max_workers="many"), "max_workers: 'many' is not of type 'integer'"),
+        (lambda own: own.update(head_node_type="tail"), tail),
+        (lambda own: own.update(file_mounts={"/there": "./absent"}), "file_mounts: ./absent"),
+        (lambda own: own["docker"].update(image="rayproject/ray:2.9.0-py311-gpu"), "2.9.0-py311-gpu has ray 2.9.0"),
+        (
+            lambda own: own.update(head_start_ray_commands=["ray start --head --dashboard-host=0.0.0.0"]),
+            "the dashboard",
+        ),
+        (lambda own: own.clear(), "'cluster_name' is a required property"),
+    ]
+    for change, said in changes:
+        [found] = [finding.found for finding in changed(tmp_path, change) if finding.state is State.problem]
+        assert said in found
     (tmp_path / "cluster.yaml").write_text("a: [")
     [damaged] = cluster_file(tmp_path / "cluster.yaml")
     assert "cannot be read" in damaged.found
     (tmp_path / "cluster.yaml").write_text("cluster_name: small\nprovider: {type: local, head_ip: 10.0.0.1}\n")
     assert states(cluster_file(tmp_path / "cluster.yaml")) == {"cluster file": State.ok}
-    [empty] = changed(tmp_path, lambda own: own.clear())
-    assert "'cluster_name' is a required property" in empty.found
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
 def test_the_command_prints_a_line_a_check_and_fails_where_there_is_a_problem(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:
-    shown = call(capsys, monkeypatch, "doctor", "--run-dir", str(tmp_path / "run"))
+    shown = command("doctor", "--run-dir", str(tmp_path / "run"))
     lines = [line for line in shown.out.splitlines() if not line.startswith(" ")]
     found = {State(line.split()[0]) for line in lines}
     assert shown.code == (State.problem in found), shown.out
     for check in ("ray", "run directory"):
         assert any(f" {check}: " in line for line in lines), check
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
-    broken = call(capsys, monkeypatch, "doctor", "--cluster", str(tmp_path / "absent.yaml"), "--json")
+    broken = command("doctor", "--cluster", str(tmp_path / "absent.yaml"), "--json")
     assert broken.code == 1
     content = json.loads(broken.out)
     assert content["has_problem"] is True

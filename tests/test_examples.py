@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_a_notebook_shows_what_is_kept_in_it(
+def test_a_notebook_shows_what_it_keeps(
     path: Path, here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -41,18 +41,16 @@ def _measured(name: str, run_dir: Path, *changes: str) -> Run:
 def test_a_csv_is_measured(here: None, tmp_path: Path) -> None:
     run = _measured("reviews.yaml", tmp_path / "run")
     found = query([run.uri], "from label_bias_by_model where suite = 'all'").to_pylist()
-    assert {(row["n_demos"], row["method"]) for row in found} == {
-        (k, m) for k in (0, 2, 4) for m in ("none", "cc", "dc")
-    }
+    settings = {(row["n_demos"], row["method"]) for row in found}
+    assert settings == {(k, m) for k in (0, 2, 4) for m in ("none", "cc", "dc")}
     assert all(row["accuracy_low"] is not None for row in found)
     assert all(row["accuracy"] > 0.9 for row in found if row["method"] == "none")
 
 
 def test_a_chat_is_measured(here: None, tiny_llama: Path, tmp_path: Path) -> None:
     model = shutil.copytree(tiny_llama, tmp_path / "chat-model")
-    (model / "chat_template.jinja").write_text(
-        "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>\n{% endfor %}<assistant>"
-    )
+    template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>\n{% endfor %}<assistant>"
+    (model / "chat_template.jinja").write_text(template)
     run = _measured("chat.yaml", tmp_path / "run", f"model.path={model}", "model.dtype=float32")
     [context] = query([run.uri], "select text from contexts where n_demos = 0").to_pylist()
     assert context["text"].startswith("<system>You answer in one word.\n\nIs most of the review praise?")
@@ -76,6 +74,5 @@ def test_a_gate_measures_and_checks(tmp_path: Path) -> None:
 
 def test_every_example_is_named() -> None:
     said = (EXAMPLES / "README.md").read_text()
-    assert [
-        path.name for path in EXAMPLES.iterdir() if path.suffix in (".yaml", ".sh", ".ipynb") and path.name not in said
-    ] == []
+    names = [path.name for path in EXAMPLES.iterdir() if path.suffix in (".yaml", ".sh", ".ipynb")]
+    assert [name for name in names if name not in said] == []

@@ -20,9 +20,9 @@ from biaseval.errors import BiasevalError
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.parts import Parts
 from biaseval.execute.tasks import Made, Task
-from biaseval.pipelines import label_scores
-from biaseval.pipelines.label_scores import LabelScoresWorker, read_part
-from biaseval.pipelines.scorer_record import BUDGETS, ScorerRecord, known_budgets, with_share
+from biaseval.pipelines.labels import label_scores
+from biaseval.pipelines.labels.label_scores import LabelScoresWorker, read_part
+from biaseval.pipelines.labels.scorer_record import BUDGETS, ScorerRecord, known_budgets, with_share
 from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
@@ -133,18 +133,10 @@ class SlowStore:
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_part_is_written_while_the_next_is_made_and_heard_of_when_it_is_there(
-    tmp_path: Path, ray_cluster: None
-) -> None:
+def test_a_part_is_written_while_the_next_is_made_and_heard_of_behind_it(tmp_path: Path, ray_cluster: None) -> None:
     run, units = Run.open(str(tmp_path)), [Unit(number, 1, (f"files/{number}",)) for number in range(5)]
-    stage = Parts(
-        name="writing",
-        verb="written",
-        units=units,
-        execution=ExecutionSpec(actors=1),
-        worker=SlowStore,
-        arguments={"n_parts": len(units)},
-    )
+    named: dict[str, Any] = {"name": "writing", "verb": "written", "execution": ExecutionSpec(actors=1)}
+    stage = Parts(units=units, worker=SlowStore, arguments={"n_parts": len(units)}, **named)
     heard = []
     with Cluster(ExecutionSpec()) as cluster:
         for done in stage.make(run, units, cluster):
@@ -236,26 +228,16 @@ def interrupted(finished: Path, run_dir: Path, device: str) -> dict[str, int]:
     return ended_with
 
 
-def test_a_resumed_run_keeps_the_budgets_that_it_ended_with(
+def test_a_resumed_run_keeps_its_last_budgets_of_the_same_device(
     finished: Path, tmp_path: Path, tiny_llama: Path, here: None
 ) -> None:
-    run_dir = tmp_path / "out"
-    ended_with = interrupted(finished, run_dir, "cpu")
-    score_file(tiny_llama, finished / "prompts.jsonl", run_dir)
-    assert budgets(run_dir) == ended_with
-    assert environment(run_dir)["scorer"]["device"] == "cpu"
-    assert_same_scores(run_dir, finished / "out")
-
-
-def test_a_run_resumed_on_another_device_has_the_budgets_of_that(
-    finished: Path, tmp_path: Path, tiny_llama: Path, here: None
-) -> None:
-    run_dir = tmp_path / "out"
-    interrupted(finished, run_dir, "cuda:0: NVIDIA X")
-    score_file(tiny_llama, finished / "prompts.jsonl", run_dir)
-    assert budgets(run_dir) == budgets(finished / "out")
-    assert environment(run_dir)["scorer"]["device"] == "cpu"
-    assert_same_scores(run_dir, finished / "out")
+    for device in ("cpu", "cuda:0: NVIDIA X"):
+        run_dir = tmp_path / device.partition(":")[0]
+        ended_with = interrupted(finished, run_dir, device)
+        score_file(tiny_llama, finished / "prompts.jsonl", run_dir)
+        assert budgets(run_dir) == (ended_with if device == "cpu" else budgets(finished / "out"))
+        assert environment(run_dir)["scorer"]["device"] == "cpu"
+        assert_same_scores(run_dir, finished / "out")
 
 
 class WorkerWithLittleMemory(LabelScoresWorker):
@@ -316,10 +298,8 @@ def test_a_part_says_by_which_path_and_budget_it_was_scored(
     monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithLittleMemory)
     score_file(tiny_llama, finished / "prompts.jsonl", run_dir)
     first = Run.open(str(run_dir))
-    budgets_of = {
-        part: json.loads(first.read_part("label_scores", part).schema.metadata[b"scorer"])["token_budget"]
-        for part in first.parts("label_scores")
-    }
+    metadata = {part: first.read_part("label_scores", part).schema.metadata for part in first.parts("label_scores")}
+    budgets_of = {part: json.loads(own[b"scorer"])["token_budget"] for part, own in metadata.items()}
     assert budgets_of[1] == 32
     assert {budget for part, budget in budgets_of.items() if part != 1} == {budgets(finished / "out")["token_budget"]}
 
@@ -349,9 +329,7 @@ def broken_for_one_letter(folder: Path) -> Path:
 
 
 @pytest.mark.ray
-def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_what_is_done(
-    tmp_path: Path, ray_cluster: None
-) -> None:
+def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_the_rest(tmp_path: Path, ray_cluster: None) -> None:
     model, run_dir = broken_for_one_letter(tmp_path / "model"), tmp_path / "out"
     prompts = write_prompts(tmp_path, n=25, last="a z")
     with pytest.raises(BiasevalError) as caught:

@@ -15,8 +15,8 @@ from biaseval.execute.cluster import Cluster
 from biaseval.execute.machine import n_cores
 from biaseval.execute.parts import Parts
 from biaseval.execute.tasks import Made
-from biaseval.pipelines.causal import part_entry
-from biaseval.pipelines.label_scores import scoring_stage
+from biaseval.pipelines.labels.causal import part_entry
+from biaseval.pipelines.labels.label_scores import scoring_stage
 from biaseval.runs import run_status
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
@@ -119,7 +119,7 @@ def test_parts_are_made_in_their_order(tmp_path: Path) -> None:
         (ValueError("no\nluck"), BiasevalError, "^writing failed: ValueError: no luck; mend this and run the same"),
     ],
 )
-def test_an_error_is_one_of_ours_and_what_is_made_stays(
+def test_an_error_is_ours_and_the_rest_stays(
     tmp_path: Path, error: Exception, kind: type[Exception], message: str
 ) -> None:
     run = Run.open(str(tmp_path))

@@ -22,23 +22,24 @@ SAME = "the model's tokenizer gives the labels {} the same tokens"
 NONE = "the model's tokenizer gives the label {} no token"
 
 
+def _tokenizer(tokenizer: Tokenizer, **special: str) -> PreTrainedTokenizerFast:
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", **special)
+
+
 def of_words(*words: str, lower_cases: bool = False) -> PreTrainedTokenizerFast:
     """Return a tokenizer of whole words that maps others to its unknown token."""
     vocabulary = {word: number for number, word in enumerate(["</s>", "<unk>", *words])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     if lower_cases:
         tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", unk_token="<unk>")
+    return _tokenizer(tokenizer, unk_token="<unk>")
 
 
 def of_ascii() -> PreTrainedTokenizerFast:
     """Return a tokenizer of characters that drops all that are not ASCII."""
-    characters = [chr(code) for code in range(33, 127)]
-    vocabulary = {token: number for number, token in enumerate(["</s>", *characters])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+    tokens = ["</s>", *map(chr, range(33, 127))]
+    return _tokenizer(Tokenizer(models.BPE(vocab={token: n for n, token in enumerate(tokens)}, merges=[])))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def of_ascii() -> PreTrainedTokenizerFast:
     ],
 )
 @pytest.mark.parametrize("prompt", ["Input: river stone.\n\nOutput:", "cut behind a space ", "Input: да"])
-def test_labels_are_told_apart_by_their_tokens(
+def test_tokens_tell_labels_apart(
     tokenizer: PreTrainedTokenizerFast, labels: list[str], problem: str | None, prompt: str
 ) -> None:
     if prompt.endswith(" ") and " yes" in labels:
@@ -104,8 +105,7 @@ def test_a_plan_names_every_task_whose_labels_are_not_told_apart(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "problem"),
-    [(of_words("no"), SAME.format("'нет' and 'да'")), (of_ascii(), NONE.format("'нет'"))],
+    ("tokenizer", "problem"), [(of_words("no"), SAME.format("'нет' and 'да'")), (of_ascii(), NONE.format("'нет'"))]
 )
 def test_prompts_whose_labels_are_not_told_apart_are_refused_before_the_model_is_loaded(
     tmp_path: Path, tokenizer: PreTrainedTokenizerFast, problem: str

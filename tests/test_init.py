@@ -18,7 +18,7 @@ from biaseval.errors import InputError
 from biaseval.parsing import yaml_value
 from biaseval.runs import describe, first_spec
 from biaseval.spec import LabelBiasSpec, load_spec
-from tests.commands import call
+from tests.commands import Command
 from tests.label_bias.test_own_data import reviews, write_csv
 
 
@@ -33,12 +33,8 @@ def test_a_csv_becomes_a_spec_that_can_be_planned(tmp_path: Path) -> None:
     spec, cautions = _spec(tmp_path, write_csv(tmp_path / "shop reviews.csv", rows))
     assert isinstance(spec, LabelBiasSpec)
     [data] = spec.data or []
-    assert (spec.name, data.train, data.label, data.fields) == (
-        "shop-reviews",
-        str(tmp_path / "shop reviews.csv"),
-        "mood",
-        {"review_text": "Review text"},
-    )
+    assert (spec.name, data.train) == ("shop-reviews", str(tmp_path / "shop reviews.csv"))
+    assert (data.label, data.fields) == ("mood", {"review_text": "Review text"})
     assert spec.prompt.item == "Review text: {review_text}\nMood: {label}"
     assert spec.prompt.instruction_text == "Answer with bad, good or mixed."
     assert (spec.prompt.n_demos, spec.prompt.demos) == ([0], "balanced")
@@ -46,13 +42,11 @@ def test_a_csv_becomes_a_spec_that_can_be_planned(tmp_path: Path) -> None:
     assert describe(spec).facts["n_prompts"] > 0
 
 
-def test_a_name_of_any_length_becomes_one_that_a_spec_takes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_of_any_length_becomes_one_that_a_spec_takes(tmp_path: Path, command: Command) -> None:
     file = write_csv(tmp_path / f"{'long' * 30}.csv", reviews(60))
     spec, _ = _spec(tmp_path, file)
     assert len(spec.name) == 100
-    found = call(capsys, monkeypatch, "init", str(file), "--out", str(tmp_path / "none" / "x.yaml"))
+    found = command("init", str(file), "--out", str(tmp_path / "none" / "x.yaml"))
     assert (found.code, "there is no folder" in found.err) == (2, True)
 
 
@@ -60,9 +54,7 @@ def test_a_name_of_any_length_becomes_one_that_a_spec_takes(
     ("columns", "are_options"),
     [(("A", "B", "C", "D"), True), (("option_a", "option_b", "choices"), True), (("a", "b"), False)],
 )
-def test_options_that_prompts_would_not_show_are_said(
-    tmp_path: Path, columns: tuple[str, ...], are_options: bool
-) -> None:
+def test_options_that_no_prompt_shows_are_said(tmp_path: Path, columns: tuple[str, ...], are_options: bool) -> None:
     rows = [
         {"question": f"Which of these is number {number} in the list?", "answer": "ABCD"[number % 4]}
         | {column: f"{column} {number}" for column in columns}
@@ -74,17 +66,24 @@ def test_options_that_prompts_would_not_show_are_said(
 
 
 def test_numbers_as_labels_have_a_place_for_their_words(tmp_path: Path) -> None:
+    words = "labels are no words: say in data.labels what prompts show for each"
     rows = [{"id": number, "a": f"premise {number}", "b": f"thesis {number}", "y": number % 2} for number in range(120)]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     spec, cautions = _spec(tmp_path, tmp_path / "pairs.jsonl")
     [data] = spec.data
-    assert (data.label, data.labels, spec.prompt.item) == (
-        "y",
-        {"0": "0", "1": "1"},
-        "A: {a}\nB: {b}\nY: {label}",
-    )
-    assert cautions == ["labels are no words: say in data.labels what prompts show for each"]
+    assert (data.label, data.labels, spec.prompt.item) == ("y", {"0": "0", "1": "1"}, "A: {a}\nB: {b}\nY: {label}")
+    assert cautions == [words]
     describe(spec)
+    for name, called, labels in (("2024", "2024", ("01", "02")), ("_on", "on", ("0.0", "1.0"))):
+        rows = [{"text": f"row {number}", "label": labels[number % 2]} for number in range(60)]
+        spec, cautions = _spec(tmp_path, write_csv(tmp_path / f"{name}.csv", rows))
+        assert (spec.name, spec.data[0].labels) == (called, {label: label for label in labels})
+        assert words in cautions
+        describe(spec)
+    frame = pd.DataFrame([{**row, "label": None if n > 50 else float(row["label"])} for n, row in enumerate(rows)])
+    frame.to_parquet(tmp_path / "rows.parquet")
+    [data] = _spec(tmp_path, tmp_path / "rows.parquet")[0].data
+    assert (data.label, data.labels, data.on_bad_row) == ("label", {"0": "0", "1": "1"}, "drop")
 
 
 def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
@@ -101,65 +100,60 @@ def test_what_would_spoil_a_measurement_is_said(tmp_path: Path) -> None:
     ]
 
 
-def test_names_and_labels_that_yaml_would_read_otherwise_are_quoted(tmp_path: Path) -> None:
-    rows = [{"text": f"row {number}", "label": ("01", "02")[number % 2]} for number in range(60)]
-    spec, _ = _spec(tmp_path, write_csv(tmp_path / "2024.csv", rows))
-    assert spec.name == "2024"
-    assert spec.data[0].labels == {"01": "01", "02": "02"}
-    describe(spec)
-    assert _spec(tmp_path, write_csv(tmp_path / "_on.csv", rows))[0].name == "on"
-
-
-def test_labels_beside_what_a_system_predicted_are_labels(tmp_path: Path) -> None:
-    rows = [{"id": number, **row, "prediction": "good"} for number, row in enumerate(reviews(60))]
-    spec, _ = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
-    assert isinstance(spec, LabelBiasSpec)
-
-
-@pytest.mark.parametrize("key", ["paragraphs", "qas"])
-def test_questions_of_extractive_qa_are_refused_with_the_page_of_their_keys(tmp_path: Path, key: str) -> None:
-    file = tmp_path / "dev.json"
-    file.write_text(json.dumps({"data": [{"title": f"a {n}", key: [{"context": "Ann."}]} for n in range(9)]}))
-    with pytest.raises(InputError, match=rf"no column can be a label.*{key}.*docs/qa-bias.md those for questions"):
-        first_spec(str(file), None, tmp_path)
-
-
 def test_a_file_without_a_label_is_refused(tmp_path: Path) -> None:
+    none = "no column can be a label"
     path = write_csv(tmp_path / "rows.csv", [{"text": f"row {number}"} for number in range(60)])
-    with pytest.raises(InputError, match=r"no column can be a label: none has 2 to 30 values \(its columns: text\)"):
-        first_spec(str(path), None, tmp_path)
+    cases = [(path, rf"{none}: none has 2 to 30 values \(its columns: text\)")]
+    for key in ("paragraphs", "qas"):
+        file = tmp_path / f"{key}.json"
+        file.write_text(json.dumps({"data": [{"title": f"a {n}", key: [{"context": "Ann."}]} for n in range(9)]}))
+        cases.append((file, rf"{none}.*{key}.*docs/qa-bias.md those for questions"))
+    features = {"text": {"_type": "Value"}, "label": {"names": ["bad", "good"], "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    schema = pa.schema({"text": pa.string(), "label": pa.int64()}, metadata=metadata)
+    hidden = [{"text": f"row {number}", "label": -1} for number in range(60)]
+    pq.write_table(pa.Table.from_pylist(hidden, schema), tmp_path / "test.parquet")
+    cases.append((tmp_path / "test.parquet", "label: 60 of 60 rows have -1, which stands for a hidden label, as in"))
+    for file, message in cases:
+        with pytest.raises(InputError, match=message):
+            first_spec(str(file), None, tmp_path)
 
 
-def test_the_command_writes_no_spec_over_another(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write_csv(tmp_path / "rows.csv", reviews(60))
-    out = tmp_path / "rows.yaml"
-    wrong = call(capsys, monkeypatch, "init", str(path), "--out", str(out), "--model", str(tmp_path / "none"))
+def test_the_command_writes_no_spec_over_another(tmp_path: Path, command: Command) -> None:
+    path, out, none = write_csv(tmp_path / "rows.csv", reviews(60)), tmp_path / "rows.yaml", tmp_path / "none"
+    wrong = command("init", str(path), "--out", str(out), "--model", str(none))
     assert (wrong.code, wrong.out, out.exists()) == (2, "", False)
-    assert wrong.err == f"error: {tmp_path / 'none'}: no such directory; correct the path of the model\n"
-    done = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
+    assert wrong.err == f"error: {none}: no such directory; correct the path of the model\n"
+    done = command("init", str(path), "--out", str(out))
     assert done.code == 0, done.err
     assert "label: mood, with 3 values (good 50%, bad 25%, mixed 25%)" in done.out
     assert f"next: name a model in it, then biaseval plan {out}" in done.out
     assert yaml.safe_load(out.read_text())["model"] == {"path": "MODEL", "chat": "auto"}
-    again = call(capsys, monkeypatch, "init", str(path), "--out", str(out))
+    again = command("init", str(path), "--out", str(out))
     assert (again.code, again.out) == (2, "")
     assert again.err.startswith(f"error: {out}: is there already; go on with it (biaseval plan {out}), or name")
+    (tmp_path / "rows.json").write_text(
+        json.dumps([{"text": f"row {n}", "label": "\ud83dY"[n % 2]} for n in range(60)])
+    )
+    half = command("init", str(tmp_path / "rows.json"), "--out", str(tmp_path / "half.yaml"))
+    assert (half.code, half.out, (tmp_path / "half.yaml").exists()) == (2, "", False)
+    assert "holds half a surrogate pair" in half.err
+    (tmp_path / "json").mkdir()
+    found = json.loads(command("init", str(path), "--out", str(tmp_path / "json" / "x.yaml"), "--json").out)
+    assert found.keys() == {"spec", "found", "cautions"}
+    assert (found["spec"], (tmp_path / "json" / "x.yaml").exists()) == (str(tmp_path / "json" / "x.yaml"), True)
 
 
 def test_rows_without_a_label_are_left_out_by_the_spec(tmp_path: Path) -> None:
     rows = [{"text": f"row {number}", "label": ("good", "bad", "")[min(2, number % 11)]} for number in range(110)]
     spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
-    n_unlabelled = sum(not row["label"] for row in rows)
-    assert cautions[0] == f"{n_unlabelled} rows have no label: they are left out (data.on_bad_row: drop)"
-    assert (
-        f"  on_bad_row: drop  # {n_unlabelled} rows have no label; error refuses the file\n"
-        in (tmp_path / "first.yaml").read_text()
-    )
+    n = sum(not row["label"] for row in rows)
+    assert cautions[0] == f"{n} rows have no label: they are left out (data.on_bad_row: drop)"
+    line = f"  on_bad_row: drop  # {n} rows have no label; error refuses the file\n"
+    assert line in (tmp_path / "first.yaml").read_text()
     [data] = spec.data
     assert data.on_bad_row == "drop"
-    left_out = f"{n_unlabelled} of 110 rows are left out (on_bad_row: drop): {n_unlabelled} label: is empty"
+    left_out = f"{n} of 110 rows are left out (on_bad_row: drop): {n} label: is empty"
     assert f"note: data.train: {left_out}" in describe(spec).notes
     labelled = [row for row in rows if row["label"]]
     assert _spec(tmp_path, write_csv(tmp_path / "rows.csv", labelled))[0].data[0].on_bad_row == "error"
@@ -178,32 +172,8 @@ def test_labels_that_look_alike_are_said_before_and_in_a_plan(tmp_path: Path, la
 def test_a_file_without_names_of_columns_is_said_before_and_in_a_plan(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("".join(f"tea cup {n},{('pos', 'neg')[n % 2]}\n" for n in range(60)))
     spec, cautions = _spec(tmp_path, tmp_path / "rows.csv")
-    assert cautions[0].startswith(
-        "line 1 looks like a row and not like the names of columns ('pos' stands below in its"
-    )
+    assert cautions[0].startswith("line 1 looks like a row and not like the names of columns ('pos' stands below")
     assert f"note: data.train: {cautions[0]}" in describe(spec).notes
-
-
-def test_decimal_numbers_as_labels_have_a_place_for_their_words(tmp_path: Path) -> None:
-    rows = [{"text": f"row {number}", "label": ("0.0", "1.0")[number % 2]} for number in range(60)]
-    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
-    assert spec.data[0].labels == {"0.0": "0.0", "1.0": "1.0"}
-    assert "labels are no words: say in data.labels what prompts show for each" in cautions
-    describe(spec)
-    frame = pd.DataFrame([{**row, "label": None if n > 50 else float(row["label"])} for n, row in enumerate(rows)])
-    frame.to_parquet(tmp_path / "rows.parquet")
-    [data] = _spec(tmp_path, tmp_path / "rows.parquet")[0].data
-    assert (data.label, data.labels, data.on_bad_row) == ("label", {"0": "0", "1": "1"}, "drop")
-
-
-def test_hidden_labels_are_said_where_no_label_is_found(tmp_path: Path) -> None:
-    features = {"text": {"_type": "Value"}, "label": {"names": ["bad", "good"], "_type": "ClassLabel"}}
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    schema = pa.schema({"text": pa.string(), "label": pa.int64()}, metadata=metadata)
-    rows = [{"text": f"row {number}", "label": -1} for number in range(60)]
-    pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "test.parquet")
-    with pytest.raises(InputError, match=r"label: 60 of 60 rows have -1, which stands for a hidden label, as in test"):
-        first_spec(str(tmp_path / "test.parquet"), None, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -211,14 +181,10 @@ def test_hidden_labels_are_said_where_no_label_is_found(tmp_path: Path) -> None:
     [
         (("Text", "text_"), {"text": "Text", "text_2": "text_"}, "Text: {text}\nText 2: {text_2}\nLabel: {label}"),
         (("!", "?"), {"text": "!", "text_2": "?"}, "Text: {text}\nText 2: {text_2}\nLabel: {label}"),
-        (
-            ("a", "a 2", "A"),
-            {"a_2": "a 2", "a_3": "A"},
-            "A: {a}\nA 2: {a_2}\nA 3: {a_3}\nLabel: {label}",
-        ),
+        (("a", "a 2", "A"), {"a_2": "a 2", "a_3": "A"}, "A: {a}\nA 2: {a_2}\nA 3: {a_3}\nLabel: {label}"),
     ],
 )
-def test_columns_of_like_names_stay_apart(
+def test_columns_of_like_names_differ(
     tmp_path: Path, columns: tuple[str, ...], fields: dict[str, str], item: str
 ) -> None:
     rows = [{**{name: f"{name} {n} is fine" for name in columns}, "label": ("bad", "good")[n % 2]} for n in range(60)]
@@ -244,7 +210,6 @@ def test_a_label_of_any_characters_is_written_as_yaml_reads_it(tmp_path: Path, l
     shown = " or ".join(sorted((label.strip(), "Yes")))
     assert spec.prompt.instruction_text == f"Answer with {shown}."
     assert (spec.data[0].label, spec.data[0].train) == (f"{label}?", str(file))
-    assert spec.model.chat == "auto"
     # What other readers of YAML make of it is the same.
     assert yaml.safe_load(first.text) == yaml_value(first.text)
 
@@ -256,15 +221,3 @@ def test_labels_that_are_no_texts_are_written_beside_such(tmp_path: Path) -> Non
     (tmp_path / "first.yaml").write_text(first.text)
     assert load_spec(tmp_path / "first.yaml").data[0].labels == {own: own for own in ("1", "a" * 3000, "off", "x\x92")}
     assert yaml.safe_load(first.text) == yaml_value(first.text)
-
-
-def test_half_a_surrogate_pair_is_refused_and_nothing_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [{"text": f"row {number}", "label": ("\ud83d", "Yes")[number % 2]} for number in range(60)]
-    (tmp_path / "rows.json").write_text(json.dumps(rows))
-    out = tmp_path / "first.yaml"
-    done = call(capsys, monkeypatch, "init", str(tmp_path / "rows.json"), "--out", str(out))
-    assert (done.code, done.out) == (2, "")
-    assert "holds half a surrogate pair" in done.err
-    assert not out.exists()

@@ -168,7 +168,7 @@ def test_a_job_with_a_wrong_spec_fails_and_says_why_where_one_looks_first(ended:
     assert "seed: " in last
 
 
-def test_a_job_that_is_stopped_leaves_a_run_that_the_same_command_finishes(
+def test_a_stopped_job_leaves_a_run_that_the_same_command_finishes(
     head: Head, tmp_path: Path, tiny_llama: Path
 ) -> None:
     """And what `biaseval status` says of it meanwhile, from where one looks."""
@@ -215,15 +215,6 @@ def test_a_local_run_does_not_join_somebody_elses_head(ended: Commands) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["label_bias", "majority_bias", "qa_bias", "train_lora", "train_instruct", "train_qa", "tune"]
-)
-def test_a_run_that_a_job_could_not_leave_behind_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["--run-dir", "runs/x"], ["--run-dir=x"]):
-        assert run_job(name, "spec.yaml", *arguments) == 2
-        assert capsys.readouterr().err.startswith("error: --run-dir: name an absolute path or s3:// URI that every")
-
-
-@pytest.mark.parametrize(
     ("name", "what", "command"),
     [
         ("label_bias", "A label-bias run as a Ray job.", "biaseval run"),
@@ -235,7 +226,9 @@ def test_a_run_that_a_job_could_not_leave_behind_is_refused(name: str, capsys: p
         ("tune", "A search over keys of a spec as a Ray job.", "biaseval tune"),
     ],
 )
-def test_each_job_says_what_it_does(name: str, what: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_job_says_what_it_does_and_leaves_its_run_behind(
+    name: str, what: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the job's own arguments; what the commands do is tested where they are."""
     assert run_job(name, "--help") == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -243,3 +236,6 @@ def test_each_job_says_what_it_does(name: str, what: str, command: str, capsys: 
     assert what in shown
     assert f"It takes what {command} takes, and needs --run-dir." in shown
     assert "│ * --run-dir DIR The run's directory: an absolute path or" in shown
+    for arguments in ([], ["--run-dir", "runs/x"], ["--run-dir=x"]):
+        assert run_job(name, "spec.yaml", *arguments) == 2
+        assert capsys.readouterr().err.startswith("error: --run-dir: name an absolute path or s3:// URI that every")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -108,25 +109,27 @@ def test_a_second_driver_is_told_who_has_the_run_and_a_killed_one_is_followed_at
         wait_until(lambda: written(run) > 3, process)
         with pytest.raises(TransientError) as refused, held(run):
             pass
-        sight, _ = look(run)
-        assert sight is not None
-        assert (sight.is_live, sight.pid, sight.interval_s) == (True, process.pid, 0.1)
-        assert wait_until(lambda: (look(run)[0] or sight).held_s > 0.2, process) is None
+        live = sight_of(run)
+        assert (live.is_live, live.pid, live.interval_s) == (True, process.pid, 0.1)
+        assert wait_until(lambda: sight_of(run).held_s > 0.2, process) is None
     message = str(refused.value)
-    assert f"another process is working on this run: process {process.pid} on {sight.host}" in message
+    assert f"another process is working on this run: process {process.pid} on {live.host}" in message
     assert re.search(r"since 20\S+Z, last seen 0:0\d ago; wait for it", message)
     assert "\n" not in message
     # It is known that its process is gone: nobody waits.
-    sight, _ = look(run)
-    assert sight is not None
-    assert not sight.is_live
+    assert not sight_of(run).is_live
     with held(run) as again:
         again.write_text("written", "mine")
-        sight, _ = look(run)
-        assert sight is not None
-        assert (sight.is_live, sight.pid) == (True, os.getpid())
+        assert (sight_of(run).is_live, sight_of(run).pid) == (True, os.getpid())
     assert look(run) == (None, None)
     assert run.names() == sorted({*run.leftovers(), "written"})
+
+
+def sight_of(run: Run) -> Any:
+    """Return what is seen of a lease that is there."""
+    sight, _ = look(run)
+    assert sight is not None
+    return sight
 
 
 def test_of_drivers_that_start_at_once_one_holds_the_run(run: Run) -> None:
@@ -147,9 +150,7 @@ def of_another_machine(**changed: object) -> Lease:
     return replace(lease, id="other", host="elsewhere", process="elsewhere/1/2", **changed)  # type: ignore[arg-type]
 
 
-def test_the_lease_of_a_dead_machine_is_taken_over_when_it_has_expired(
-    bucket: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_expired_lease_of_a_dead_machine_is_taken_over(bucket: Run, capsys: pytest.CaptureFixture[str]) -> None:
     time.sleep(1 - time.time() % 1)  # the store's times are whole seconds
     bucket.write_bytes(LEASE, of_another_machine(since="2000-01-01T00:00:00Z").data())
     started = time.monotonic()
@@ -175,9 +176,7 @@ def test_a_driver_that_was_stopped_for_too_long_writes_nothing_more(bucket: Run)
             assert "nothing more is written here" in error
             # What was under way when it was stopped may still have come through, and nothing else.
             assert written(bucket) in (before, before + 1)
-            sight, _ = look(bucket)
-            assert sight is not None
-            assert sight.pid == os.getpid()
+            assert sight_of(bucket).pid == os.getpid()
             run.write_text("written", "0")
 
 
@@ -233,38 +232,28 @@ def test_without_boto3_a_run_says_that_nobody_is_kept_out_for_sure(
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     with held(bucket) as run:
         run.write_text("written", "1")
-        sight, _ = look(bucket)
-        assert sight is not None
-        assert sight.pid == os.getpid()
+        assert sight_of(bucket).pid == os.getpid()
         with pytest.raises(TransientError, match="another process is working on this run"), held(bucket):
             pass
     assert "start no second run here" in capsys.readouterr().err
     assert not bucket.has(LEASE)
 
 
-def test_no_credentials_of_a_command_are_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    typed = ["/bin/python3.11", "/bin/biaseval", "run", "a spec.yaml", "--run-dir", "s3://key:secret@bucket/run"]
-    monkeypatch.setattr(sys, "orig_argv", typed)
-    assert Lease.of_this_process(1, 1).command == "biaseval run 'a spec.yaml' --run-dir s3://bucket/run"
-
-
-def test_a_command_is_said_as_it_was_typed_and_of_which_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_is_said_as_it_was_typed_without_credentials_or_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["biaseval", "run", "x.yaml"])  # what a job makes of it
-    monkeypatch.setattr(sys, "orig_argv", ["/opt/bin/python", "jobs/label_bias.py", "x.yaml"])
-    assert Lease.of_this_process(1, 1).command == "python jobs/label_bias.py x.yaml"
-    monkeypatch.setattr(sys, "orig_argv", ["/opt/bin/python", "-m", "biaseval", "demo"])
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"metadata": {"job_submission_id": "raysubmit_7"}}')
-    assert Lease.of_this_process(1, 1).command == "python -m biaseval demo, Ray job raysubmit_7"
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"metadata": {}}')
-    assert Lease.of_this_process(1, 1).command == "python -m biaseval demo"
-
-
-def test_code_on_a_command_line_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "orig_argv", ["/bin/python3", "-I", "-c", "key = 'secret'; run()", "x"])
-    assert Lease.of_this_process(1, 1).command == "python3 -I -c"
-    monkeypatch.setattr(sys, "orig_argv", [])  # embedded
-    monkeypatch.setattr(sys, "argv", ["notebook"])
-    assert Lease.of_this_process(1, 1).command == "notebook"
+    typed = ["/bin/python3.11", "/bin/biaseval", "run", "a spec.yaml", "--run-dir", "s3://key:secret@bucket/run"]
+    for argv, said in (
+        (typed, "biaseval run 'a spec.yaml' --run-dir s3://bucket/run"),
+        (["/opt/bin/python", "jobs/label_bias.py", "x.yaml"], "python jobs/label_bias.py x.yaml"),
+        (["/bin/python3", "-I", "-c", "key = 'secret'; run()", "x"], "python3 -I -c"),
+        ([], "biaseval run x.yaml"),  # embedded
+        (["/opt/bin/python", "-m", "biaseval", "demo"], "python -m biaseval demo"),
+    ):
+        monkeypatch.setattr(sys, "orig_argv", argv)
+        assert Lease.of_this_process(1, 1).command == said
+    for metadata, job in (('{"job_submission_id": "raysubmit_7"}', ", Ray job raysubmit_7"), ("{}", "")):
+        monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", f'{{"metadata": {metadata}}}')
+        assert Lease.of_this_process(1, 1).command == f"python -m biaseval demo{job}"
 
 
 def test_a_damaged_lease_is_watched_and_taken_over(bucket: Run) -> None:

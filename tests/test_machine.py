@@ -32,7 +32,8 @@ def test_what_a_worker_sets_comes_before_torch_and_does_nothing_on_a_cpu() -> No
     code = """
 import sys
 from biaseval.execute import datasets, machine
-from biaseval.pipelines import label_scores, questions
+from biaseval.pipelines.labels import label_scores
+from biaseval.pipelines.qa import stages
 assert "torch" not in sys.modules
 machine.quiet_worker()
 import torch

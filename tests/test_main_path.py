@@ -34,9 +34,6 @@ class WritingStage:
     verb: str = "written"
     made: list[int] = field(default_factory=list)
 
-    def begun(self, run: Run) -> int:
-        return 0
-
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         for unit in missing:
             self.made.append(unit.number)
@@ -112,9 +109,7 @@ class HoldingStage(WritingStage):
             self.is_held = False
 
 
-def test_a_stage_that_is_left_holds_nothing_though_somebody_keeps_the_error(
-    run: Run,
-) -> None:
+def test_a_stage_that_is_left_holds_nothing_though_somebody_keeps_the_error(run: Run) -> None:
     def lost() -> None:
         if run.has(SCORES[0].files[0]):  # what writes it asks before
             raise BiasevalError("another process took it over")

@@ -1,27 +1,37 @@
-"""Several majority-bias runs in SQL: which are over the same data, and what the size of the model changes."""
+"""Several majority-bias runs in SQL: over the same data, by size, and by their luck with demonstrations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import query
+from biaseval.analysis.sign_flips import sign_flips
 from biaseval.errors import InputError
+from tests.handmade import found_by
 from tests.labelplans import two_tasks
+from tests.majority_report.runs import make_run
 from tests.majorityplans import ANSWERS, LARGE, SEEDS, MajorityPlan, Rows
 from tests.measuring import measure
 
 
 def write(
-    folder: Path, n_parameters: int | None, answers: Mapping[tuple[str, bool], tuple[str, str]] = ANSWERS, **spec: Any
+    folder: Path,
+    n_parameters: int | None,
+    answers: Mapping[tuple[str, bool], tuple[str, str]] = ANSWERS,
+    change: Callable[[MajorityPlan], object] = id,
+    n_repeats: int = 1,
 ) -> str:
-    plan = MajorityPlan(("likelihood",), answers=answers)
-    plan.spec |= {"name": f"model-of-{folder.name}", **spec}
+    plan = MajorityPlan(("likelihood",), answers=answers, n_repeats=n_repeats)
+    plan.spec["name"] = f"model-of-{folder.name}"
     plan.n_parameters = n_parameters
+    change(plan)
     run = plan.write(folder)
     measure(run)
     return run
@@ -42,154 +52,102 @@ def effects(*runs: str, where: str = "true") -> Rows:
     return found
 
 
-def test_the_effect_of_size_is_larger_minus_smaller_by_hand(small: str, large: str) -> None:
-    """With instruction, 0/100, 50/50 and 100/0 have 23/30, 1 and (9/14 + 1)/2; 1, 1 and 9/14 with the larger model."""
-    [row] = effects(large, small, where="instruction")
-    intervals = {name: row.pop(name) for name in list(row) if name.endswith(("_low", "_high"))}
-    signs = {f"{name}_sign": row[f"{name}_sign"] for name in ("rb_at_10", "mean_f1", "sd_f1", "tails_f1", "middle_f1")}
-    before, after = [23 / 30, 1, (9 / 14 + 1) / 2], [1, 1, 9 / 14]
-    assert row == {
-        "run": "small",
-        "larger_run": "large",
-        "model": "model-of-small",
-        "larger_model": "model-of-large",
-        "n_parameters": 1_000,
-        "larger_n_parameters": 13_000,
-        "task": "boolq",
-        "n_demos": 2,
-        "instruction": True,
-        "predict": "likelihood",
-        "method": "none",
-        "rb_at_10": pytest.approx(2 / 3 - 1 / 3),
-        "mean_f1": pytest.approx(np.mean(after) - np.mean(before)),
-        "sd_f1": pytest.approx(np.std(after, ddof=1) - np.std(before, ddof=1)),
-        "tails_f1": pytest.approx((1 + 9 / 14) / 2 - (23 / 30 + (9 / 14 + 1) / 2) / 2),
-        "middle_f1": 0.0,
-        "n_shared_rows": 4,
-        **signs,
-        "has_enough_rows": False,
-        "is_above_constant": None,
-    }
-    # Four test rows make no difference clear, but for the one that is none.
-    assert signs == {**dict.fromkeys(signs), "middle_f1_sign": 0}
-    assert set(intervals) == {
-        f"{name}_{end}" for name in ("rb_at_10", "mean_f1", "sd_f1", "tails_f1", "middle_f1") for end in ("low", "high")
-    }
-    assert (intervals["middle_f1_low"], intervals["middle_f1_high"]) == (0, 0)
-    [without] = effects(large, small, where="not instruction")
-    assert all(without[name] == 0 for name in without if name.split("_")[0] in ("rb", "mean", "sd", "tails", "middle"))
+METRICS = ("rb_at_10", "mean_f1", "sd_f1", "tails_f1", "middle_f1")
 
 
-def test_its_intervals_are_percentiles_over_the_draws_of_both_runs(small: str, large: str) -> None:
+def test_the_effect_of_size_is_larger_minus_smaller_in_the_rows_and_in_the_draws_of_both(
+    small: str, large: str
+) -> None:
     means = []
     for run in (small, large):
-        f1s = np.zeros((1000, 3, 2))
-        for row in query([run], "from majority_draws where instruction and draw > 0").to_pylist():
-            f1s[row["draw"] - 1, row["number"], SEEDS.index(row["seed"])] = row["weighted_f1"]
+        f1s = np.zeros((1001, 3, 2))
+        for row in query([run], "from majority_draws where instruction").to_pylist():
+            f1s[row["draw"], row["number"], SEEDS.index(row["seed"])] = row["weighted_f1"]
         means.append(f1s.mean(axis=2))
-    [row] = effects(small, large, where="instruction")
+    [row] = effects(large, small, where="instruction")
+    sides = ("small", "large", "model-of-small", "model-of-large", 1_000, 13_000)
+    names = ("run", "larger_run", "model", "larger_model", "n_parameters", "larger_n_parameters")
+    assert tuple(row[name] for name in names) == sides
     rb = [np.mean(x >= x.max(axis=1, keepdims=True) - 0.1 - 1e-9, axis=1) for x in means]
-    for name, difference in (
-        ("rb_at_10", rb[1] - rb[0]),
-        ("mean_f1", (means[1] - means[0]).mean(axis=1)),
-        ("sd_f1", means[1].std(axis=1, ddof=1) - means[0].std(axis=1, ddof=1)),
-        ("tails_f1", (means[1] - means[0])[:, [0, 2]].mean(axis=1)),
+    for name, found in zip(
+        METRICS,
+        (
+            rb[1] - rb[0],
+            (means[1] - means[0]).mean(axis=1),
+            means[1].std(axis=1, ddof=1) - means[0].std(axis=1, ddof=1),
+            (means[1] - means[0])[:, [0, 2]].mean(axis=1),
+            (means[1] - means[0])[:, 1],
+        ),
+        strict=True,
     ):
-        expected = np.quantile(difference, [0.025, 0.975])
-        assert [row[f"{name}_low"], row[f"{name}_high"]] == pytest.approx(expected, abs=1e-9), name
+        expected = [found[0], *np.quantile(found[1:], [0.025, 0.975])]
+        assert [row[f"{name}{end}"] for end in ("", "_low", "_high")] == pytest.approx(expected, abs=1e-9), name
+    # Four test rows make no difference clear, but for the one that is none.
+    assert [row[f"{name}_sign"] for name in METRICS] == [None] * 4 + [0]
+    assert (row["n_shared_rows"], row["has_enough_rows"], row["is_above_constant"]) == (4, False, None)
+    [without] = effects(large, small, where="not instruction")
+    assert [without[name] for name in METRICS] == [0] * 5
 
 
-def test_each_model_stands_against_the_next_in_size(small: str, large: str, tmp_path: Path) -> None:
-    middle = write(tmp_path / "middle", 7_000)
+def test_each_model_stands_against_the_next_whose_size_is_another_and_known(
+    small: str, large: str, tmp_path: Path
+) -> None:
+    others = (("middle", 7_000), ("as_small", 1_000), ("unknown", None))
+    middle, as_small, unknown = (write(tmp_path / name, size) for name, size in others)
     pairs = {(row["run"], row["larger_run"]) for row in effects(large, small, middle)}
     assert pairs == {("small", "middle"), ("middle", "large")}
+    assert effects(small, as_small, unknown) == []
 
 
-def test_models_of_one_size_or_of_unknown_size_have_no_effect_of_size(small: str, tmp_path: Path) -> None:
-    as_large, unknown = write(tmp_path / "as_large", 1_000), write(tmp_path / "unknown", None)
-    assert effects(small, as_large, unknown) == []
+def _each(plan: MajorityPlan, column: str, value: Callable[[dict[str, Any]], Any], *tables: str) -> None:
+    for table in tables or ("contexts", "prompts"):
+        for row in getattr(plan, table):
+            row[column] = value(row)
 
 
-def test_other_resamples_leave_the_differences_without_interval(small: str, tmp_path: Path) -> None:
-    other = write(tmp_path / "other", 13_000, LARGE, seed=43)
+def _rename(plan: MajorityPlan) -> None:
+    plan.spec["name"] = "elsewhere"
+    _each(plan, "task", lambda row: "rte")
+    for number, row in enumerate(plan.prompts):
+        row["instance_id"] = f"renamed-{number % 4}"
+
+
+CHANGES: dict[str, Callable[[MajorityPlan], None]] = {
+    "names": _rename,
+    "one question": lambda plan: _each(
+        plan, "input_text", lambda row: "another" if row["row"] == 3 else row["input_text"], "prompts"
+    ),
+    "questions": lambda plan: _each(plan, "input_text", lambda row: f"another {row['row']}", "prompts"),
+    "grid": lambda plan: _each(plan, "setting", lambda row: row["setting"].replace("50", "51"), "settings", "contexts"),
+    "demonstrations": lambda plan: plan.contexts[0].update(text="other demonstrations"),
+    "seeds": lambda plan: _each(plan, "demo_set", lambda row: row["demo_set"] + 10),
+    "scoring": lambda plan: plan.spec.update(scoring={"normalization": "mean", "eos": False}),
+    "resamples": lambda plan: plan.spec.update(seed=43),
+}
+SAME = ("has_same_rows", "has_same_contexts", "has_same_scoring")
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ("demonstrations", "has_same_contexts"),
+        ("seeds", "has_same_contexts"),
+        ("scoring", "has_same_scoring"),
+        ("resamples", "has_same_rows"),
+    ],
+)
+def test_other_prompts_scoring_or_resamples_leave_the_differences_without_interval(
+    other: str, reason: str, small: str, tmp_path: Path
+) -> None:
+    other = write(tmp_path / "other", 13_000, LARGE, CHANGES[other])
+    for row in query([small, other], "from majority_shared_data").to_pylist():
+        assert {name: row[name] for name in SAME} == {name: name != reason for name in SAME}
     found = effects(small, other)
     assert len(found) == 2
     for row in found:
         names = [name for name in row if "_sign" not in name and name != "is_above_constant"]
         assert all((row[name] is None) == name.endswith(("_low", "_high")) for name in names)
-        assert row["n_shared_rows"] == 4
-    [with_instruction] = [row for row in found if row["instruction"]]
-    assert with_instruction["rb_at_10"] == pytest.approx(1 / 3)
-
-
-def _rename(plan: MajorityPlan) -> None:
-    plan.spec["name"] = "elsewhere"
-    for table in (plan.contexts, plan.prompts):
-        for row in table:
-            row["task"] = "rte"
-    for number, row in enumerate(plan.prompts):
-        row["instance_id"] = f"renamed-{number % 4}"
-
-
-def _another_question(plan: MajorityPlan) -> None:
-    for row in plan.prompts:
-        if row["row"] == 3:
-            row["input_text"] = "another"
-
-
-def _other_questions(plan: MajorityPlan) -> None:
-    for row in plan.prompts:
-        row["input_text"] = f"another {row['row']}"
-
-
-def _other_grid(plan: MajorityPlan) -> None:
-    for row in (*plan.settings, *plan.contexts):
-        row["setting"] = row["setting"].replace("50/50", "51/49")
-
-
-def _other_demonstrations(plan: MajorityPlan) -> None:
-    plan.contexts[0]["text"] = "other demonstrations"
-
-
-def _other_instruction(plan: MajorityPlan) -> None:
-    for row in plan.contexts:
-        if row["instruction"]:
-            row["text"] = "another instruction"
-
-
-def _other_seeds(plan: MajorityPlan) -> None:
-    for row in (*plan.contexts, *plan.prompts):
-        row["demo_set"] += 1
-
-
-def _other_scoring(plan: MajorityPlan) -> None:
-    plan.spec["scoring"] = {"normalization": "mean", "eos": False}
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (_other_demonstrations, "has_same_contexts"),
-        (_other_instruction, "has_same_contexts"),
-        (_other_seeds, "has_same_contexts"),
-        (_other_scoring, "has_same_scoring"),
-    ],
-)
-def test_other_prompts_or_scoring_leave_the_differences_without_interval(
-    change: Any, reason: str, small: str, tmp_path: Path
-) -> None:
-    plan = MajorityPlan(("likelihood",))
-    plan.n_parameters = 13_000
-    change(plan)
-    other = plan.write(tmp_path / "other")
-    measure(other)
-    for row in query([small, other], "from majority_shared_data").to_pylist():
-        met = {name: row[name] for name in row if name.startswith("has_same")}
-        assert met == {**dict.fromkeys(("has_same_rows", "has_same_contexts", "has_same_scoring"), True), reason: False}
-    found = effects(small, other)
-    assert len(found) == 2
-    names = [name for name in found[0] if "_sign" not in name and name != "is_above_constant"]
-    assert all((row[name] is None) == name.endswith(("_low", "_high")) for row in found for name in names)
+        assert (row["n_shared_rows"], row["rb_at_10"]) == (4, pytest.approx(1 / 3 if row["instruction"] else 0))
 
 
 def test_a_run_without_instruction_has_the_contexts_of_one_with_and_without(small: str, tmp_path: Path) -> None:
@@ -199,31 +157,194 @@ def test_a_run_without_instruction_has_the_contexts_of_one_with_and_without(smal
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (_rename, [(True, 4)] * 2),  # names do not count
-        (_another_question, [(False, 3)] * 2),
-        (_other_questions, []),
-        (_other_grid, []),
-    ],
+    ("other", "expected"),
+    [("names", [(True, 4)] * 2), ("one question", [(False, 3)] * 2), ("questions", []), ("grid", [])],
 )
 def test_the_same_data_are_the_same_test_rows_and_settings(
-    change: Any, expected: list[tuple[bool, int]], small: str, tmp_path: Path
+    other: str, expected: list[tuple[bool, int]], small: str, tmp_path: Path
 ) -> None:
-    plan = MajorityPlan(("likelihood",))
-    change(plan)
-    other = plan.write(tmp_path / "other")
-    measure(other)
+    """Names do not count."""
+    other = write(tmp_path / "other", 1_000, change=CHANGES[other])
     found = query([small, other], "select has_same_rows, n_shared_rows from majority_shared_data order by run")
     assert [tuple(row.values()) for row in found.to_pylist()] == expected
 
 
 def test_comparisons_are_of_several_runs_that_have_what_they_read(small: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="majority_size_effect does not exist"):
-        query([small], "from majority_size_effect")
-    animals, more = (two_tasks().write(tmp_path / name) for name in ("animals", "more"))
+    animals = two_tasks().write(tmp_path / "animals")
     measure(animals)
-    measure(more)
-    with pytest.raises(InputError, match="majority_size_effect does not exist"):
-        query([animals, more], "from majority_size_effect")
+    for run in (small, animals):
+        with pytest.raises(InputError, match="majority_size_effect does not exist"):
+            query([run], "from majority_size_effect")
     assert query([animals, small], "from majority_size_effect").num_rows == 0
+
+
+RIGHT = dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))
+ALIKE = {place: (given[0], given[0]) for place, given in ANSWERS.items()}
+"""The answers of a setting are the same behind both draws of demonstrations."""
+
+
+def changes(
+    own: Mapping[int, Sequence[float]], other: Mapping[int, Sequence[float]], metric: str = "mean_f1", shift: int = 0
+) -> pa.Table:
+    """Return what seeds add to each side, by setting; those of the second side are shifted by so much."""
+    sides: dict[tuple[int, int], dict[str, float | None]] = {}
+    for name, values, first in (("value", own, 0), ("other_value", other, shift)):
+        for number, of_seeds in values.items():
+            for seed, value in enumerate(of_seeds):
+                sides.setdefault((number, first + seed), {"value": None, "other_value": None})[name] = value
+    place = {"family": "f", "test": {"metric": metric}}
+    found = [{**place, "number": number, "seed": seed, **both} for (number, seed), both in sides.items()]
+    return pa.Table.from_pylist(found)
+
+
+OWN, OTHER = {0: [0.1, 0.2], 1: [0.3, 0.3]}, {0: [0.2, 0.1], 1: [0.5, 0.3]}
+LONGER = {0: [0.2, 0.1, 0.3], 1: [0.5, 0.3, 0.4]}
+
+
+@pytest.mark.parametrize(
+    ("other", "shift", "variances"),
+    [
+        (OTHER, 0, (0.04, 0.04)),  # behind the same seeds of differences 0.1 and -0.1, 0.2 and 0
+        (OTHER, 2, (0.01, 0.01, 0, 0.04)),  # behind other seeds those of both sides add
+        (LONGER, 0, (0.01, 3 * 0.01, 0, 3 * 0.01)),  # seeds that only overlap are no pairs
+    ],
+)
+def test_the_error_over_draws_is_of_sums_over_seeds_by_hand(
+    other: Mapping[int, Sequence[float]], shift: int, variances: tuple[float, ...]
+) -> None:
+    [row] = found_by("from draw_errors('changes')", changes=changes(OWN, other, shift=shift))
+    assert (row["family"], row["test"], row["n_seeds"]) == ("f", {"metric": "mean_f1"}, 2)  # the fewest
+    assert row["error_draws"] == pytest.approx(np.sqrt(sum(variances)))
+    if other is OTHER:  # a degree of freedom each
+        assert row["draws_df"] == pytest.approx(sum(variances) ** 2 / np.sum(np.square(variances)))
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_one_seed_has_its_error_from_six_settings_or_none(shift: int) -> None:
+    differences = [0.01, -0.02, 0.03, 0.0, 0.05, -0.01]
+    own = {number: [0.1 * number] for number in range(6)}
+    other = {number: [own[number][0] + change] for number, change in enumerate(differences)}
+    asked = "from draw_errors('changes')"
+    [row] = found_by(asked, changes=changes(own, other, shift=shift))
+    assert row["error_draws"] == pytest.approx(np.sqrt(6 * np.var(differences, ddof=1)))
+    assert (row["draws_df"], row["n_seeds"]) == (5, 1)
+    assert found_by(asked, changes=changes(own, other, "sd_f1", shift)) == []
+    del own[5], other[5]
+    assert found_by(asked, changes=changes(own, other, shift=shift)) == []
+    # Nor have several seeds against one.
+    assert found_by(asked, changes=changes(OWN, {0: [0.2], 1: [0.5]})) == []
+
+
+def test_errors_of_rows_and_of_draws_are_counted_together() -> None:
+    """A difference of row i, setting k and seed j is a_i + b_kj + c_ikj."""
+    n_rows, n_settings, n_seeds = 40, 3, 4
+    rng = np.random.default_rng(0)
+    units, changed, differences = [], [], {}
+    for metric, shift in (("accuracy", 0.2), ("mean_f1", 0.1)):
+        x = rng.normal(shift, 0.3, (n_rows, 1, 1)) + rng.normal(0, 0.1, (n_settings, n_seeds))
+        x = differences[metric] = x + rng.normal(0, 0.2, x.shape)
+        place = {"family": "f", "test": {"metric": metric}}
+        units += [{**place, "unit": row, "value": float(x[row].mean())} for row in range(n_rows)]
+        means = x.mean(axis=0) / n_settings / n_seeds
+        changed += [
+            {**place, "number": number, "seed": seed, "value": 0.0, "other_value": float(mean)}
+            for (number, seed), mean in np.ndenumerate(means)
+        ]
+    tests = found_by("from sign_flip_tests('units', 'signs')", units=units, signs=sign_flips(n_rows, 42))
+    errors = found_by("from draw_errors('changes')", changes=changed)
+    found = found_by("from over_draws('tests', 'errors')", tests=tests, errors=errors)
+    p_both = {}
+    for row in found:
+        x = differences[row["test"]["metric"]]
+        of_rows, variances = x.mean(axis=(1, 2)), x.mean(axis=0).var(axis=1, ddof=1) / n_seeds / n_settings**2
+        error_draws = np.sqrt(variances.sum())
+        error = np.hypot(stats.sem(of_rows), error_draws)
+        df = error**4 / (stats.sem(of_rows) ** 4 / (n_rows - 1) + (variances**2 / (n_seeds - 1)).sum())
+        p_both[row["p_both"]] = row["p_both_adjusted"]
+        assert row["p_both"] == pytest.approx(2 * stats.t.sf(abs(of_rows.mean()) / error, df), rel=0.03)
+        reach = (row["simultaneous_high"] - row["estimate"]) * error / stats.sem(of_rows)
+        names = ("estimate", "error_draws", "both_low", "both_high", "both_smallest_detectable")
+        wanted = [of_rows.mean(), error_draws, of_rows.mean() - reach, of_rows.mean() + reach, 2.8 * error]
+        assert [row[name] for name in names] == pytest.approx(wanted)
+    [first, second] = sorted(p_both)
+    assert [p_both[first], p_both[second]] == pytest.approx([min(1, 2 * first), max(second, min(1, 2 * first))])
+
+
+def compared(runs: Sequence[str], where: str = "run = 'small' and instruction") -> dict[str, dict[str, Any]]:
+    """Return the tests of the second run against the first by metric."""
+    rows = query(runs, f"from majority_bias_comparison where {where}").to_pylist()
+    return {row["metric"]: row for row in rows}
+
+
+def one_seed(plan: MajorityPlan) -> None:
+    plan.only(demo_set=3)
+
+
+@pytest.fixture(scope="module")
+def many_rows(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_run(tmp_path_factory.mktemp("runs") / "small", 1_000)
+
+
+def test_a_difference_in_one_draw_of_demonstrations_is_not_said_of_others(many_rows: str, tmp_path: Path) -> None:
+    """In 100/0 the larger model is right behind one of two draws where the other says True to all: F1 1 and 9/14."""
+    runs = [many_rows, make_run(tmp_path / "large", 2_000, {**ANSWERS, ("100/0", True): ("TTTF", "TTTF")})]
+    found = compared(runs)
+    row = found["mean_f1"]
+    assert row["estimate"] == pytest.approx((1 - 9 / 14) / 2 / 3)
+    assert (row["n_units"], row["p_adjusted"] < 0.01) == (200, True)
+    # Of six draws one differs: the standard error over draws is the difference itself.
+    assert row["error_draws"] == pytest.approx(row["estimate"])
+    assert (row["verdict"], row["reason"]) == ("unclear", None)
+    assert found.pop("rb_at_10")["reason"] == "too few seeds"
+    assert {one["verdict"] for one in found.values()} <= {"unclear", "negligible"}
+    [effect] = query(runs, "from majority_size_effect where instruction").to_pylist()
+    of_boundary = 0 if abs(effect["rb_at_10"]) <= 1e-9 else None
+    assert [effect[f"{name}_sign"] for name in METRICS] == [of_boundary, None, None, None, 0]
+    assert effect["mean_f1_low"] > 0  # percentiles over the rows alone
+
+
+def test_a_difference_in_every_draw_of_demonstrations_is_said(tmp_path: Path) -> None:
+    """Over rows it is the same in all draws of a setting, so that their error is 0."""
+    runs = [make_run(tmp_path / "small", 1_000, ALIKE), make_run(tmp_path / "large", 2_000, RIGHT)]
+    found = compared(runs)
+    row = found["mean_f1"]
+    assert row["estimate"] == pytest.approx(1 - (23 / 30 + 1 + 9 / 14) / 3)
+    assert row["error_draws"] == pytest.approx(0, abs=1e-9)
+    assert (row["verdict"], row["p_both_adjusted"] < 0.001) == ("higher", True)
+    assert (found["accuracy"]["verdict"], found["sd_f1"]["reason"]) == ("higher", "no spread")
+    [effect] = query(runs, "from majority_size_effect where instruction").to_pylist()
+    assert (effect["mean_f1_sign"], effect["tails_f1_sign"], effect["middle_f1_sign"]) == (1, 1, 0)
+    # RB@10 rises from 1/3 to 1, of which two seeds say nothing.
+    assert (effect["rb_at_10"], effect["rb_at_10_sign"]) == (pytest.approx(2 / 3), None)
+
+
+def test_one_seed_cannot_say_that_runs_differ(tmp_path: Path) -> None:
+    runs = [
+        write(tmp_path / name, n, own, one_seed, 50)
+        for name, n, own in (("small", 1_000, ALIKE), ("large", 2_000, RIGHT))
+    ]
+    found = compared(runs)
+    for metric in ("accuracy", "mean_f1", "tails_f1", "middle_f1"):
+        names = ("verdict", "reason", "error_draws", "p_both", "both_low")
+        assert [found[metric][name] for name in names] == ["too few", "too few seeds", None, None, None]
+    assert found["mean_f1"]["p_adjusted"] < 0.001
+
+
+def test_runs_behind_other_seeds_have_the_errors_of_both(many_rows: str, tmp_path: Path) -> None:
+    runs = [many_rows, write(tmp_path / "large", 2_000, RIGHT, CHANGES["seeds"], 50)]
+    row = compared(runs)["mean_f1"]
+    # The larger model is always right; of the smaller one's draws those of 100/0 differ, F1 9/14 and 1.
+    variance = np.var([9 / 14, 1], ddof=1) / 2 / 3**2
+    assert row["error_draws"] == pytest.approx(np.sqrt(variance))
+    assert (row["n_seeds"], row["reason"]) == (2, None)
+    # Without demonstrations in common a difference is not the effect of size alone.
+    assert {one["mean_f1_sign"] for one in query(runs, "from majority_size_effect").to_pylist()} <= {0, None}
+
+
+def test_the_spread_over_settings_is_not_compared_over_other_numbers_of_seeds(many_rows: str, tmp_path: Path) -> None:
+    """The fewer seeds a setting has, the wider the spread: here of the same answers."""
+    runs = [many_rows, write(tmp_path / "large", 2_000, ANSWERS, one_seed, 50)]
+    for name in ("small", "large"):
+        row = compared(runs, f"run = '{name}' and instruction")["sd_f1"]
+        assert (row["verdict"], row["reason"]) == (None, "other numbers of seeds")
+        assert row["estimate"] is not None

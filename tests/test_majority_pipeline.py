@@ -7,7 +7,6 @@ import re
 import shutil
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -21,7 +20,7 @@ from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.prompting.matching import match_label
-from biaseval.runs import describe, run_spec, run_status, write_report
+from biaseval.runs import run_spec, run_status, write_report
 from biaseval.runs.commands import claimed_run
 from biaseval.runs.kinds import KINDS
 from biaseval.spec import load_spec
@@ -37,23 +36,24 @@ WAYS = (("likelihood", "none"), ("likelihood", "looc"), ("generate", "none"), ("
 N_PROMPTS = len(SETTINGS) * len(SEEDS) * 2 * (N_TEST + 4)
 
 
+SPEC = """
+kind: majority_bias
+name: tiny
+data: {train: train.jsonl, test: test.jsonl}
+prompt: {preset: boolq, n_demos: 4}
+proportions: [{"True": 0.0, "False": 1.0}, {"True": 0.5, "False": 0.5}, {"True": 1.0, "False": 0.0}]
+seeds: [0, 1]
+predict: [likelihood, generate, constrained]
+calibration: [looc]
+execution: {part_rows: 20}
+"""
+
+
 def write_spec(folder: Path, model: Path) -> Path:
     write_jsonl(folder / "train.jsonl", boolq_rows("train", 10, 9))
     write_jsonl(folder / "test.jsonl", boolq_rows("test", 7, N_TEST - 7))
-    content: dict[str, Any] = {
-        "kind": "majority_bias",
-        "name": "tiny",
-        "model": {"path": str(model)},
-        "data": {"train": "train.jsonl", "test": "test.jsonl"},
-        "prompt": {"preset": "boolq", "n_demos": 4},
-        "proportions": [{"True": 0.0, "False": 1.0}, {"True": 0.5, "False": 0.5}, {"True": 1.0, "False": 0.0}],
-        "seeds": list(SEEDS),
-        "predict": ["likelihood", "generate", "constrained"],
-        "calibration": ["looc"],
-        "execution": {"part_rows": 20},
-    }
     path = folder / "spec.yaml"
-    path.write_text(yaml.safe_dump(content))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(SPEC), "model": {"path": str(model)}}))
     return path
 
 
@@ -74,9 +74,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_clu
 def test_the_marts_hold_every_setting_seed_instruction_and_way(finished: tuple[Path, Path]) -> None:
     _, run_dir = finished
     with duckdb.connect(str(run_dir / "results.duckdb"), read_only=True) as connection:
-        rows = connection.execute(
-            "select setting, seed, instruction, predict, method, n_rows from majority_by_setting"
-        ).fetchall()
+        columns = "setting, seed, instruction, predict, method, n_rows"
+        rows = connection.execute(f"select {columns} from majority_by_setting").fetchall()
     asked = product(SETTINGS, SEEDS, (True, False), WAYS)
     assert sorted(rows) == sorted((*context, *way, N_TEST) for *context, way in asked)
     [model] = query([str(run_dir)], "select distinct n_settings, n_seeds from majority_by_model").to_pylist()
@@ -87,17 +86,10 @@ def test_the_report_shows_every_way_and_setting_the_same_each_time(finished: tup
     again = tmp_path / "run"
     shutil.copytree(finished[1], again)
     page = (again / "report.html").read_text()
-    for text in (
-        *SETTINGS,
-        "label likelihood, LOOC",
-        "free generation",
-        "constrained generation",
-        "RB@10",
-        "True / False",
-    ):
+    for text in (*SETTINGS, "label likelihood", "LOOC", "free generation", "constrained generation", "RB@10"):
         assert text in page
     assert not re.search(r">\s*(None|nan)\s*<", page)
-    assert page.count("<img ") == len(WAYS) == len(list((again / "figures").glob("f1_*.svg")))
+    assert page.count('<img src="data:') == len(WAYS) == len(list((again / "figures").glob("f1_*.svg")))
     before = digests(again / "figures")
     (again / "report.html").unlink()
     write_report(str(again))
@@ -130,9 +122,7 @@ def test_every_test_row_has_an_output_of_each_mode(finished: tuple[Path, Path]) 
     assert run.read_table("label_scores").num_rows == 2 * N_PROMPTS
 
 
-def test_likelihood_predictions_are_those_of_plain_forward_passes(
-    finished: tuple[Path, Path], tiny_llama: Path
-) -> None:
+def test_likelihood_predictions_are_those_of_plain_passes(finished: tuple[Path, Path], tiny_llama: Path) -> None:
     """The whole text of each (prompt, label) goes through the model alone; the label's tokens and EOS are averaged."""
     run_dir = finished[1]
     predicted = query(
@@ -163,9 +153,8 @@ def test_generated_outputs_are_those_of_the_model_matched(finished: tuple[Path, 
     for prompt in run.read_table("prompts").to_pylist()[::9]:
         if prompt["purpose"] == "majority":
             ids = tokenizer(texts[prompt["context_id"]] + prompt["input_text"], return_tensors="pt")["input_ids"]
-            whole = model.generate(
-                input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, do_sample=False, pad_token_id=0
-            )
+            options = {"max_new_tokens": 2, "do_sample": False, "pad_token_id": 0}
+            whole = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
             text = tokenizer.decode(whole[0, ids.shape[1] :], skip_special_tokens=True)
             output = found[prompt["prompt_id"]]
             assert output["text"] == text
@@ -200,25 +189,14 @@ def test_only_what_is_asked_is_computed(finished: tuple[Path, Path], tmp_path: P
             [scoring] = KINDS["majority_bias"].stages(run, read_spec(run), read_plan(run))
             tables[predict] = {name.partition("/")[0] for unit in scoring.units for name in unit.files}
     # Constrained generation ends where a label does: labels decide, by their scores.
-    assert tables == {
-        "likelihood": {"label_scores"},
-        "generate": {"generations"},
-        "constrained": {"generations", "label_scores"},
-    }
+    both = {"generations", "label_scores"}
+    assert tables == {"likelihood": {"label_scores"}, "generate": {"generations"}, "constrained": both}
     run_spec(load_spec(spec, ["predict=[generate]", *only]), str(tmp_path / "generate"))
     assert not (tmp_path / "generate" / "label_scores").exists()
-    shown = (
-        "select setting, weighted_f1 from majority_by_setting where predict = 'generate' and instruction and seed = 0"
-    )
+    asked = "where predict = 'generate' and instruction and seed = 0"
+    shown = f"select setting, weighted_f1 from majority_by_setting {asked}"
     expected = query([str(run_dir)], shown).to_pylist()
     assert query([str(tmp_path / "generate")], shown).to_pylist() == expected
     assert len(expected) == len(SETTINGS)
     ways = query([str(tmp_path / "generate")], "select distinct predict from majority_by_setting").to_pylist()
     assert ways == [{"predict": "generate"}]
-
-
-def test_a_plan_counts_settings_and_prompts(finished: tuple[Path, Path]) -> None:
-    plan = describe(load_spec(finished[0])).facts
-    assert (plan["n_tasks"], plan["n_settings"], plan["n_prompts"]) == (1, len(SETTINGS), N_PROMPTS)
-    assert plan["n_scores"] == 2 * N_PROMPTS
-    assert plan["tokens"] < plan["tokens_unshared"]

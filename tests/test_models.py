@@ -67,25 +67,19 @@ def save_random(config: PretrainedConfig, folder: Path) -> Path:
 def test_description_equals_what_is_counted_on_the_loaded_model(tiny_llama: Path) -> None:
     facts = describe_model(ModelSource(str(tiny_llama)))
     model = load_model(ModelSource(str(tiny_llama)))
-    assert facts.family == "llama"
-    assert facts.n_parameters == model.num_parameters()
+    assert (facts.family, facts.n_parameters) == ("llama", model.num_parameters())
     assert (facts.n_layers, facts.hidden_size, facts.window) == (2, 32, 2048)
     assert facts.vocabulary == model.config.vocab_size
-    # 2 (keys, values) x 2 layers x 2 heads of 8 numbers
-    assert facts.kv_values_per_token == 64
-    assert facts.kv_bytes_per_token("bfloat16") == 128
-    assert facts.kv_bytes_per_token("float32") == 256
+    assert facts.kv_values_per_token == 64  # 2 (keys, values) x 2 layers x 2 heads of 8 numbers
+    assert [facts.kv_bytes_per_token(dtype) for dtype in ("bfloat16", "float32")] == [128, 256]
 
 
-def test_an_encoder_is_no_causal_model() -> None:
-    with pytest.raises(InputError, match=r"is no causal language model \(bert\).*by kind: qa_bias"):
-        describe_model(ModelSource(str(READER_PATH)))
-
-
-def test_tied_embeddings_count_once(shared: Path) -> None:
+def test_tied_embeddings_count_once_and_an_encoder_is_no_causal_model(shared: Path) -> None:
     # data/README: 260,032 parameters, window 512
     facts = describe_model(ModelSource(str(shared / "data/models/stories260K")))
     assert (facts.n_parameters, facts.window) == (260_032, 512)
+    with pytest.raises(InputError, match=r"is no causal language model \(bert\).*by kind: qa_bias"):
+        describe_model(ModelSource(str(READER_PATH)))
 
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50}
@@ -106,17 +100,11 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "v
     ],
     ids=lambda value: f"{value.model_type}" if isinstance(value, PretrainedConfig) else None,
 )  # fmt: skip
-def test_window_and_cache_are_those_of_the_family(
+def test_window_and_cache_of_families(
     config: PretrainedConfig, window: int | None, kv_values: int, tmp_path: Path
 ) -> None:
     facts = describe_model(ModelSource(str(save_random(config, tmp_path))))
     assert (facts.window, facts.kv_values_per_token) == (window, kv_values)
-
-
-def test_describing_needs_no_weights(model_copy: Path) -> None:
-    with_them = describe_model(ModelSource(str(model_copy)))
-    (model_copy / "model.safetensors").unlink()
-    assert describe_model(ModelSource(str(model_copy))) == with_them
 
 
 @pytest.mark.parametrize(
@@ -159,36 +147,26 @@ def test_incomplete_directories_are_refused(model_copy: Path, tmp_path: Path) ->
         describe_model(ModelSource(str(model_copy / "config.json")))
 
 
-def test_broken_weights_are_refused(model_copy: Path) -> None:
-    (model_copy / "model.safetensors").write_bytes(b"\x08" + bytes(40))
-    with pytest.raises(InputError, match="no usable causal language model"):
-        load_model(ModelSource(str(model_copy)))
-
-
-def test_weights_that_miss_a_part_of_the_model_are_refused(model_copy: Path) -> None:
+def test_weights_that_miss_a_part_of_the_model_or_are_none_are_refused(model_copy: Path) -> None:
     weights = load_file(model_copy / "model.safetensors")
     del weights["model.layers.1.mlp.up_proj.weight"]
     save_file(weights, model_copy / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"1 weights of LlamaForCausalLM missing.*up_proj"):
         load_model(ModelSource(str(model_copy)))
+    (model_copy / "model.safetensors").write_bytes(b"\x08" + bytes(40))
+    with pytest.raises(InputError, match="no usable causal language model"):
+        load_model(ModelSource(str(model_copy)))
 
 
-def test_a_tokenizer_without_eos_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_without_eos_or_that_appends_it_is_refused(tmp_path: Path) -> None:
     tokenizer = make_tokenizer()
-    tokenizer.eos_token = None
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="no EOS"):
-        load_tokenizer(ModelSource(str(tmp_path)))
-
-
-def test_a_tokenizer_that_appends_eos_is_refused(tmp_path: Path) -> None:
-    tokenizer = make_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
-    )
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="appends special tokens"):
-        load_tokenizer(ModelSource(str(tmp_path)))
+    appended = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)])
+    tokenizer.backend_tokenizer.post_processor = appended
+    for message in ("appends special tokens", "no EOS"):
+        tokenizer.save_pretrained(tmp_path)
+        with pytest.raises(InputError, match=message):
+            load_tokenizer(ModelSource(str(tmp_path)))
+        tokenizer.eos_token = None
 
 
 def test_dtype_is_the_asked_one_and_the_model_does_not_train(tiny_llama: Path) -> None:
@@ -200,41 +178,34 @@ def test_dtype_is_the_asked_one_and_the_model_does_not_train(tiny_llama: Path) -
 
 @pytest.fixture
 def adapter(tiny_llama: Path, tmp_path: Path) -> Path:
-    get_peft_model(load_model(ModelSource(str(tiny_llama))), LoraConfig(target_modules=["q_proj"])).save_pretrained(
-        tmp_path
-    )
+    base = load_model(ModelSource(str(tiny_llama)))
+    get_peft_model(base, LoraConfig(target_modules=["q_proj"])).save_pretrained(tmp_path)
     return tmp_path
 
 
 def test_an_adapter_that_misses_weights_is_refused(tiny_llama: Path, adapter: Path) -> None:
-    assert any(
-        "lora_A" in name
-        for name, _ in load_model(ModelSource(str(tiny_llama), adapter=str(adapter))).named_parameters()
-    )
+    source = ModelSource(str(tiny_llama), adapter=str(adapter))
+    assert any("lora_A" in name for name, _ in load_model(source).named_parameters())
     weights = load_file(adapter / "adapter_model.safetensors")
     weights.pop(min(weights))
     save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"does not fit the model .*: Found missing adapter keys"):
-        load_model(ModelSource(str(tiny_llama), adapter=str(adapter)))
+        load_model(source)
 
 
-def test_an_adapter_of_another_model_is_refused(adapter: Path, tmp_path: Path) -> None:
-    other = save_random(LlamaConfig(**{**SMALL, "hidden_size": 64}, intermediate_size=48), tmp_path / "other")
-    with pytest.raises(InputError, match=r"does not fit the model .*size mismatch"):
+@pytest.mark.parametrize(
+    ("key", "size", "message"),
+    [("hidden_size", 64, "size mismatch"), ("num_hidden_layers", 1, "the model has no place for 2 of its weights")],
+)
+def test_adapters_of_other_models_are_refused(adapter: Path, tmp_path: Path, key: str, size: int, message: str) -> None:
+    other = save_random(LlamaConfig(**{**SMALL, key: size}, intermediate_size=48), tmp_path / "other")
+    with pytest.raises(InputError, match=rf"does not fit the model .*{message}"):
         load_model(ModelSource(str(other), adapter=str(adapter)))
 
 
-def test_an_adapter_of_a_deeper_model_is_refused(adapter: Path, tmp_path: Path) -> None:
-    shallow = save_random(LlamaConfig(**{**SMALL, "num_hidden_layers": 1}, intermediate_size=48), tmp_path / "other")
-    with pytest.raises(InputError, match=r"does not fit the model .*: the model has no place for 2 of its weights"):
-        load_model(ModelSource(str(shallow), adapter=str(adapter)))
-
-
 def test_the_adapter_is_part_of_the_identity(tiny_llama: Path, adapter: Path) -> None:
-    plain, adapted = (
-        fingerprint_model(ModelSource(str(tiny_llama))),
-        fingerprint_model(ModelSource(str(tiny_llama), adapter=str(adapter))),
-    )
+    sources = (ModelSource(str(tiny_llama)), ModelSource(str(tiny_llama), adapter=str(adapter)))
+    plain, adapted = map(fingerprint_model, sources)
     assert adapted["model"] == plain["model"]
     assert adapted["digest"] != plain["digest"]
     assert "adapter_model.safetensors" in adapted["adapter"]["weights"]
@@ -243,17 +214,17 @@ def test_the_adapter_is_part_of_the_identity(tiny_llama: Path, adapter: Path) ->
 def test_settings_that_cannot_work_are_refused(tiny_llama: Path) -> None:
     with pytest.raises(InputError, match="dtype 'float64'"):
         torch_dtype("float64")
-    with pytest.raises(InputError, match="needs a CUDA GPU"):
-        load_model(ModelSource(str(tiny_llama)), Loading(quantization="8bit"))
-    with pytest.raises(InputError, match="quantization '3bit': unknown"):
-        load_model(ModelSource(str(tiny_llama)), Loading(quantization="3bit"))
-    with pytest.raises(InputError, match="device 'tpu': unknown"):
-        load_model(ModelSource(str(tiny_llama)), Loading(device="tpu"))
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"quantization": "8bit"}, "needs a CUDA GPU"),
+        ({"quantization": "3bit"}, "quantization '3bit': unknown"),
+        ({"device": "tpu"}, "device 'tpu': unknown"),
+        *[({"device": "cuda:0"}, "no usable CUDA GPU")] * (not torch.cuda.is_available()),
+    ]
+    for settings, message in cases:
+        with pytest.raises(InputError, match=message):
+            load_model(ModelSource(str(tiny_llama)), Loading(**settings))
     with pytest.raises(InputError, match="/no/adapter"):
         load_model(ModelSource(str(tiny_llama), adapter="/no/adapter"))
-    if not torch.cuda.is_available():
-        with pytest.raises(InputError, match="no usable CUDA GPU"):
-            load_model(ModelSource(str(tiny_llama)), Loading(device="cuda:0"))
 
 
 @pytest.fixture
@@ -264,10 +235,7 @@ def two_small_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 40 << 30))
 
 
-@pytest.mark.parametrize(
-    ("max_memory", "where"),
-    [(None, "cpu"), ({"cpu": "90KB"}, "disk")],
-)
+@pytest.mark.parametrize(("max_memory", "where"), [(None, "cpu"), ({"cpu": "90KB"}, "disk")])
 @pytest.mark.usefixtures("two_small_gpus")
 def test_a_model_that_does_not_fit_its_gpus_is_refused(
     max_memory: dict[int | str, int | str] | None, where: str, tiny_llama: Path
@@ -323,6 +291,8 @@ def test_fingerprint_follows_content_and_not_place(tiny_llama: Path, model_copy:
     here, there = fingerprint_model(ModelSource(str(tiny_llama))), fingerprint_model(ModelSource(str(model_copy)))
     assert here == there
     assert str(tiny_llama) not in json.dumps(here)
+    (model_copy / "README.md").write_text("a new word")
+    assert fingerprint_model(ModelSource(str(model_copy))) == here
     weights = bytearray((model_copy / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (model_copy / "model.safetensors").write_bytes(weights)
@@ -334,11 +304,6 @@ def test_fingerprint_follows_content_and_not_place(tiny_llama: Path, model_copy:
     assert fingerprint_model(ModelSource(str(model_copy)))["model"]["files"] != here["model"]["files"]
 
 
-def test_readme_is_no_part_of_the_identity(tiny_llama: Path, model_copy: Path) -> None:
-    (model_copy / "README.md").write_text("a new word")
-    assert fingerprint_model(ModelSource(str(model_copy))) == fingerprint_model(ModelSource(str(tiny_llama)))
-
-
 @pytest.fixture
 def qa_bert(tmp_path: Path) -> Path:
     config = BertConfig(**SMALL, intermediate_size=48)
@@ -346,16 +311,12 @@ def qa_bert(tmp_path: Path) -> Path:
     return tmp_path / "qa"
 
 
-def test_a_question_answering_model_keeps_its_head(qa_bert: Path) -> None:
+def test_a_question_answering_model_keeps_its_head_and_its_body_misses_nothing(qa_bert: Path) -> None:
     model = load_extractive_model(ModelSource(str(qa_bert)), Loading(dtype="bfloat16"))
-    saved = load_file(qa_bert / "model.safetensors")["qa_outputs.weight"]
-    assert torch.equal(model.qa_outputs.weight, saved.to(torch.bfloat16))
+    weights = load_file(qa_bert / "model.safetensors")
+    assert torch.equal(model.qa_outputs.weight, weights["qa_outputs.weight"].to(torch.bfloat16))
     assert not model.training
     assert not any(parameter.requires_grad for parameter in model.parameters())
-
-
-def test_a_body_that_misses_weights_is_refused_even_where_the_head_may_be_new(qa_bert: Path) -> None:
-    weights = load_file(qa_bert / "model.safetensors")
     del weights["bert.encoder.layer.1.output.dense.weight"], weights["qa_outputs.weight"]
     save_file(weights, qa_bert / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"1 weights of BertForQuestionAnswering missing.*output\.dense"):
@@ -365,19 +326,16 @@ def test_a_body_that_misses_weights_is_refused_even_where_the_head_may_be_new(qa
 def test_a_head_may_come_with_the_adapter(qa_bert: Path, tmp_path: Path) -> None:
     body = tmp_path / "body"
     AutoModel.from_pretrained(qa_bert).save_pretrained(body)
-    with pytest.raises(InputError, match="no question answering head"):
-        load_extractive_model(ModelSource(str(body)))
-    model = load_extractive_model(ModelSource(str(qa_bert)))
+    whole = ModelSource(str(qa_bert))
     lora = LoraConfig(task_type="QUESTION_ANS", target_modules=["query"], modules_to_save=["qa_outputs"])
-    get_peft_model(model, lora).save_pretrained(tmp_path / "with_head")
-    adapted = load_extractive_model(ModelSource(str(body), adapter=str(tmp_path / "with_head")))
+    for config, name in ((lora, "with_head"), (LoraConfig(target_modules=["query"]), "without_head")):
+        get_peft_model(load_extractive_model(whole), config).save_pretrained(tmp_path / name)
     ids = torch.arange(5, 20)[None]
-    assert torch.equal(adapted(ids).start_logits, load_extractive_model(ModelSource(str(qa_bert)))(ids).start_logits)
-    get_peft_model(
-        load_extractive_model(ModelSource(str(qa_bert))), LoraConfig(target_modules=["query"])
-    ).save_pretrained(tmp_path / "without_head")
-    with pytest.raises(InputError, match="no question answering head"):
-        load_extractive_model(ModelSource(str(body), adapter=str(tmp_path / "without_head")))
+    adapted = load_extractive_model(ModelSource(str(body), adapter=str(tmp_path / "with_head")))
+    assert torch.equal(adapted(ids).start_logits, load_extractive_model(whole)(ids).start_logits)
+    for source in (ModelSource(str(body)), ModelSource(str(body), adapter=str(tmp_path / "without_head"))):
+        with pytest.raises(InputError, match="no question answering head"):
+            load_extractive_model(source)
 
 
 def test_models_without_a_question_answering_form_are_refused(tmp_path: Path) -> None:
@@ -407,10 +365,7 @@ def loaded_by(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_a_local_model_is_identified_without_torch(tiny_llama: Path) -> None:
+def test_models_are_identified_without_torch_and_read_without_peft_and_pydantic(tiny_llama: Path) -> None:
     assert loaded_by(f"models.fingerprint_model(models.ModelSource({str(tiny_llama)!r}))") == "[]"
-
-
-def test_all_that_is_public_is_there_without_peft_and_pydantic() -> None:
     assert loaded_by("assert all(hasattr(models, name) for name in models.__all__)") == "['torch', 'transformers']"
     assert not hasattr(biaseval.models, "load_modell")

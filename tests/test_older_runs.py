@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.commands import call
+from tests.commands import Command
 from tests.older_runs import FIXTURES, NAMES, command_of, copy_older_run, older_report_text, report_text
 
 MEASURED = ("label_bias", "label_bias_lora", "majority_bias", "qa_bias")
@@ -50,24 +50,12 @@ LOST = {
 """What is deleted, and made again by the same command."""
 
 MADE_ANEW = (
-    "marts",
-    "bootstrap_draws",
-    "row_draws",
-    "sign_flips",
-    "setting_permutations",
-    "run_settings",
-    "qa_draws",
-    "qa_settings",
-    "qa_thresholds",
-)
+    "marts", "bootstrap_draws", "row_draws", "sign_flips", "setting_permutations", "run_settings", "qa_draws",
+    "qa_settings", "qa_thresholds",
+)  # fmt: skip
 
-OTHER_INTERVALS = (
-    "label_bias_by_model.parquet",
-    "label_bias_changes.parquet",
-    "qa_bias_by_heuristic.parquet",
-    "qa_by_dataset.parquet",
-    "qa_curves.parquet",
-)
+_OTHER = ("label_bias_by_model", "label_bias_changes", "qa_bias_by_heuristic", "qa_by_dataset", "qa_curves")
+OTHER_INTERVALS = tuple(f"{name}.parquet" for name in _OTHER)
 """Marts whose intervals an older version took from percentiles of the resampled tasks, or from questions as if each had
 an article of its own; of one task or article there are none."""
 
@@ -114,8 +102,8 @@ def assert_tables_are_those_stored(name: str, run_dir: Path, tolerance: float) -
                 assert not different, (path.name, column, different[:3])
 
 
-def status_of(run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    shown: dict[str, Any] = json.loads(call(capsys, monkeypatch, "status", str(run_dir), "--json").out)
+def status_of(run_dir: Path, command: Command) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(command("status", str(run_dir), "--json").out)
     return shown
 
 
@@ -125,25 +113,21 @@ def made(status: dict[str, Any]) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_older_run_opens_and_its_numbers_are_computed_anew(
-    name: str,
-    tmp_path: Path,
-    here: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, tmp_path: Path, here: None, command: Command
 ) -> None:
     _, run_dir = copy_older_run(name, tmp_path)
-    assert made(status_of(run_dir, capsys, monkeypatch)) == MADE[name]
-    asked = call(capsys, monkeypatch, "sql", str(run_dir), QUERIES[name], "--format", "json")
+    assert made(status_of(run_dir, command)) == MADE[name]
+    asked = command("sql", str(run_dir), QUERIES[name], "--format", "json")
     assert json.loads(asked.out) == [{"n": ANSWERS[name]}], asked.err
     if name in MEASURED:
         for folder in MADE_ANEW:
             shutil.rmtree(run_dir / folder, ignore_errors=True)
-        reported = call(capsys, monkeypatch, "report", str(run_dir))
+        reported = command("report", str(run_dir))
         assert (reported.code, reported.out) == (0, f"report: {run_dir}/report.html\n"), reported.err
         assert_tables_are_those_stored(name, run_dir, 1e-6)
         assert list((run_dir / "figures").glob("*.svg"))
         assert report_text(run_dir / "report.html") == older_report_text(name, tmp_path)
-    assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
+    assert status_of(run_dir, command)["is_complete"]
 
 
 @pytest.fixture
@@ -156,10 +140,9 @@ def by_rules(tmp_path: Path) -> tuple[Path, Path]:
     for path in (run_dir / "qa_attributes").iterdir():
         measured = pq.read_table(path)
         own = measured.filter(pc.field("heuristic") == "ans_pos")
-        more = [
-            own.set_column(own.column_names.index("heuristic"), "heuristic", pa.array([name] * own.num_rows))
-            for name in ("sim_ents", "subj_pos")
-        ]
+        place = own.column_names.index("heuristic")
+        names = [pa.array([name] * own.num_rows) for name in ("sim_ents", "subj_pos")]
+        more = [own.set_column(place, "heuristic", column) for column in names]
         pq.write_table(pa.concat_tables([measured, *more]), path)
     environment = json.loads((run_dir / "environment.json").read_text())
     rules = {"name": "embedded rules", "is_approximate": True, "version": "1"}
@@ -169,26 +152,21 @@ def by_rules(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_a_run_by_rules_that_went_opens_reports_and_resumes_what_needs_none(
-    by_rules: tuple[Path, Path], here: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    by_rules: tuple[Path, Path], here: None, command: Command
 ) -> None:
     spec, run_dir = by_rules
-    assert call(capsys, monkeypatch, "report", str(run_dir)).code == 0
-    assert "entities and subjects\nembedded rules\napproximate" in report_text(run_dir / "report.html")
+    assert command("report", str(run_dir)).code == 0
+    caution = "Entities and subjects are found by embedded rules, which only approximates the published way."
+    assert caution in report_text(run_dir / "report.html")
     asked = "select count(*) as n from qa_measured where model = 'bert' and heuristic in ('sim_ents', 'subj_pos')"
-    answered = json.loads(call(capsys, monkeypatch, "sql", str(run_dir), asked, "--format", "json").out)
+    answered = json.loads(command("sql", str(run_dir), asked, "--format", "json").out)
     assert answered == [{"n": 2 * ANSWERS["qa_bias"]}]
     (run_dir / "qa_predictions" / "part-00004.parquet").unlink()
-    resumed = call(capsys, monkeypatch, *command_of("qa_bias", spec, run_dir))
+    resumed = command(*command_of("qa_bias", spec, run_dir))
     assert resumed.code == 0, resumed.err
-    assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
-
-
-def test_a_run_by_rules_that_went_is_refused_where_its_values_are_missing(
-    by_rules: tuple[Path, Path], here: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec, run_dir = by_rules
+    assert status_of(run_dir, command)["is_complete"]
     (run_dir / "qa_attributes" / "part-00001.parquet").unlink()
-    refused = call(capsys, monkeypatch, *command_of("qa_bias", spec, run_dir))
+    refused = command(*command_of("qa_bias", spec, run_dir))
     assert refused.code == 2
     assert "sim_ents, subj_pos: cannot be measured without a spaCy pipeline" in " ".join(refused.err.split())
 
@@ -196,24 +174,19 @@ def test_a_run_by_rules_that_went_is_refused_where_its_values_are_missing(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_older_run_that_lost_a_part_resumes_to_the_same_numbers(
-    name: str,
-    tmp_path: Path,
-    here: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, tmp_path: Path, here: None, command: Command
 ) -> None:
     spec, run_dir = copy_older_run(name, tmp_path)
     for lost in LOST[name]:
         path = run_dir / lost
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     outputs = ("label_scores", "adapted_scores", "generations", "qa_attributes", "qa_predictions", "adapters")
-    kept = {
-        path: path.stat().st_mtime_ns for folder in outputs for path in (run_dir / folder).rglob("*") if path.is_file()
-    }
-    assert any(stage["n_units_done"] < stage["n_units"] for stage in status_of(run_dir, capsys, monkeypatch)["stages"])
-    done = call(capsys, monkeypatch, *command_of(name, spec, run_dir))
+    made_before = [path for folder in outputs for path in (run_dir / folder).rglob("*") if path.is_file()]
+    kept = {path: path.stat().st_mtime_ns for path in made_before}
+    assert any(stage["n_units_done"] < stage["n_units"] for stage in status_of(run_dir, command)["stages"])
+    done = command(*command_of(name, spec, run_dir))
     assert done.code == 0, done.err
-    status = status_of(run_dir, capsys, monkeypatch)
+    status = status_of(run_dir, command)
     assert (made(status), status["is_complete"]) == (MADE[name], True)
     assert all((run_dir / lost).exists() for lost in LOST[name])
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
@@ -221,26 +194,24 @@ def test_an_older_run_that_lost_a_part_resumes_to_the_same_numbers(
 
 
 def test_an_older_search_for_several_objectives_is_shown_by_the_first(
-    tmp_path: Path, here: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, here: None, command: Command
 ) -> None:
     _, run_dir = copy_older_run("search_several", tmp_path)
     chosen = ("sql", str(run_dir), "select objective, trial from search_best", "--format", "json")
-    before = json.loads(call(capsys, monkeypatch, *chosen).out)
+    before = json.loads(command(*chosen).out)
     assert before == [{"objective": "f1", "trial": 1}, {"objective": "rsd", "trial": 1}]
-    drawn = call(capsys, monkeypatch, "figures", str(run_dir), "--out", str(tmp_path / "figures"))
+    drawn = command("figures", str(run_dir), "--out", str(tmp_path / "figures"))
     assert f"biaseval report {run_dir} computes them for the first alone" in drawn.err
-    reported = call(capsys, monkeypatch, "report", str(run_dir))
+    reported = command("report", str(run_dir))
     assert reported.code == 0, reported.err
-    assert json.loads(call(capsys, monkeypatch, *chosen).out) == [{"objective": "f1", "trial": 0}]
+    assert json.loads(command(*chosen).out) == [{"objective": "f1", "trial": 0}]
     assert "- cc@0.3\n" in (run_dir / "best.yaml").read_text()
-    assert (
-        "This page shows the first, f1, and chooses by it alone; values of the others are in the table trials."
-        in report_text(run_dir / "report.html")
-    )
+    first = "This page shows the first, f1, and chooses by it alone; the table trials has the values of the others."
+    assert first in report_text(run_dir / "report.html")
     asked = ("sql", str(run_dir), "select trial from trials where (objectives->>'rsd')::double > 5", "--format", "json")
-    assert json.loads(call(capsys, monkeypatch, *asked).out) == [{"trial": 2}]
-    assert status_of(run_dir, capsys, monkeypatch)["is_complete"]
+    assert json.loads(command(*asked).out) == [{"trial": 2}]
+    assert status_of(run_dir, command)["is_complete"]
     # As the spec of a new search it is refused.
-    refused = call(capsys, monkeypatch, "tune", str(run_dir / "spec.yaml"), "--run-dir", str(tmp_path / "new"))
+    refused = command("tune", str(run_dir / "spec.yaml"), "--run-dir", str(tmp_path / "new"))
     assert refused.code == 2
     assert "objective: lists 2, and a search looks for one number; name one" in refused.err

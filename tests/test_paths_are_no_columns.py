@@ -18,7 +18,7 @@ from biaseval.analysis import open_runs, query
 from biaseval.analysis.gates import check_run
 from biaseval.analysis.paths import without_partitions
 from biaseval.label_bias.splits import read_splits
-from biaseval.pipelines.prompts_file import _prompt_rows
+from biaseval.pipelines.labels.score import _prompt_rows
 from biaseval.qa_bias.data import read_questions
 from biaseval.records import Records
 from biaseval.runs import analyse_run, first_spec
@@ -141,16 +141,13 @@ def test_data_files_below_such_folders_are_read_as_they_are(tmp_path: Path) -> N
     folder.mkdir(parents=True)
     rows = pa.table({"text": [f"text {n}" for n in range(40)], "label": ["yes", "no"] * 20})
     pq.write_table(rows, folder / "train.parquet")
-    (folder / "train.csv").write_text(
-        "".join(["text,label\n", *(f"text {n},{'no' if n % 2 else 'yes'}\n" for n in range(40))])
-    )
+    lines = [f"text {n},{'no' if n % 2 else 'yes'}\n" for n in range(40)]
+    (folder / "train.csv").write_text("".join(["text,label\n", *lines]))
     for place in (folder / "train.parquet", folder / "train.csv", folder):
         found = [row for _, row in Records(str(place))]
         assert found[:2] == rows.slice(0, 2).to_pylist(), place
-    assert (
-        "label: label, with 2 values (yes 50%, no 50%)"
-        in first_spec(str(folder / "train.parquet"), None, tmp_path).found
-    )
+    found = first_spec(str(folder / "train.parquet"), None, tmp_path).found
+    assert "label: label, with 2 values (yes 50%, no 50%)" in found
     question = {"id": "a", "question": "who?", "context": "it was Ann", "answers": ["Ann"]}
     pq.write_table(pa.Table.from_pylist([question]), folder / "questions.parquet")
     assert [own.question for own in read_questions(str(folder / "questions.parquet"), name="own").questions] == ["who?"]

@@ -40,24 +40,23 @@ MARTS = [
 ]
 
 
+SPEC = """
+kind: label_bias
+name: tiny
+prompt: {n_demos: [0, 2], demo_sets: 2}
+calibration: [cc, dc, looc]
+execution: {part_rows: 16}
+tasks: {path: tasks, include: [task9501_two_classification, task9502_three_detection], min_instances: 130, max_eval: 40}
+"""
+
+
 def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
     tasks = folder / "tasks"
     if not tasks.exists():
         write_task(tasks, "task9501_two_classification", n_instances=140, number=9501)
         write_task(tasks, "task9502_three_detection", n_instances=150, number=9502, labels=("no", "not sure", "yes"))
-    content: dict[str, Any] = {
-        "kind": "label_bias",
-        "name": "tiny",
-        "model": {"path": str(model)},
-        "tasks": {"path": "tasks", "include": ["task9501_two_classification", "task9502_three_detection"]},
-        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
-        "calibration": ["cc", "dc", "looc"],
-        "execution": {"part_rows": 16},
-    }
-    content["tasks"] |= {"min_instances": 130, "max_eval": 40}
-    content |= changes
     path = folder / "spec.yaml"
-    path.write_text(yaml.safe_dump(content))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(SPEC), "model": {"path": str(model)}, **changes}))
     return path
 
 
@@ -131,9 +130,7 @@ def test_scores_are_those_of_plain_forward_passes(finished: tuple[Path, Path], t
 
 
 @pytest.mark.slow
-def test_what_is_missing_is_computed_and_by_more_actors_it_is_the_same_but_for_rounding(
-    finished: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_what_is_missing_is_computed_and_by_more_actors_the_same(finished: tuple[Path, Path], tmp_path: Path) -> None:
     spec, run_dir = finished[0], tmp_path / "run"
     shutil.copytree(finished[1], run_dir)
     run = Run.open(str(run_dir))
@@ -164,7 +161,7 @@ def test_a_different_spec_is_refused_and_nothing_is_touched(finished: tuple[Path
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
-def test_a_run_is_not_taken_for_that_of_another_model_or_other_tasks(
+def test_another_model_or_other_tasks_are_refused(
     is_finished: bool, finished: tuple[Path, Path], tmp_path: Path
 ) -> None:
     spec, run_dir = finished[0], tmp_path / "run"
@@ -185,18 +182,6 @@ def test_a_run_is_not_taken_for_that_of_another_model_or_other_tasks(
     assert digests(run_dir) == before
 
 
-def test_changed_weights_are_noticed_wherever_they_lie(tmp_path: Path) -> None:
-    from biaseval.models import ModelSource, fingerprint_model
-
-    model = make_llama(tmp_path / "model")
-    before = fingerprint_model(ModelSource(str(model)))["digest"]
-    weights = model / "model.safetensors"
-    data = bytearray(weights.read_bytes())
-    data[len(data) // 2] ^= 1
-    weights.write_bytes(bytes(data))
-    assert fingerprint_model(ModelSource(str(model)))["digest"] != before
-
-
 def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_path: Path) -> None:
     """More main rows than max_eval asks for included."""
     spec, run_dir = finished
@@ -208,10 +193,7 @@ def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_p
 
 def test_a_second_process_is_kept_out_of_a_run(finished: tuple[Path, Path]) -> None:
     spec, run_dir = finished
-    with (
-        Run.open(str(run_dir)).lock(),
-        pytest.raises(BiasevalError, match="another process is working on this run"),
-    ):
+    with Run.open(str(run_dir)).lock(), pytest.raises(BiasevalError, match="another process is working on this run"):
         run_spec(load_spec(spec), str(run_dir))
 
 
@@ -227,16 +209,14 @@ def test_a_directory_left_by_an_early_kill_is_taken_up(tmp_path: Path, tiny_llam
 
 def test_a_directory_with_other_files_is_refused(tmp_path: Path, tiny_llama: Path) -> None:
     spec = write_spec(tmp_path, tiny_llama)
-    before = digests(tmp_path)
-    with pytest.raises(InputError, match="is not empty and not a run directory"):
-        run_spec(load_spec(spec), str(tmp_path / "tasks"))
     # A spec file alone does not make a directory a run, though a run has one of that name.
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "spec.yaml").write_text(spec.read_text())
-    with pytest.raises(InputError, match="is not empty and not a run directory"):
-        run_spec(load_spec(spec), str(tmp_path / "specs"))
-    assert (tmp_path / "specs" / "spec.yaml").read_text() == spec.read_text()
-    assert {name: digest for name, digest in digests(tmp_path).items() if not name.startswith("specs")} == before
+    before = digests(tmp_path)
+    for name in ("tasks", "specs"):
+        with pytest.raises(InputError, match="is not empty and not a run directory"):
+            run_spec(load_spec(spec), str(tmp_path / name))
+    assert digests(tmp_path) == before
 
 
 def test_a_plan_that_fails_leaves_nothing_in_the_way_of_a_mended_spec(tmp_path: Path, tiny_llama: Path) -> None:
@@ -294,9 +274,7 @@ def planned(finished: tuple[Path, Path], folder: Path, n_scored: int) -> tuple[P
 
 
 @pytest.mark.slow
-def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_an_undisturbed_one(
-    finished: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed(finished: tuple[Path, Path], tmp_path: Path) -> None:
     spec, run_dir = planned(finished, tmp_path, 0)
     first, second = (tmp_path / marker for marker in MARKERS)
     code = "from tests.waiting import *; waiting_command(WaitingWorker)"
@@ -324,9 +302,7 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed_to_the_marts_of_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("actors", ["auto", "1"])  # in the driver itself, and on Ray
-def test_an_interrupted_run_says_that_it_can_be_resumed(
-    finished: tuple[Path, Path], tmp_path: Path, actors: str
-) -> None:
+def test_an_interrupted_run_can_be_resumed(finished: tuple[Path, Path], tmp_path: Path, actors: str) -> None:
     """Whoever presses Ctrl-C while a part is scored: the command ends, and what it started ends."""
     spec, run_dir = planned(finished, tmp_path, N_BEFORE)
     # Whoever runs these tests in the background has them, and all that they start, ignore the signal.

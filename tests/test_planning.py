@@ -22,22 +22,23 @@ from tests.taskfiles import write_task
 TABLES = ("tasks", "splits", "contexts", "prompts", "training_rows")
 
 
+SPEC = """
+kind: label_bias
+name: tiny
+prompt: {n_demos: [0, 2], demo_sets: 2}
+calibration: [cc, dc, looc]
+"""
+
+
 def _spec(folder: Path, model: Path, **changes: Any) -> LabelBiasSpec:
     for number in range(9501, 9506):
         labels = ("no", "yes") if number % 2 else ("no", "not sure", "yes")
         write_task(folder / "tasks", f"task{number}_made", n_instances=130 + number % 7, number=number, labels=labels)
     names = [path.stem for path in sorted((folder / "tasks").iterdir())]
-    content = {
-        "kind": "label_bias",
-        "name": "tiny",
-        "model": {"path": str(model)},
-        "tasks": {"path": "tasks", "include": names, "min_instances": 130, "max_eval": 30},
-        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
-        "calibration": ["cc", "dc", "looc"],
-    }
-    content["tasks"] |= changes.pop("tasks", {})
+    tasks = {"path": "tasks", "include": names, "min_instances": 130, "max_eval": 30, **changes.pop("tasks", {})}
+    content = {**yaml.safe_load(SPEC), "model": {"path": str(model)}, "tasks": tasks, **changes}
     path = folder / "spec.yaml"
-    path.write_text(yaml.safe_dump(content | changes))
+    path.write_text(yaml.safe_dump(content))
     spec = load_spec(path)
     assert isinstance(spec, LabelBiasSpec)
     return spec
@@ -59,7 +60,7 @@ def _on_ray(patch: pytest.MonkeyPatch, n_workers: int) -> None:
 @pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("sampling", ["per_task", "reif2024"])
-def test_a_plan_is_the_same_to_the_byte_wherever_it_is_made(
+def test_a_plan_is_the_same_wherever_it_is_made(
     sampling: str, tmp_path: Path, tiny_llama: Path, ray_cluster: None
 ) -> None:
     lora = {"n_examples": 4} if sampling == "per_task" else None
@@ -95,9 +96,7 @@ def test_all_that_is_wrong_comes_in_one_message_from_ray_too(
     assert "task9504_made" in messages[0]
 
 
-def test_a_plan_that_was_killed_half_way_is_made_anew(
-    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_killed_half_way_is_made_anew(tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = _spec(tmp_path, tiny_llama)
     expected = _plan(spec, tmp_path / "whole")
     write = planning.Files.write
@@ -132,7 +131,7 @@ def test_a_plan_does_without_weights_and_a_run_begins_with_all_of_them(tmp_path:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_whose_ray_is_not_there_writes_nothing(
+def test_a_run_without_its_ray_writes_nothing(
     tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from biaseval.analysis import query
 from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import read_plan
 from biaseval.runs import run_spec
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
+from tests.alike import assert_alike
 from tests.growth.runs import kept
 from tests.growth.runs import rows as stored
 from tests.label_bias.test_orders import quiz, quiz_spec
 from tests.labelplans import Plan, rows
 from tests.measuring import measure
+from tests.relation import Relations
 
 LABELS = ("A", "B", "C", "D")
 
@@ -61,27 +61,25 @@ def planted() -> Plan:
 
 
 @pytest.fixture(scope="module")
-def planted_run(tmp_path_factory: pytest.TempPathFactory) -> str:
-    run = planted().write(tmp_path_factory.mktemp("runs") / "planted")
-    measure(run)
-    return run
+def planted_run(tmp_path_factory: pytest.TempPathFactory) -> Relations:
+    return Relations(planted().write(tmp_path_factory.mktemp("runs") / "planted"))
 
 
-def test_the_planted_prior_is_found(planted_run: str) -> None:
+def test_the_planted_prior_is_found(planted_run: Relations) -> None:
     prior = np.exp(PRIOR) / np.exp(PRIOR).sum()
     for method, n_rows in (("pride", 5), ("pride@0.5", 5), ("pride/2", 2)):
-        found = rows(planted_run, f"from calibration_parameters where method = '{method}' order by label")
+        found = planted_run.rows(f"from calibration_parameters where method = '{method}' order by label")
         assert [row["p_hat"] for row in found] == pytest.approx(prior, abs=1e-12)
         assert {row["n_rows"] for row in found} == {n_rows}
 
 
-def test_predictions_are_those_of_a_model_without_the_planted_prior(planted_run: str) -> None:
-    by_method = {row["method"]: row for row in rows(planted_run, "from label_bias_by_task")}
+def test_predictions_are_those_of_a_model_without_the_planted_prior(planted_run: Relations) -> None:
+    by_method = {row["method"]: row for row in planted_run.rows("from label_bias_by_task")}
     assert by_method["none"]["accuracy"] < 0.7
     assert (by_method["pride"]["accuracy"], by_method["pride"]["rsd"]) == (1, 0)
     scored = {(row["prompt_id"], row["label"]): row["token_logprobs"][0] for row in planted().label_scores}
     for method, strength in (("pride", 1.0), ("pride@0.5", 0.5)):
-        found = rows(planted_run, f"from calibrated_predictions where method = '{method}'")
+        found = planted_run.rows(f"from calibrated_predictions where method = '{method}'")
         assert len(found) == 24 + 8
         for row in found:
             logs = [scored[row["prompt_id"], label] for label in LABELS] - strength * np.asarray(PRIOR)
@@ -91,22 +89,14 @@ def test_predictions_are_those_of_a_model_without_the_planted_prior(planted_run:
 def test_a_question_without_one_of_its_orders_is_refused(tmp_path: Path) -> None:
     plan = planted()
     plan.prompts[-1]["gold"] = plan.prompts[-2]["gold"]
-    with pytest.raises(
-        BiasevalError,
-        match=r"permuted_questions_are_whole: .* quiz, n_demos 0, demo_set 0, pride: question 4 has 4 orders with 3 "
-        r"places of the right one of 4 options",
-    ):
+    problem = "quiz, n_demos 0, demo_set 0, pride: question 4 has 4 orders with 3 places of the right one of 4 options"
+    with pytest.raises(BiasevalError, match=f"permuted_questions_are_whole: .* {problem}"):
         measure(plan.write(tmp_path))
 
 
 def spec_of(folder: Path, model: Path, calibration: list[str]) -> LabelBiasSpec:
-    return quiz_spec(
-        folder / "quiz.csv",
-        model={"path": str(model)},
-        data={"test": str(folder / "test.csv")},
-        prompt={"demo_sets": 1},
-        calibration=calibration,
-    )
+    base = {"model": {"path": str(model)}, "data": {"test": str(folder / "test.csv")}, "prompt": {"demo_sets": 1}}
+    return quiz_spec(folder / "quiz.csv", **base, calibration=calibration)
 
 
 @pytest.fixture(scope="module")
@@ -151,14 +141,6 @@ def test_probabilities_are_those_of_the_formula(folder: Path) -> None:
         assert max(abs(prior - 1 / 3)) > 1e-4  # of a random model, but not none
 
 
-def rounded(run: Run, question: str) -> list[dict[str, Any]]:
-    """Round numbers: the prompts of a grown run stand in other batches, which changes the last digits of float32."""
-    return [
-        {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}
-        for row in stored(run, question)
-    ]
-
-
 @pytest.mark.usefixtures("here")
 def test_a_run_grows_by_the_permuted_prompts_alone(folder: Path, tiny_llama: Path, tmp_path: Path) -> None:
     before, grown = (Run.open(str(folder / name)) for name in ("before", "grown"))
@@ -166,20 +148,21 @@ def test_a_run_grows_by_the_permuted_prompts_alone(folder: Path, tiny_llama: Pat
     assert {name: digest for name, digest in kept(grown).items() if name in kept(before)} == kept(before)
     new = read_plan(grown)["parts"][n_before:]
     assert sum(part["n_prompts"] for part in new) == 2 * 6 * 3
-    added = query([grown.uri], "select distinct purpose from prompts where purpose not in ('main', 'bias_score', 'cc')")
-    assert added.to_pylist() == [{"purpose": "pride"}]
+    purposes = "select distinct purpose from prompts where purpose not in ('main', 'bias_score', 'cc')"
+    assert rows(grown.uri, purposes) == [{"purpose": "pride"}]
     fresh = run_spec(spec_of(folder, tiny_llama, ["cc", "pride", "pride@0.7"]), str(tmp_path / "fresh"))
     for question in (
         "from label_bias_by_task order by all",
         "select prompt_id, context_id, gold, input_text from prompts order by prompt_id",
     ):
-        assert rounded(grown, question) == rounded(fresh, question)
+        assert_alike(stored(grown, question), stored(fresh, question), 1e-5)
 
 
 def test_pages_explain_it_where_it_was_measured(folder: Path) -> None:
     meaning = "Debiasing with priors (Zheng et al. 2024), of multiple choice"
     assert meaning not in (folder / "before" / "report.html").read_text()
     page = (folder / "grown" / "report.html").read_text()
-    assert page.count(meaning) == 2
-    assert "Not Robust Multiple Choice Selectors. ICLR 2024." in page
-    assert "PriDe 0.7" in page
+    assert page.count(meaning) == 1
+    assert [
+        word for word in ("Not Robust Multiple Choice Selectors. ICLR 2024.", "PriDe 0.7") if word not in page
+    ] == []

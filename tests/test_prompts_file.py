@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines.prompts_file import _read_prompts, score_spec
+from biaseval.pipelines.labels.score import _read_prompts, score_spec
 from biaseval.runs import describe, score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 
@@ -29,35 +29,24 @@ def test_a_file_that_changes_between_two_reads_is_refused(tmp_path: Path, tiny_l
 def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     good = {"prompt_id": "a", "text": "Is it so?", "labels": ["yes", "no"]}
-    rows: list[dict[str, Any]] = [
-        good,
-        {**good, "prompt_id": ""},
-        good,
-        {**good, "prompt_id": "b", "text": None},
-        {**good, "prompt_id": "c", "text": "half \ud83d of one"},
-        {**good, "prompt_id": "d", "labels": []},
-        {**good, "prompt_id": "e", "labels": ["yes", " "]},
-        {**good, "prompt_id": "f", "labels": ["yes", "yes"]},
-        {**good, "prompt_id": "g", "labels": ["yes", "\ud800"]},
-        {**good, "prompt_id": "\udfff"},
-        {**good, "prompt_id": "h", "labels": ["yes", "\u200b"]},
+    wrong_labels = "labels must be a list of at least one label, each a string with a word"
+    half = "holds half a surrogate pair, which is no character; take it out"
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"prompt_id": ""}, "prompt_id is missing or not a string"),
+        ({}, "prompt_id 'a' stands there twice; make ids unique"),
+        ({"prompt_id": "b", "text": None}, "text is missing or not a string"),
+        ({"prompt_id": "c", "text": "half \ud83d of one"}, f"text {half}"),
+        ({"prompt_id": "d", "labels": []}, wrong_labels),
+        ({"prompt_id": "e", "labels": ["yes", " "]}, wrong_labels),
+        ({"prompt_id": "f", "labels": ["yes", "yes"]}, "labels names a label twice"),
+        ({"prompt_id": "g", "labels": ["yes", "\ud800"]}, f"labels {half}"),
+        ({"prompt_id": "\udfff"}, f"prompt_id {half}"),
+        ({"prompt_id": "h", "labels": ["yes", "\u200b"]}, wrong_labels),
     ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file.write_text("".join(json.dumps(good | change) + "\n" for change, _ in [({}, ""), *cases]))
     with pytest.raises(InputError) as raised:
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
-    wrong_labels = "labels must be a list of at least one label, each a string with a word"
-    assert raised.value.problems == [
-        f"{file}: row 2: prompt_id is missing or not a string",
-        f"{file}: row 3: prompt_id 'a' stands there twice; make ids unique",
-        f"{file}: row 4: text is missing or not a string",
-        f"{file}: row 5: text holds half a surrogate pair, which is no character; take it out",
-        f"{file}: row 6: {wrong_labels}",
-        f"{file}: row 7: {wrong_labels}",
-        f"{file}: row 8: labels names a label twice",
-        f"{file}: row 9: labels holds half a surrogate pair, which is no character; take it out",
-        f"{file}: row 10: prompt_id holds half a surrogate pair, which is no character; take it out",
-        f"{file}: row 11: {wrong_labels}",
-    ]
+    assert raised.value.problems == [f"{file}: row {row}: {said}" for row, (_, said) in enumerate(cases, 2)]
     file.write_text("".join(json.dumps({**good, "prompt_id": ""}) + "\n" for _ in range(13)))
     with pytest.raises(InputError) as raised:
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
@@ -81,11 +70,15 @@ def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str,
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
 
 
-def test_lines_may_end_with_cr(tmp_path: Path) -> None:
+def test_lines_may_end_with_cr_and_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     rows = [{"prompt_id": name, "text": "Is it so?", "labels": ["yes", "no"]} for name in "ab"]
-    file.write_bytes("".join(json.dumps(row) + "\r" for row in rows).encode())
-    assert _read_prompts(file).to_pylist() == rows
+    digests = set()
+    for mark in ("", "\ufeff"):
+        file.write_bytes((mark + "".join(json.dumps(row) + "\r" for row in rows)).encode())
+        assert _read_prompts(file).to_pylist() == rows
+        digests.add(score_spec(ModelSpec(path="unused"), ExecutionSpec(), file).prompts_sha256)
+    assert len(digests) == 1
 
 
 def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_llama: Path, here: None) -> None:
@@ -98,9 +91,8 @@ def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_ll
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = score_prompts(ModelSpec(path=str(tiny_llama)), ExecutionSpec(), file, str(tmp_path / "out"))
-    scores = {
-        (row["prompt_id"], row["label"]): row["token_logprobs"] for row in run.read_table("label_scores").to_pylist()
-    }
+    found = run.read_table("label_scores").to_pylist()
+    scores = {(row["prompt_id"], row["label"]): row["token_logprobs"] for row in found}
     for other in ("beside one", "no space"):
         assert scores[other, "not sure"] == pytest.approx(scores["two words", "not sure"], abs=1e-5)
     assert scores["no space", "very sure"] == pytest.approx(scores["two words", "very sure"], abs=1e-5)
@@ -130,13 +122,3 @@ def test_prompts_that_begin_with_bos_have_it_once_and_it_is_said(
     assert note in capsys.readouterr().err
     scores = run.read_table("label_scores")["token_logprobs"].to_pylist()
     assert scores[:2] == scores[2:]
-
-
-def test_a_byte_order_mark_is_none_of_the_first_prompt(tmp_path: Path) -> None:
-    row = json.dumps({"prompt_id": "a", "text": "Input: x\nOutput:", "labels": ["yes", "no"]})
-    model, execution = ModelSpec(path="unused"), ExecutionSpec()
-    specs = []
-    for name, mark in (("marked", "\ufeff"), ("bare", "")):
-        (tmp_path / f"{name}.jsonl").write_text(mark + row + "\n", encoding="utf-8")
-        specs.append(score_spec(model, execution, tmp_path / f"{name}.jsonl"))
-    assert specs[0].prompts_sha256 == specs[1].prompts_sha256

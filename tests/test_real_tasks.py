@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,6 @@ from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.parts import n_prompts
 from biaseval.runs import run_spec
 from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
-from biaseval.store import Run
 
 
 @pytest.fixture
@@ -23,15 +23,24 @@ def superni(shared: Path) -> Path:
     return shared / "data" / "superni"
 
 
-def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
-    spec = LabelBiasSpec(
+def spec_on(
+    superni: Path, model: Path | str, prompt: PromptSpec, include: list[str] | None = None, **changes: Any
+) -> LabelBiasSpec:
+    """Return a spec on real tasks, and with the published templates."""
+    tasks = {"path": str(superni / "tasks"), "templates": str(superni / "templates.csv"), "include": include}
+    return LabelBiasSpec(
         kind="label_bias",
-        name="forty",
-        model=ModelSpec(path="unused"),
-        tasks=TasksSpec(path=str(superni / "tasks"), max_eval=100, templates=str(superni / "templates.csv")),
-        prompt=PromptSpec(n_demos=[0, 4], demo_sets=1),
+        name="real",
+        model=ModelSpec(path=str(model)),
+        tasks=TasksSpec(**tasks, max_eval=changes.pop("max_eval")),
+        prompt=prompt,
         calibration=["cc", "dc", "looc"],
+        **changes,
     )
+
+
+def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
+    spec = spec_on(superni, "unused", PromptSpec(n_demos=[0, 4], demo_sets=1), max_eval=100)
     tokenizer = load_tokenizer(ModelSource(str(demo.MODEL_PATH)))
     counter = TokenCounter(tokenizer)
     labels, n_planned = {}, 0
@@ -50,63 +59,30 @@ def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_window_of_512_tokens_is_enough_where_prompts_leave_room_for_the_label(
+def test_a_window_of_512_tokens_is_enough_for_short_prompts(
     superni: Path, shared: Path, tmp_path: Path, here: None
 ) -> None:
-    spec = LabelBiasSpec(
-        kind="label_bias",
-        name="stories260K",
-        model=ModelSpec(path=str(shared / "data" / "models" / "stories260K")),
-        tasks=TasksSpec(
-            path=str(superni / "tasks"),
-            include=["task209_*", "task1548_*", "task585_*"],
-            max_eval=12,
-            templates=str(superni / "templates.csv"),
-        ),
-        prompt=PromptSpec(n_demos=[0, 4], demo_sets=1, max_tokens=490),
-        calibration=["cc", "dc", "looc"],
-    )
-    run_spec(spec, str(tmp_path / "run"))
-    run = Run.open(str(tmp_path / "run"))
+    prompt = PromptSpec(n_demos=[0, 4], demo_sets=1, max_tokens=490)
+    include = ["task209_*", "task1548_*", "task585_*"]
+    spec = spec_on(superni, shared / "data" / "models" / "stories260K", prompt, include, max_eval=12)
+    run = run_spec(spec, str(tmp_path / "run"))
     used = {row["n_demos_used"] for row in run.read_table("prompts").to_pylist() if row["n_demos"] == 4}
     assert used - {4}, "the limit leaves demonstrations out"
     scores = run.read_table("label_scores").to_pylist()
-    spaced = [row for row in scores if row["label"] == "  Yes  "]
-    assert spaced
+    assert any(row["label"] == "  Yes  " for row in scores)
     assert all(len(row["token_logprobs"]) == row["n_label_tokens"] + 1 for row in scores)
 
 
 @pytest.mark.slow
-def test_lora_stands_beside_calibration_on_real_tasks_and_its_loss_falls(
-    superni: Path, tmp_path: Path, here: None
-) -> None:
-    spec = LabelBiasSpec(
-        kind="label_bias",
-        name="bundled",
-        model=ModelSpec(path=str(demo.MODEL_PATH)),
-        tasks=TasksSpec(
-            path=str(superni / "tasks"),
-            include=["task109_*", "task585_*"],
-            max_eval=8,
-            templates=str(superni / "templates.csv"),
-        ),
-        prompt=PromptSpec(n_demos=[2], demo_sets=1),
-        calibration=["cc", "dc", "looc"],
-        lora=LoraSpec(precision="float32", gradient_checkpointing=False),
-    )
-    run_dir = str(tmp_path / "run")
-    run_spec(spec, run_dir)
-    methods = query([run_dir], "select method, n_tasks from label_bias_by_model where suite = 'all'").to_pylist()
-    assert {row["method"] for row in methods} == {
-        *("none", "cc", "dc", "looc"),
-        *("lora", "lora+cc", "lora+dc", "lora+looc"),
-    }
+def test_lora_stands_beside_calibration_and_its_loss_falls(superni: Path, tmp_path: Path, here: None) -> None:
+    lora = LoraSpec(precision="float32", gradient_checkpointing=False)
+    prompt, include = PromptSpec(n_demos=[2], demo_sets=1), ["task109_*", "task585_*"]
+    run = run_spec(spec_on(superni, demo.MODEL_PATH, prompt, include, max_eval=8, lora=lora), str(tmp_path / "run"))
+    methods = query([run.uri], "select method, n_tasks from label_bias_by_model where suite = 'all'").to_pylist()
+    alone = ("none", "cc", "dc", "looc")
+    assert {row["method"] for row in methods} == {*alone, "lora", *(f"lora+{name}" for name in alone[1:])}
     assert {row["n_tasks"] for row in methods} == {2}
-    losses = query(
-        [run_dir],
-        "select adapter, arg_min(loss, step) as first, arg_max(loss, step) as last from training group by all",
-    )
-    assert losses.num_rows == 2
-    assert all(row["last"] < row["first"] for row in losses.to_pylist())
-    page = Path(run_dir, "report.html").read_text()
-    assert "LoRA + LOOC" in page
+    ends = "arg_min(loss, step) as first, arg_max(loss, step) as last"
+    losses = query([run.uri], f"select adapter, {ends} from training group by all").to_pylist()
+    assert [row["last"] < row["first"] for row in losses] == [True, True]
+    assert "LoRA + LOOC" in run.read_text("report.html")

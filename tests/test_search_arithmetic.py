@@ -1,4 +1,4 @@
-"""Trials that are arithmetic: blocks of them come to what each comes to alone, and a planted optimum is found."""
+"""Trials that are arithmetic: blocks of them come to what each comes to alone, and to what marts say."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from biaseval.analysis import query
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.report.search_findings import read_search_findings
-from biaseval.report.search_words import summarize_search
 from biaseval.runs import analyse_run
 from biaseval.runs.kinds import kind_of
 from biaseval.search.computed_trials import make_block, together
 from biaseval.search.kind import SEARCH, SearchInputs
 from biaseval.search.objectives import Computing, Objective, Value, objective_columns
 from biaseval.search.samplers import Point
-from biaseval.search.samples import assigned
 from biaseval.search.trials import MADE, SHARED, deriving, row_of
 from biaseval.spec import SearchedSpec, SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
-from biaseval.tables import PROMPTS
 from tests.labelplans import Plan, two_tasks
 from tests.majorityplans import MajorityPlan
-from tests.searches import searched
+from tests.relation import Relations
+from tests.searches import BASE, searched
 from tests.specs import whole_spec
 from tests.taskfiles import write_task
 from tests.test_indistinct_labels import label_bias_spec
 from tests.tinymodels import make_tokenizer
+
+STRENGTH = "calibration.cc.strength"
 
 QUERIES = {
     "macro_f1": "select avg(macro_f1) as macro_f1 from label_bias_by_task where method like '%cc%'",
@@ -39,22 +37,11 @@ QUERIES = {
     "weight": "select sum(weight) as weight from calibration_parameters",
 }
 
-BY_TASK = "select task, avg(accuracy) as accuracy from label_bias_by_task where method like 'cc%' group by task"
 
-
-def _search(calibration: Sequence[str] = ("cc",), spec: dict[str, Any] | None = None, **changes: Any) -> SearchSpec:
-    base = spec or {
-        "kind": "label_bias",
-        "name": "tiny",
-        "model": {"path": "models/tiny"},
-        "tasks": {"path": "tasks"},
-        "calibration": list(calibration),
-        **changes.pop("base", {}),
-    }
-    given = {"search": {"calibration.cc.strength": [0, 0.5, 1, 1.5]}, "algorithm": "grid", "trials": ..., **changes}
-    search = stored_spec(searched(spec=base, **given), "spec")
-    assert isinstance(search, SearchSpec)
-    return search
+def _search(calibration: Sequence[str] = ("cc",), spec: dict[str, Any] | None = None, **changes: Any) -> Any:
+    base = spec or {**BASE, "calibration": list(calibration)}
+    given = {"search": {STRENGTH: [0, 0.5, 1, 1.5]}, "algorithm": "grid", "trials": ..., **changes}
+    return stored_spec(searched(spec=base, **given), "spec")
 
 
 def _values(run: Run, specs: Sequence[SearchedSpec], objective: Objective) -> dict[int, list[Value]]:
@@ -76,10 +63,10 @@ def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_pat
     run = Run.open(two_tasks().write(tmp_path / "run"))
     search = _search(["looc", "cc"])
     points: list[Point] = [
-        {"calibration.cc.strength": 0.3},
-        {"calibration.cc.strength": 1.2, "scoring.normalization": "sum"},
-        {"calibration.cc.strength": 1.2},
-        {"calibration.cc.strength": 1, "calibration.cc.inputs": 2},
+        {STRENGTH: 0.3},
+        {STRENGTH: 1.2, "scoring.normalization": "sum"},
+        {STRENGTH: 1.2},
+        {STRENGTH: 1, "calibration.cc.inputs": 2},
     ]
     specs = [search.at(point) for point in points]
     assert [list(own.own) for own in together(dict(enumerate(specs)))] == [[0, 2, 3], [1]]
@@ -98,12 +85,13 @@ def test_all_that_is_measured_gives_what_the_marts_say(tmp_path: Path) -> None:
     plan = two_tasks()
     plan.spec["calibration"] = ["cc@0.5"]
     uri = plan.write(tmp_path / "run")
-    analyse_run(uri)
-    spec = _search().at({"calibration.cc.strength": 0.5})
+    relations = Relations(uri)
+    spec = _search().at({STRENGTH: 0.5})
     for name, sql in QUERIES.items():
         [found] = _values(Run.open(uri), [spec], Objective("label_bias", name, sql, [], "published", 42)).values()
         [value] = [own.value for own in found if own.left_out is None]
-        assert value == pytest.approx(query([uri], sql)[0][0].as_py())
+        [[expected]] = [row.values() for row in relations.rows(sql)]
+        assert value == pytest.approx(expected)
 
 
 @pytest.mark.slow
@@ -111,20 +99,19 @@ def test_strengths_of_majority_bias_give_what_its_marts_say(tmp_path: Path) -> N
     sql = "select avg(mean_f1) + max(rb_at_10) as sum from majority_by_model where method like 'cc%'"
     plan = MajorityPlan(predict=("likelihood",), calibration=("cc",), n_repeats=3)
     base = whole_spec(plan.spec)
-    search = _search(search={"calibration.cc.strength": [0, 0.5, 1]}, spec=base)
+    search = _search(search={STRENGTH: [0, 0.5, 1]}, spec=base)
     objective = Objective("majority_bias", "sum", sql, [], "published", 42)
     run = Run.open(plan.write(tmp_path / "run"))
     strengths = (0.5, 1.0)
-    found = _values(run, [search.at({"calibration.cc.strength": strength}) for strength in strengths], objective)
+    found = _values(run, [search.at({STRENGTH: strength}) for strength in strengths], objective)
     for place, strength in enumerate(strengths):
         plan.spec["calibration"] = [f"cc@{strength}"]
         uri = plan.write(tmp_path / str(place))
-        analyse_run(uri)
-        assert found[place][0].value == pytest.approx(query([uri], sql)[0][0].as_py())
+        assert found[place][0].value == pytest.approx(Relations(uri).rows(sql)[0]["sum"])
     # The one prompt whose p_hat is not a half turns another way only with all of it: 0.9 / 0.95 against 0.1 / 0.05.
     assert found[0][0].value != found[1][0].value
     halves = Objective("majority_bias", "sum", sql, [], "half", 42)
-    [own] = _values(run, [search.at({"calibration.cc.strength": 1})], halves).values()
+    [own] = _values(run, [search.at({STRENGTH: 1})], halves).values()
     assert {value.sample for value in own} == {"choice", "evaluation"}
 
 
@@ -133,7 +120,9 @@ def _searching(folder: Path, plan: Plan, search: SearchSpec) -> Run:
     run = Run.open(str(folder))
     run.create()
     run.write_text("spec.yaml", dump_spec(search))
-    run.write_json("plan.json", SEARCH.write(run, search, _inputs(search)))
+    name = objective_columns(search.spec.kind, search.objective.sql, search.per)[0]
+    inputs: Any = SearchInputs(name, None, search.n_trials)  # nothing else of it is asked for
+    run.write_json("plan.json", SEARCH.write(run, search, inputs))
     run.write_json("environment.json", {})
     plan.write(folder / SHARED)
     run.write_json(MADE, {"files": []})
@@ -143,81 +132,8 @@ def _searching(folder: Path, plan: Plan, search: SearchSpec) -> Run:
 def _ended(run: Run, search: SearchSpec, points: Sequence[Point]) -> list[dict[str, Any]]:
     """Return the rows of ``search_trials`` of a search whose trials are computed, in one block."""
     make_block(0, run_uri=run.uri, points={0: points})
-    assert SEARCH.derive is not None
     analyse_run(run.uri)
-    rows: list[dict[str, Any]] = query([run.uri], "from search_trials").to_pylist()
-    return rows
-
-
-def _inputs(search: SearchSpec) -> Any:
-    name = objective_columns(search.spec.kind, search.objective.sql, search.per)[0]
-    return SearchInputs(name, None, search.n_trials)  # type: ignore[arg-type]  # nothing else of it is asked for
-
-
-def _planted(strengths: dict[str, float], seed: int = 0, n_rows: int = 600) -> Plan:
-    """Return tasks whose model multiplies what it should say by a habit, to some power; cc's inputs show the habit."""
-    rng, plan = np.random.default_rng(seed), Plan()
-    habit = np.array([0.8, 0.2])
-    for task, strength in strengths.items():
-        plan.task(task, ["a", "b"])
-        for purpose, n in (("main", n_rows), ("bias_score", 32)):
-            for _ in range(n):
-                truth = rng.uniform(0.02, 0.98)
-                gold = "a" if rng.uniform() < truth else "b"
-                said = np.array([truth, 1 - truth]) * habit**strength
-                plan.probabilities(task, purpose, gold, (said / said.sum()).tolist())
-        for _ in range(3):
-            plan.probabilities(task, "cc", None, habit.tolist())
-    return plan
-
-
-def test_a_planted_strength_is_found_for_each_task(tmp_path: Path) -> None:
-    """Behind a habit of strength 0.4 or 1.2 the right answer is the likeliest again where just that is taken away."""
-    grid = [round(0.1 * number, 1) for number in range(16)]
-    planted = {"task001": 0.4, "task002": 1.2}
-    search = _search(
-        search={"calibration.cc.strength": grid}, objective={"sql": BY_TASK, "maximize": True}, per=["task"]
-    )
-    run = _searching(tmp_path / "search", _planted(planted, n_rows=3000), search)
-    rows = _ended(run, search, [{"calibration.cc.strength": strength} for strength in grid])
-    chosen = {row["scope"]: row for row in rows if row["is_chosen"]}
-    for task, strength in planted.items():
-        assert abs(grid[chosen[task]["trial"]] - strength) <= 0.2
-        [itself] = [row for row in rows if row["scope"] == task and grid[row["trial"]] == strength]
-        assert itself["is_within_noise"]
-        [none] = [row for row in rows if row["scope"] == task and row["trial"] == 0]
-        # Without calibration it is worse, on rows that the choice did not see.
-        assert none["evaluation_difference_high"] < 0
-    assert not run.has("best.yaml")
-
-
-@pytest.mark.parametrize("per", [[], ["task"]])
-def test_labels_of_evaluation_rows_do_not_reach_the_choice(tmp_path: Path, per: list[str]) -> None:
-    sql = BY_TASK if per else "select avg(accuracy) as accuracy from label_bias_by_task where method like 'cc%'"
-    search = _search(
-        search={"calibration.cc.strength": [0, 0.4, 0.8, 1.2]}, objective={"sql": sql, "maximize": True}, per=per
-    )
-    points: list[Point] = [{"calibration.cc.strength": strength} for strength in (0, 0.4, 0.8, 1.2)]
-    plan = _planted({"task001": 0.4, "task002": 1.2}, n_rows=200)
-    before = _ended(_searching(tmp_path / "before", plan, search), search, points)
-    evaluated = _evaluation_rows(Run.open(str(tmp_path / "before" / SHARED)))
-    rng = np.random.default_rng(1)
-    rows = [row for row in plan.prompts if (row["task"], row["purpose"], row["row"]) in evaluated]
-    golds = rng.permutation([row["gold"] for row in rows]).tolist()
-    assert golds != [row["gold"] for row in rows]
-    for row, gold in zip(rows, golds, strict=True):
-        row["gold"] = gold
-    after = _ended(_searching(tmp_path / "after", plan, search), search, points)
-    seen = ("trial", "scope", "value", "value_low", "value_high", "difference", "is_within_noise", "is_chosen")
-    assert [[row[name] for name in seen] for row in before] == [[row[name] for name in seen] for row in after]
-    assert [row["evaluation"] for row in before] != [row["evaluation"] for row in after]
-
-
-def _evaluation_rows(run: Run) -> set[tuple[str, str, int]]:
-    members = assigned(run, "label_bias", "half", 42).to_pylist()
-    found = {(row["task"], row["purpose"], row["row"]) for row in members if row["sample"] == "evaluation"}
-    assert len(found) * 2 == len(members)
-    return found
+    return query([run.uri], "from search_trials").to_pylist()
 
 
 def _held_out(n_main: int, n_held_out: int) -> Plan:
@@ -239,28 +155,16 @@ def test_held_out_rows_stand_in_place_of_main_rows_and_choose(tmp_path: Path) ->
         "n_rows": "select n_rows::double as n_rows from label_bias_by_task where method = 'none'",
         "n_bias": "select n_bias_score_rows::double as n_bias from label_bias_by_task where method = 'none'",
         "n_a": "select sum(n_predicted) as n_a from label_bias_by_label where method = 'none' and label = 'a'",
+        # What the choice does not see may lack the number: that decides nothing.
+        "x": "select if(n_rows = 52, 1, null) as x from label_bias_by_task where method = 'none'",
     }
-    values = {}
+    expected = {"n_rows": (52, 40), "n_bias": (16, 16), "n_a": (52, 0), "x": (1, None)}
     for name, sql in queries.items():
         [found] = _values(run, [_search().spec], Objective("label_bias", name, sql, [], "held_out", 42)).values()
-        values |= {(own.objective, own.sample): own.value for own in found if own.left_out is None}
-    assert values == {
-        ("n_rows", "choice"): 52,
-        ("n_rows", "evaluation"): 40,
-        ("n_bias", "choice"): 16,
-        ("n_bias", "evaluation"): 16,
-        ("n_a", "choice"): 52,
-        ("n_a", "evaluation"): 0,
-    }
-    # What the choice does not see may lack the number: that decides nothing.
-    seen = "select if(n_rows = 52, 1, null) as x from label_bias_by_task where method = 'none'"
-    [found] = _values(run, [_search().spec], Objective("label_bias", "x", seen, [], "held_out", 42)).values()
-    assert {own.sample: own.value for own in found if own.left_out is None} == {"choice": 1, "evaluation": None}
-    analyse_run(run.uri)
-    rows = query(
-        [run.uri], "select n_rows, n_bias_score_rows from label_bias_by_task where method = 'none'"
-    ).to_pylist()
-    assert rows == [{"n_rows": 40, "n_bias_score_rows": 32}]
+        by_sample = {own.sample: own.value for own in found if own.left_out is None}
+        assert (by_sample["choice"], by_sample["evaluation"]) == expected[name]
+    [row] = Relations(run.uri).rows("from label_bias_by_task where method = 'none'")
+    assert (row["n_rows"], row["n_bias_score_rows"]) == (40, 32)
 
 
 def test_a_setting_scores_the_demonstrations_of_others(tmp_path: Path) -> None:
@@ -285,14 +189,13 @@ def test_a_setting_scores_the_demonstrations_of_others(tmp_path: Path) -> None:
         assert by_setting[n_demos, demo_set] == set(range(64)) - shown
     ids = [row["prompt_id"] for row in plans[True] if row["purpose"] != "held_out"]
     assert ids == [row["prompt_id"] for row in plans[False]]
-    assert PROMPTS.schema.names[0] in plans[True][0]
 
 
 def test_a_block_records_what_fails_and_goes_on(tmp_path: Path) -> None:
     sql = "select nullif(max(if(method = 'cc', 1, 0.5)), 1) as x from label_bias_by_task where method like 'cc%'"
     search = _search(objective={"sql": sql, "maximize": True})
-    run = _searching(tmp_path / "search", _planted({"task001": 1}, n_rows=40), search)
-    points: list[Point] = [{"calibration.cc.strength": strength} for strength in (0.5, 1, 2, 1.5)]
+    run = _searching(tmp_path / "search", two_tasks(), search)
+    points: list[Point] = [{STRENGTH: strength} for strength in (0.5, 1, 2, 1.5)]
     make_block(0, run_uri=run.uri, points={0: points})
     rows = run.read_part("trials", 0).to_pylist()
     assert [row["state"] for row in rows] == ["done", "failed", "failed", "done"]
@@ -322,11 +225,9 @@ def _skewed() -> Plan:
 def test_a_constant_answer_that_is_chosen_is_no_better_than_one(tmp_path: Path) -> None:
     """By RSD, always a is the least biased answer of its task: what is chosen stays, and is not praised."""
     sql = "select task, avg(rsd) as rsd from label_bias_by_task where method like 'cc%' group by task"
-    search = _search(
-        search={"calibration.cc.strength": [0, 0.5, 1]}, objective={"sql": sql, "maximize": False}, per=["task"]
-    )
+    search = _search(search={STRENGTH: [0, 0.5, 1]}, objective={"sql": sql, "maximize": False}, per=["task"])
     run = _searching(tmp_path / "search", _skewed(), search)
-    rows = _ended(run, search, [{"calibration.cc.strength": strength} for strength in (0, 0.5, 1)])
+    rows = _ended(run, search, [{STRENGTH: strength} for strength in (0, 0.5, 1)])
     above = {(row["scope"], row["trial"]): row["is_above_constant"] for row in rows}
     assert {above["constant", trial] for trial in range(3)} == {False}
     assert {above["right", trial] for trial in range(3)} == {True}
@@ -336,8 +237,8 @@ def test_a_constant_answer_that_is_chosen_is_no_better_than_one(tmp_path: Path) 
     assert {row["scope"]: row["trial"] for row in best}["constant"] == 0
     stored = query([run.uri], "select is_above_constant from trial_values where left_out is not null").to_pylist()
     assert {row["is_above_constant"] for row in stored} == {None}
-    said = " ".join(summarize_search(read_search_findings(run)))
-    assert "the chosen trial is not shown to be better than always answering one label in 2 of 3" in said
+    said = query([run.uri], "select text from search_conclusions").to_pylist()
+    assert any("the chosen trial is not shown to be better in 2 of 3" in row["text"] for row in said)
 
 
 @pytest.mark.parametrize(("mean", "is_above"), [("avg", None), ("max", True)])
@@ -348,5 +249,5 @@ def test_an_objective_that_rests_on_few_and_many_settings_is_not_shown(
     sql = f"select {mean}(accuracy) as {mean} from label_bias_by_task where method like 'cc%'"
     search = _search(objective={"sql": sql, "maximize": True})
     run = _searching(tmp_path / "search", _skewed(), search)
-    rows = _ended(run, search, [{"calibration.cc.strength": 1}])
+    rows = _ended(run, search, [{STRENGTH: 1}])
     assert {row["objective"]: row["is_above_constant"] for row in rows} == {mean: is_above}

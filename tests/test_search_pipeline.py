@@ -1,4 +1,4 @@
-"""Whole searches: trials are chosen, made, resumed and concluded."""
+"""Whole searches: trials are chosen, made, computed in blocks of what is scored once, resumed and concluded."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.runs import describe, run_spec, run_status
+from biaseval.search.samples import assigned
 from biaseval.search.trials import make_trial
-from biaseval.spec import LabelBiasSpec, SearchSpec, load_spec
+from biaseval.spec import load_spec
 from biaseval.store import Run
 from biaseval.tables import TRIALS
 from tests.inprocess import in_this_process
@@ -84,30 +86,28 @@ def grid(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> tuple[Pa
     return spec, folder / "run"
 
 
-# A search of a spec that is measured
-
-
-def test_every_combination_is_tried_in_order(grid: tuple[Path, Path]) -> None:
+def test_every_combination_is_tried_in_order_and_one_that_cannot_be_is_recorded(grid: tuple[Path, Path]) -> None:
     found = trials(grid[1])
-    assert [json.loads(row["parameters"]) for row in found] == [
-        {"prompt.n_demos": [0], "prompt.demo_sets": 1},
-        {"prompt.n_demos": [0], "prompt.demo_sets": 40},
-        {"prompt.n_demos": [2], "prompt.demo_sets": 1},
-        {"prompt.n_demos": [2], "prompt.demo_sets": 40},
+    points = [(json.loads(row["parameters"])["prompt.n_demos"], json.loads(row["parameters"])["prompt.demo_sets"])
+              for row in found]  # fmt: skip
+    assert points == [([0], 1), ([0], 40), ([2], 1), ([2], 40)]
+    assert [(row["trial"], row["seed"], row["state"]) for row in found] == [
+        *((number, 42, "done") for number in range(3)),
+        (3, 42, "failed"),
     ]
-    assert [row["trial"] for row in found] == [0, 1, 2, 3]
-    assert {row["seed"] for row in found} == {42}
     # Without demonstrations one set is all there are.
     assert values_of(found[0]) == values_of(found[1]) != values_of(found[2])
-
-
-def test_a_trial_that_cannot_be_is_recorded_and_the_search_goes_on(grid: tuple[Path, Path]) -> None:
-    *done, failed = trials(grid[1])
-    assert [row["state"] for row in done] == ["done"] * 3
-    assert (failed["state"], failed["objectives"], failed["evaluation"]) == ("failed", None, None)
-    assert "40 demonstration sets of 2 need 80 demonstrations and the pool has 64" in failed["problem"]
+    assert (found[3]["objectives"], found[3]["evaluation"]) == (None, None)
+    problem = "40 demonstration sets of 2 need 80 demonstrations and the pool has 64"
+    assert problem in found[3]["problem"]
     [best] = rows(grid[1], "select n_done, n_failed, n_stopped, n_trials from search_best")
     assert best == {"n_done": 3, "n_failed": 1, "n_stopped": 0, "n_trials": 4}
+    status = run_status(str(grid[1]))
+    assert (status.is_complete, status.n_parts_done, status.n_parts) == (True, 4, 4)
+    assert list(status.given_up) == ["trial 3"]
+    assert problem in status.given_up["trial 3"]
+    for name in ("spec.yaml", "environment.json", "results.duckdb", "report.html", "best.yaml"):
+        assert (grid[1] / name).is_file(), name
 
 
 def test_the_best_spec_is_the_chosen_point_ready_to_be_run(grid: tuple[Path, Path]) -> None:
@@ -116,9 +116,8 @@ def test_the_best_spec_is_the_chosen_point_ready_to_be_run(grid: tuple[Path, Pat
     found = {row["trial"]: values_of(row)["f1"] for row in trials(run_dir) if row["state"] == "done"}
     assert chosen["value"] == max(found.values())
     assert chosen["trial"] == min(trial for trial, value in found.items() if value == chosen["value"])
-    search, best = load_spec(spec), load_spec(run_dir / "best.yaml")
-    assert isinstance(search, SearchSpec)
-    assert isinstance(best, LabelBiasSpec)
+    search: Any = load_spec(spec)
+    best: Any = load_spec(run_dir / "best.yaml")
     point = json.loads(chosen["parameters"])
     assert best == search.at(point).model_copy(update={"execution": search.spec.execution})
     assert (best.prompt.n_demos, best.prompt.demo_sets) == (point["prompt.n_demos"], point["prompt.demo_sets"])
@@ -127,22 +126,8 @@ def test_the_best_spec_is_the_chosen_point_ready_to_be_run(grid: tuple[Path, Pat
 def test_a_trial_is_a_run_like_any_other(grid: tuple[Path, Path]) -> None:
     trial = grid[1] / "trials" / "00002"
     assert run_status(str(trial)).n_parts_done == run_status(str(trial)).n_parts > 0
-    [found] = rows(trial, "select distinct n_demos, n_rows from label_bias_by_task")
-    assert found == {"n_demos": 2, "n_rows": 40}
-    spec = load_spec(trial / "spec.yaml")
-    assert isinstance(spec, LabelBiasSpec)
-    assert spec.prompt.n_demos == [2]
-
-
-def test_a_search_leaves_what_the_contract_names(grid: tuple[Path, Path]) -> None:
-    run_dir = grid[1]
-    for name in ("spec.yaml", "environment.json", "results.duckdb", "report.html", "best.yaml"):
-        assert (run_dir / name).is_file(), name
-    status = run_status(str(run_dir))
-    assert status.is_complete
-    assert (status.n_parts_done, status.n_parts) == (4, 4)
-    assert list(status.given_up) == ["trial 3"]
-    assert "the pool has 64" in status.given_up["trial 3"]
+    assert rows(trial, "select distinct n_demos, n_rows from label_bias_by_task") == [{"n_demos": 2, "n_rows": 40}]
+    assert load_spec(trial / "spec.yaml").prompt.n_demos == [2]
 
 
 @pytest.mark.usefixtures("here")
@@ -173,20 +158,6 @@ def test_what_gives_out_is_no_failure_of_a_trial(grid: tuple[Path, Path], tmp_pa
     ):
         make_trial(1, **told)
     assert not part.exists()
-
-
-@pytest.mark.usefixtures("here")
-def test_points_that_another_version_chose_are_not_mixed_with_this_ones(
-    grid: tuple[Path, Path], tmp_path: Path
-) -> None:
-    run_dir = copy_of(grid[1], tmp_path)
-    [row] = pq.read_table(run_dir / "trials" / "part-00001.parquet").to_pylist()
-    row["parameters"] = json.dumps({"prompt.n_demos": [0], "prompt.demo_sets": 7})
-    pq.write_table(TRIALS.rows([row]), run_dir / "trials" / "part-00001.parquet")
-    for lost in ("trials/part-00002.parquet", "digests.json"):  # by which the row would be a damaged one
-        (run_dir / lost).unlink()
-    with pytest.raises(BiasevalError, match=r"trial 1 was made at .*7.*, and Optuna now chooses .*40.*another version"):
-        run_spec(load_spec(grid[0]), str(run_dir))
 
 
 @pytest.mark.usefixtures("here")
@@ -250,20 +221,140 @@ def test_what_is_wrong_is_said_at_once_and_before_anything_is_made(tmp_path: Pat
 
 
 def test_a_plan_says_how_many_trials_there_are(grid: tuple[Path, Path]) -> None:
-    spec = load_spec(grid[0])
-    found = describe(spec)
+    found = describe(load_spec(grid[0]))
     lines = dict(found.lines)
     assert lines["trials"] == "4 (grid)"
-    learning = load_spec(grid[0], ["algorithm=optuna", "trials=9"])
-    assert dict(describe(learning).lines)["trials"] == "9 (optuna, chosen 3 at a time)"
     assert lines["searched"] == "prompt.n_demos (choice), prompt.demo_sets (grid)"
     assert (found.facts["n_trials"], found.facts["objectives"]) == (4, ["f1"])
-    caution = "the choice sees all that it is measured on"
-    assert not any(caution in note for note in found.notes)
-    assert any(caution in note for note in describe(load_spec(grid[0], ["choose_on=published"])).notes)
+    changed = describe(load_spec(grid[0], ["algorithm=optuna", "trials=9", "choose_on=published"]))
+    assert dict(changed.lines)["trials"] == "9 (optuna, chosen 3 at a time)"
+    cautions = [[note for note in each.notes if "the choice sees all that" in note] for each in (found, changed)]
+    assert [len(each) for each in cautions] == [0, 1]
 
 
 def test_tuning_takes_a_search_and_nothing_else(grid: tuple[Path, Path]) -> None:
     ended = CliRunner().invoke(app, ["tune", str(grid[0].parent / "spec.yaml")])
     assert ended.exit_code != 0
     assert "is of the kind label_bias; biaseval tune takes a search" in str(ended.exception)
+
+
+def write_arithmetic_search(folder: Path, model: Path, **changes: Any) -> Path:
+    """Write a search of what is computed of the same scores, in two blocks of which the second knows the first."""
+    search = {"scoring.normalization": ["mean", "sum"], "calibration.cc.strength": {"uniform": [0, 1.5]}}
+    objective = {"sql": "select avg(macro_f1) as f1 from label_bias_by_task where method like 'cc%'", "maximize": True}
+    content = {"search": search, "objective": objective, "algorithm": "optuna", "trials": 8, "batch": 4, **changes}
+    return write_label_search(folder, model, **content)
+
+
+@pytest.fixture(scope="module")
+def arithmetic(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> tuple[Path, Path]:
+    """Return (spec file, run directory) of a search whose trials are computed of the same scores."""
+    folder = tmp_path_factory.mktemp("arithmetic")
+    spec = write_arithmetic_search(folder, tiny_llama)
+    with in_this_process():
+        run_spec(load_spec(spec), str(folder / "run"))
+    return spec, folder / "run"
+
+
+def test_what_trials_share_is_scored_once_and_they_have_no_runs(arithmetic: tuple[Path, Path]) -> None:
+    run_dir = arithmetic[1]
+    assert list((run_dir / "shared" / "label_scores").iterdir())
+    assert sorted(path.name for path in (run_dir / "trials").iterdir()) == ["part-00000.parquet", "part-00004.parquet"]
+    found = trials(run_dir)
+    assert [row["trial"] for row in found] == list(range(8))
+    assert {(row["state"], row["run"], row["steps"], row["problem"]) for row in found} == {("done", None, 0, None)}
+    assert len({json.loads(row["parameters"])["calibration.cc.strength"] for row in found}) == 8
+    assert len({row["objectives"] for row in found}) > 1
+    assert run_status(str(run_dir)).is_complete
+    assert not (run_dir / "shared" / "marts").exists()
+
+
+def test_a_trial_that_is_arithmetic_comes_to_what_a_run_of_it_does(
+    arithmetic: tuple[Path, Path], tmp_path: Path, here: None
+) -> None:
+    """With all rows: where the choice is made on what is published."""
+    search: Any = load_spec(arithmetic[0], ["choose_on=published"])
+    run_spec(search, str(tmp_path / "published"))
+    [best] = rows(tmp_path / "published", "select trial, parameters, value from search_best")
+    assert values_of(trials(tmp_path / "published")[best["trial"]]) == {"f1": best["value"]}
+    run_spec(load_spec(tmp_path / "published" / "best.yaml"), str(tmp_path / "run"))
+    [alone] = rows(tmp_path / "run", search.objective.sql)
+    assert alone["f1"] == pytest.approx(best["value"], abs=1e-12)
+    chosen: Any = load_spec(tmp_path / "published" / "best.yaml")
+    assert chosen.calibration == [f"cc@{json.loads(best['parameters'])['calibration.cc.strength']!r}"]
+
+
+@pytest.mark.usefixtures("here")
+def test_a_block_that_is_missing_is_computed_again_and_nothing_else(
+    arithmetic: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run_dir = copy_of(arithmetic[1], tmp_path)
+    scores = {path.name: path.stat().st_mtime_ns for path in (run_dir / "shared" / "label_scores").iterdir()}
+    before, times = trials(run_dir), stamps(run_dir)
+    for name in ("part-00004.parquet", "part-00000.parquet"):
+        (run_dir / "trials" / name).unlink()
+        run_spec(load_spec(arithmetic[0]), str(run_dir))
+        assert trials(run_dir) == before
+        after = stamps(run_dir)
+        assert {own for own in after if after[own] != times[own]} == {name}
+        times = after
+    assert scores == {path.name: path.stat().st_mtime_ns for path in (run_dir / "shared" / "label_scores").iterdir()}
+
+
+@pytest.mark.usefixtures("here")
+def test_blocks_of_another_version_are_not_mixed_with_this_ones(arithmetic: tuple[Path, Path], tmp_path: Path) -> None:
+    run_dir = copy_of(arithmetic[1], tmp_path)
+    found = pq.read_table(run_dir / "trials" / "part-00000.parquet").to_pylist()
+    found[2]["parameters"] = json.dumps({"scoring.normalization": "sum", "calibration.cc.strength": 1.25})
+    pq.write_table(TRIALS.rows(found), run_dir / "trials" / "part-00000.parquet")
+    for lost in ("trials/part-00004.parquet", "digests.json"):  # by which the row would be a damaged one
+        (run_dir / lost).unlink()
+    with pytest.raises(BiasevalError, match=r"trial 2 was made at .*1\.25.*, and Optuna now chooses .*another version"):
+        run_spec(load_spec(arithmetic[0]), str(run_dir))
+
+
+def test_permuting_the_labels_of_the_other_half_leaves_the_choice_as_it_is(
+    arithmetic: tuple[Path, Path], tmp_path: Path, tiny_llama: Path, here: None
+) -> None:
+    spec, first = arithmetic
+    shared = Run.open(str(first / "shared"))
+    members = assigned(shared, "label_bias", "half", 42).to_pylist()
+    judged = {(row["purpose"], row["row"]) for row in members if row["sample"] == "evaluation"}
+    prompts = shared.read_table("prompts").to_pylist()
+    instances = {row["instance_id"] for row in prompts if (row["purpose"], row["row"]) in judged}
+    assert len(judged) == (40 + 32) / 2
+    (tmp_path / "tasks").mkdir()
+    for path in (spec.parent / "tasks").iterdir():
+        content = json.loads(path.read_text())
+        own = [instance for instance in content["Instances"] if instance["id"] in instances]
+        outputs = [instance["output"] for instance in own]
+        for instance, output in zip(own, sorted(outputs), strict=True):
+            instance["output"] = output
+        (tmp_path / "tasks" / path.name).write_text(json.dumps(content))
+    second = tmp_path / "run"
+    run_spec(load_spec(write_arithmetic_search(tmp_path, tiny_llama)), str(second))
+    before, after = trials(first), trials(second)
+    assert [row["parameters"] for row in after] == [row["parameters"] for row in before]
+    assert [row["objectives"] for row in after] == [row["objectives"] for row in before]
+    assert [row["evaluation"] for row in after] != [row["evaluation"] for row in before]
+    sql = "select trial, objective, left_out, value from trial_values where sample = 'choice' order by all"
+    assert rows(second, sql) == rows(first, sql)
+    chosen = "select trial, parameters, value, value_low, n_within_noise from search_best"
+    assert rows(second, chosen) == rows(first, chosen)
+    assert (second / "best.yaml").read_text() == (first / "best.yaml").read_text().replace(
+        str(spec.parent), str(tmp_path)
+    )
+
+
+@pytest.mark.usefixtures("here")
+def test_rows_that_no_setting_shows_choose_and_the_published_rows_judge(tmp_path: Path, tiny_llama: Path) -> None:
+    search = {"calibration.cc.strength": [0, 0.5, 1]}
+    own = {"search": search, "algorithm": "grid", "trials": ..., "choose_on": "held_out"}
+    spec = write_arithmetic_search(tmp_path, tiny_llama, **own)
+    base = yaml.safe_load((tmp_path / "spec.yaml").read_text())
+    write_file(tmp_path / "spec.yaml", {**base, "held_out": True})
+    run_spec(load_spec(spec), str(tmp_path / "run"))
+    run_spec(load_spec(tmp_path / "run" / "best.yaml"), str(tmp_path / "best"))
+    [alone] = rows(tmp_path / "best", load_spec(spec).objective.sql)
+    [chosen] = rows(tmp_path / "run", "select evaluation from search_best")
+    assert chosen["evaluation"] == pytest.approx(alone["f1"], abs=1e-12)

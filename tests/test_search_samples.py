@@ -36,7 +36,8 @@ def articles_of(
     """Return where the questions about each article of each data set are."""
     contexts = {(row["dataset"], row["example_id"]): row["context"] for row in plan.examples}
     found: dict[tuple[str, str], set[Place]] = {}
-    for row in assigned(Run.open(plan.write(folder)), "qa_bias", choose_on, seed).to_pylist():
+    plan.write(folder)
+    for row in members_of(folder, "qa_bias", choose_on, seed):
         if row["sample"] != "all":
             place = row["dataset"], contexts[row["dataset"], row["example_id"]]
             found.setdefault(place, set()).add((row["sample"], row["group"]))
@@ -46,9 +47,6 @@ def articles_of(
 def members_of(folder: Path, kind: str, choose_on: ChooseOn = "half", seed: int = 42) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = assigned(Run.open(str(folder)), kind, choose_on, seed).to_pylist()
     return rows
-
-
-# Questions
 
 
 def test_questions_about_one_article_stay_together(tmp_path: Path) -> None:
@@ -68,68 +66,49 @@ def test_questions_about_one_article_stay_together(tmp_path: Path) -> None:
 
 
 def test_articles_of_one_question_are_dealt_out_evenly(tmp_path: Path) -> None:
-    places = Counter(next(iter(own)) for own in articles_of(about(range(43)), tmp_path).values())
+    places = Counter(next(iter(own)) for own in articles_of(about(range(43)), tmp_path / "many").values())
     # 20 places have two each, and the halves take turns with the other three.
     assert Counter(places.values()) == {2: 17, 3: 3}
     assert [sum(n for (half, _), n in places.items() if half == own) for own in ("choice", "evaluation")] == [22, 21]
-
-
-def test_there_are_fewer_groups_than_ten_where_there_is_less(tmp_path: Path) -> None:
-    found = articles_of(about(range(5)), tmp_path)
-    places = sorted(place for own in found.values() for place in own)
-    assert places == [("choice", 0), ("choice", 1), ("choice", 2), ("evaluation", 0), ("evaluation", 1)]
-
-
-def test_articles_are_told_by_their_titles_where_they_have_one(tmp_path: Path) -> None:
-    plan = about(range(4), title="one")
-    with pytest.raises(BiasevalError, match=r"choose_on: squad has a single article or row, which cannot be halved"):
-        articles_of(plan, tmp_path / "titled")
-    assert len(articles_of(about(range(4), title=""), tmp_path / "untitled")) == 4
-
-
-def test_a_set_about_one_article_is_not_halved(tmp_path: Path) -> None:
-    plan = about([0] * 6)
-    plan.spec["datasets"]["out_of_distribution"] = {"nq": "nq.json"}
-    plan.questions({"ans_len": [1.0] * 4}, dataset="nq")
-    plan.examples[-1]["context"] = "another"
-    expected = (
-        "choose_on: squad has a single article or row, which cannot be halved; give more, or choose on all of it "
-        r"\(choose_on: published\)"
-    )
-    with pytest.raises(BiasevalError, match=expected):
-        articles_of(plan, tmp_path / "half")
-    found = articles_of(plan, tmp_path / "published", "published")
-    assert [places for (dataset, _), places in found.items() if dataset == "squad"] == [{("choice", 0)}]
-
-
-def test_all_that_is_published_has_groups_and_no_other_half(tmp_path: Path) -> None:
-    places = Counter(next(iter(own)) for own in articles_of(about(range(23)), tmp_path, "published").values())
+    # There are fewer groups than ten where there is less, and no other half of all that is published.
+    few = sorted(place for own in articles_of(about(range(5)), tmp_path / "few").values() for place in own)
+    assert few == [("choice", 0), ("choice", 1), ("choice", 2), ("evaluation", 0), ("evaluation", 1)]
+    whole = articles_of(about(range(23)), tmp_path / "all", "published").values()
+    places = Counter(next(iter(own)) for own in whole)
     assert places.keys() == {("choice", group) for group in range(10)}
     assert Counter(places.values()) == {2: 7, 3: 3}
 
 
-def test_halves_are_those_of_the_seed(tmp_path: Path) -> None:
-    plan = about(range(30))
-    found = articles_of(plan, tmp_path / "one")
-    assert articles_of(plan, tmp_path / "again") == found
-    assert articles_of(plan, tmp_path / "other", seed=43) != found
+def test_a_set_about_one_article_is_not_halved(tmp_path: Path) -> None:
+    """Articles are told by their titles where they have one."""
+    plan = about([0] * 6)
+    plan.spec["datasets"]["out_of_distribution"] = {"nq": "nq.json"}
+    plan.questions({"ans_len": [1.0] * 4}, dataset="nq")
+    plan.examples[-1]["context"] = "another"
+    titled = about(range(4), title="one")
+    single = (
+        "choose_on: squad has a single article or row, which cannot be halved; give more, or choose on all of it "
+        r"\(choose_on: published\)"
+    )
+    for name, lacking in (("half", plan), ("titled", titled)):
+        with pytest.raises(BiasevalError, match=single):
+            articles_of(lacking, tmp_path / name)
+    found = articles_of(plan, tmp_path / "published", "published")
+    assert [places for (dataset, _), places in found.items() if dataset == "squad"] == [{("choice", 0)}]
+    assert len(articles_of(about(range(4), title=""), tmp_path / "untitled")) == 4
 
 
-def test_a_set_is_halved_the_same_whatever_else_is_measured(tmp_path: Path) -> None:
+def test_halves_are_those_of_the_seed_whatever_else_is_measured(tmp_path: Path) -> None:
     alone, both = about(range(30)), about(range(30))
     both.spec["datasets"]["out_of_distribution"] = {"nq": "nq.json"}
     both.questions({"ans_len": [1.0] * 30}, dataset="nq")
     for number, row in enumerate(both.examples[30:]):
         row["context"] = f"article {number}"
-    alone.write(tmp_path / "alone")
-    both.write(tmp_path / "both")
-    found = [
-        {(row["dataset"], row["example_id"]): (row["sample"], row["group"]) for row in own if row["sample"] != "all"}
-        for own in (members_of(tmp_path / "alone", "qa_bias"), members_of(tmp_path / "both", "qa_bias"))
-    ]
-    assert found[0].items() < found[1].items()
+    found, of_both = articles_of(alone, tmp_path / "one"), articles_of(both, tmp_path / "both")
+    assert found.items() < of_both.items()
+    assert articles_of(alone, tmp_path / "other", seed=43) != found
     # The same articles of another set are dealt out for themselves.
-    assert any(found[1]["nq", question] != found[1]["squad", question] for _, question in found[0])
+    assert any(of_both["nq", article] != places for (_, article), places in found.items())
 
 
 def test_all_questions_stand_beside_the_halves(tmp_path: Path) -> None:
@@ -141,39 +120,29 @@ def test_all_questions_stand_beside_the_halves(tmp_path: Path) -> None:
     assert groups(members, "all") == []
 
 
-# Rows of prompts
-
-
 def test_a_row_is_in_one_half_whatever_its_setting(tmp_path: Path) -> None:
-    plan = Plan()
-    for task in ("task001", "task002"):
+    plan, tasks = Plan(), ("task001", "task002")
+    for task in tasks:
         plan.task(task, ["a", "b"])
         for n_demos, demo_set in ((0, 0), (2, 0), (2, 1)):
-            for purpose, n in (("main", 9), ("bias_score", 4)):
+            for purpose, n in (("main", 9), ("bias_score", 4), ("cc", 3)):
                 for _ in range(n):
-                    plan.probabilities(task, purpose, "a", [0.6, 0.4], n_demos=n_demos, demo_set=demo_set)
-            for _ in range(3):
-                plan.probabilities(task, "cc", None, [0.6, 0.4], n_demos=n_demos, demo_set=demo_set)
+                    gold = None if purpose == "cc" else "a"
+                    plan.probabilities(task, purpose, gold, [0.6, 0.4], n_demos=n_demos, demo_set=demo_set)
     plan.write(tmp_path)
     found = members_of(tmp_path, "label_bias")
     # A row stands there once, and calibration inputs are in no half.
+    rows = [(purpose, row) for purpose, n in (("main", 9), ("bias_score", 4)) for row in range(n)]
     keys = [(row["task"], row["purpose"], row["row"]) for row in found]
-    assert sorted(keys) == sorted(
-        (task, purpose, row)
-        for task in ("task001", "task002")
-        for purpose, n in (("main", 9), ("bias_score", 4))
-        for row in range(n)
-    )
-    sizes = Counter((row["task"], row["purpose"], row["sample"]) for row in found)
-    for task in ("task001", "task002"):
-        assert (sizes[task, "main", "choice"], sizes[task, "main", "evaluation"]) == (5, 4)
-        assert (sizes[task, "bias_score", "choice"], sizes[task, "bias_score", "evaluation"]) == (2, 2)
+    assert sorted(keys) == sorted((task, *row) for task in tasks for row in rows)
+    sizes = Counter((row["task"], row["as_purpose"], row["sample"]) for row in found)
+    by_purpose = {("main", "choice"): 5, ("main", "evaluation"): 4, ("bias_score", "choice"): 2}
+    expected = {**by_purpose, ("bias_score", "evaluation"): 2}
+    assert sizes == {(task, *place): n for task in tasks for place, n in expected.items()}
     assert all(row["as_purpose"] == row["purpose"] for row in found)
-    halves = [
-        {(row["purpose"], row["row"]) for row in found if (row["task"], row["sample"]) == (task, "choice")}
-        for task in ("task001", "task002")
-    ]
-    assert halves[0] != halves[1]
+    chosen = [{key[1:] for key, row in zip(keys, found, strict=True) if (key[0], row["sample"]) == (task, "choice")}
+              for task in tasks]  # fmt: skip
+    assert chosen[0] != chosen[1]
 
 
 def test_a_row_is_in_one_half_whatever_its_proportions_and_seed(tmp_path: Path) -> None:
@@ -181,9 +150,8 @@ def test_a_row_is_in_one_half_whatever_its_proportions_and_seed(tmp_path: Path) 
     found = members_of(tmp_path, "majority_bias")
     assert sorted(row["row"] for row in found) == list(range(20))
     assert {row["purpose"] for row in found} == {"majority"}
-    assert Counter((row["sample"], row["group"]) for row in found) == {
-        (sample, group): 1 for sample in ("choice", "evaluation") for group in range(10)
-    }
+    places = Counter((row["sample"], row["group"]) for row in found)
+    assert places == {(sample, group): 1 for sample in ("choice", "evaluation") for group in range(10)}
 
 
 def test_a_task_of_one_row_is_not_halved(tmp_path: Path) -> None:
@@ -197,19 +165,12 @@ def test_a_task_of_one_row_is_not_halved(tmp_path: Path) -> None:
     assert (row["sample"], row["group"]) == ("choice", 0)
 
 
-# What is kept of a sample
-
-
 def test_a_group_is_left_out_of_its_sample() -> None:
-    members = pa.table(
-        {
-            "row": [0, 1, 2, 3, 4],
-            "sample": ["choice", "evaluation", "choice", "choice", "evaluation"],
-            "group": pa.array([0, 0, 2, 0, 1], pa.int32()),
-        }
-    )
-    assert kept(members, "choice", None).to_pydict() == {"row": [0, 2, 3]}
-    assert kept(members, "choice", 0).to_pydict() == {"row": [2]}
-    assert kept(members, "evaluation", 2).to_pydict() == {"row": [1, 4]}
-    assert [groups(members, sample) for sample in ("choice", "evaluation")] == [[0, 2], [0, 1]]
-    assert samples_of(members) == ["choice", "evaluation"]
+    c, e = "choice", "evaluation"
+    of_group = pa.array([0, 0, 2, 0, 1], pa.int32())
+    members = pa.table({"row": [0, 1, 2, 3, 4], "sample": [c, e, c, c, e], "group": of_group})
+    assert kept(members, c, None).to_pydict() == {"row": [0, 2, 3]}
+    assert kept(members, c, 0).to_pydict() == {"row": [2]}
+    assert kept(members, e, 2).to_pydict() == {"row": [1, 4]}
+    assert [groups(members, sample) for sample in (c, e)] == [[0, 2], [0, 1]]
+    assert samples_of(members) == [c, e]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,12 @@ from biaseval.runs import analyse_run
 from biaseval.search.computed_trials import Computed, make_block
 from biaseval.search.samples import assigned
 from biaseval.search.trials import MADE, SHARED
-from biaseval.spec import SearchSpec, dump_spec, stored_spec
+from biaseval.spec import dump_spec, stored_spec
 from biaseval.store import Run
-from tests.measuring import measure
+from tests.pages import Page
 from tests.qaplans import HEURISTIC_COLUMNS, QaPlan
+from tests.relation import Relations
 from tests.searches import searched
-
-Rows = list[dict[str, Any]]
-
-COUNTS = [name for name in HEURISTIC_COLUMNS.values() if name != "cos_sim"]
 
 
 def _planned(shared: Path) -> QaPlan:
@@ -45,15 +41,10 @@ def _planned(shared: Path) -> QaPlan:
     return plan
 
 
-def _searched(plan: QaPlan, **changes: Any) -> SearchSpec:
-    content = {
-        "spec": plan.spec,
-        "preset": "mikula2024-thresholds",
-        **dict.fromkeys(("search", "objective", "trials"), ...),
-    }
-    spec = stored_spec(searched(**content, **changes), "spec")
-    assert isinstance(spec, SearchSpec)
-    return spec
+def _searched(plan: QaPlan, **changes: Any) -> Any:
+    left_out = dict.fromkeys(("search", "objective", "trials"), ...)
+    content = {"spec": plan.spec, "preset": "mikula2024-thresholds", **left_out}
+    return stored_spec(searched(**content, **changes), "spec")
 
 
 @pytest.fixture(scope="module")
@@ -73,22 +64,20 @@ def found(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[QaPla
     return plan, run
 
 
-def _rows(run: Run, sql: str) -> Rows:
-    rows: Rows = query([run.uri], sql).to_pylist()
-    return rows
+def _rows(run: Run, sql: str) -> list[dict[str, Any]]:
+    return query([run.uri], sql).to_pylist()
 
 
 def _exhaustive(plan: QaPlan, folder: Path) -> dict[tuple[str, str], float | None]:
     """Return by scope and rule what is chosen among all thresholds of a run that measures all its questions at once."""
-    run = plan.write(folder)
-    measure(run)
     rules = ", ".join(f"{rule}_threshold(candidates, 200) as {rule}" for rule in ("paper", "reference"))
     sql = (
         f"select concat_ws(', ', model, dataset, heuristic) as scope, {rules} from (select model, dataset, heuristic, "
         "list({'threshold': threshold, 'distance': bias_significance, 'n_lower': n_lower, 'n_higher': n_higher} "
         "order by threshold) as candidates from qa_bias_candidates group by all)"
     )
-    return {(row["scope"], rule): row[rule] for row in query([run], sql).to_pylist() for rule in ("paper", "reference")}
+    found = Relations(plan.write(folder)).rows(sql)
+    return {(row["scope"], rule): row[rule] for row in found for rule in ("paper", "reference")}
 
 
 @pytest.mark.slow
@@ -118,40 +107,39 @@ def test_a_half_chooses_as_a_run_of_this_half_does(found: tuple[QaPlan, Run], tm
 
 def test_what_half_a_set_chose_is_measured_on_the_other(found: tuple[QaPlan, Run]) -> None:
     rows = _rows(found[1], "from search_thresholds")
+    asked = "from trial_values where sample = 'evaluation' and left_out is null and objective = 'bias_significance'"
+    measured = {(row["trial"], row["scope"]): row["value"] for row in _rows(found[1], asked)}
     assert {row["sample"] for row in rows} == {"all", "choice"}
     for row in rows:
         is_chosen = row["sample"] == "choice" and row["threshold"] is not None
         assert is_chosen or (row["evaluation"], row["evaluation_low"]) == (None, None)
         if row["evaluation"] is not None:
             assert row["evaluation_low"] is None or row["evaluation_low"] <= row["evaluation"] <= row["evaluation_high"]
-            [value] = _rows(
-                found[1],
-                f"select value from trial_values where trial = {row['trial']} and scope = '{row['scope']}' and "
-                "sample = 'evaluation' and left_out is null and objective = 'bias_significance'",
-            )
-            assert value["value"] == row["evaluation"]
-        if row["threshold"] is None:
-            assert row["bias_significance"] in (0, None)
+            assert row["evaluation"] == measured[row["trial"], row["scope"]]
+        assert row["threshold"] is not None or row["bias_significance"] in (0, None)
     assert any(row["evaluation_low"] is not None for row in rows)
 
 
 def test_each_trial_is_one_threshold_of_every_heuristic(found: tuple[QaPlan, Run]) -> None:
-    rows = _rows(found[1], "select trial, value, scope from search_trials inner join trials using (trial) order by all")
+    rows = _rows(found[1], "select trial, value, scope, state from search_trials order by all")
     assert len({row["trial"] for row in rows}) == 110
+    assert {row["state"] for row in rows} == {"done"}
     # Counts are tried at whole numbers alone.
     [tenth] = _rows(found[1], "select trial from search_parameters where number = 0.3")
     scopes = [row["scope"] for row in rows if row["trial"] == tenth["trial"] and row["value"] is not None]
     assert scopes == ["bert, squad, cos_sim"]
-    assert _rows(found[1], "select distinct state from trials") == [{"state": "done"}]
 
 
 def test_the_report_sets_the_choice_of_a_half_beside_that_of_all(found: tuple[QaPlan, Run]) -> None:
-    page = search_page(found[1]).html
-    table = page[page.index("Thresholds by the rules of the paper") :]
-    table = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", table[: table.index("</table>")]))
-    rows = _rows(found[1], "from search_thresholds where scope like '%word_dist' and rule = 'paper' order by sample")
-    published, chosen = rows
-    shown = f"bert, squad, word_dist paper {chosen['threshold']:.0f} {chosen['bias_significance']:.2f}"
-    assert shown in table
-    assert f"{chosen['evaluation']:.2f} [" in table
-    assert f"{published['threshold']:.0f} {published['bias_significance']:.2f}" in table
+    html = search_page(found[1]).html.split("Thresholds by the rules of the paper</h2>")[1]
+    shown = Page(html.split("</table>")[0]).text
+    asked = "from search_thresholds where scope like '%word_dist' and rule = 'paper' order by sample"
+    published, chosen = _rows(found[1], asked)
+    for words in (
+        *(
+            f"word_dist paper {row['sample']} {row['threshold']:.4g} {row['bias_significance']:.4g}"
+            for row in (published, chosen)
+        ),
+        f"{chosen['evaluation']:.4g} [",
+    ):
+        assert words in shown

@@ -9,15 +9,7 @@ import yaml
 
 from biaseval.errors import InputError
 from biaseval.qa_bias.heuristics import HEURISTICS
-from biaseval.spec import (
-    LabelBiasSpec,
-    MajorityBiasSpec,
-    QaBiasSpec,
-    Spec,
-    differences,
-    dump_spec,
-    load_spec,
-)
+from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, QaBiasSpec, Spec, differences, dump_spec, load_spec
 
 MINIMAL = "kind: label_bias\nname: x\nmodel: {path: some/model}\ntasks: {path: tasks}\n"
 
@@ -36,13 +28,9 @@ def _label_bias(folder: Path, text: str, overrides: Sequence[str] = ()) -> Label
 
 def test_only_kind_name_model_path_and_tasks_path_are_required(tmp_path: Path) -> None:
     spec = _label_bias(tmp_path, MINIMAL)
-    assert (spec.seed, spec.tasks.min_instances, spec.tasks.max_eval, spec.tasks.sampling) == (
-        42,
-        396,
-        1000,
-        "per_task",
-    )
-    assert (spec.tasks.suite, spec.tasks.include, spec.calibration, spec.model.quantization) == (None, None, [], None)
+    tasks = spec.tasks
+    assert (spec.seed, tasks.min_instances, tasks.max_eval, tasks.sampling) == (42, 396, 1000, "per_task")
+    assert (tasks.suite, tasks.include, spec.calibration, spec.model.quantization) == (None, None, [], None)
     assert (spec.prompt.n_demos, spec.prompt.demo_sets, spec.prompt.max_tokens) == ([0, 2, 4, 8, 16], 3, 2000)
     assert (spec.scoring.normalization, spec.scoring.eos) == ("mean", True)
 
@@ -57,27 +45,13 @@ def test_relative_paths_are_relative_to_the_spec_file_and_hub_names_stay(tmp_pat
     assert load_spec(_write(tmp_path, MINIMAL)).model.path == "some/model"
 
 
-def test_the_resolved_spec_loads_as_itself(tmp_path: Path) -> None:
-    spec = load_spec(_write(tmp_path, MINIMAL))
-    assert load_spec(_write(tmp_path, dump_spec(spec))) == spec
-
-
-def test_a_subkey_of_a_value_says_how_to_replace_all_of_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as refused:
-        load_spec(_write(tmp_path, MINIMAL), ["name.short.first=a"])
-    assert str(refused.value).endswith(
-        "and not a section of the spec; replace all of it: --set 'name={short: {first: a}}'"
-    )
-
-
-def test_a_place_in_a_list_is_no_key(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"prompt.n_demos is a list; give all of it: --set 'prompt.n_demos=\[...\]'$"):
-        load_spec(_write(tmp_path, MINIMAL), ["prompt.n_demos=[0, 2]", "prompt.n_demos.0=4"])
-
-
 def test_overrides_are_yaml_values_of_dotted_keys(tmp_path: Path) -> None:
     spec = _label_bias(tmp_path, MINIMAL, ["tasks.max_eval=7", "prompt.n_demos=[0, 4]", "calibration=[cc]"])
     assert (spec.tasks.max_eval, spec.prompt.n_demos, spec.calibration) == (7, [0, 4], ["cc"])
+    with pytest.raises(InputError, match=r"prompt.n_demos is a list; give all of it: --set 'prompt.n_demos=\[...\]'$"):
+        load_spec(_write(tmp_path, MINIMAL), ["prompt.n_demos=[0, 2]", "prompt.n_demos.0=4"])
+    with pytest.raises(InputError, match=r"and not a section of the spec; replace all of it: --set 'name=\{short: \{"):
+        load_spec(_write(tmp_path, MINIMAL), ["name.short.first=a"])
 
 
 def test_all_mistakes_come_in_one_message(tmp_path: Path) -> None:
@@ -104,15 +78,23 @@ lora: {}
 """
     with pytest.raises(InputError) as caught:
         load_spec(_write(tmp_path, text))
-    assert [
-        line.split("spec.yaml: ")[1].split(";")[0] for line in str(caught.value).splitlines() if ".yaml: " in line
-    ] == [
+    lines = [line for line in str(caught.value).splitlines() if ".yaml: " in line]
+    assert [line.split("spec.yaml: ")[1].split(";")[0] for line in lines] == [
         "spec: tasks.table: suite: selection needs the CSV of task names, categories and languages",
         "prompt.demo_sets: input should be a valid integer, found 'none'",
         "spec: calibration ['cc', 'cc'] names a method twice",
         "spec: lora: adapters are not trained on a quantized model",
         "sed: unknown key",
     ]
+    with pytest.raises(InputError) as caught:
+        _majority(tmp_path, data={"max_test": 0}, seeds=[1, 1], predict=["generate"], calibration=["cc"])
+    for part in ("data.max_test:", "spec: seeds [1, 1] names one twice", "spec: calibration changes likelihoods"):
+        assert part in str(caught.value)
+    models = [{"name": "a", "predictions": {"nq": "n"}}]
+    with pytest.raises(InputError) as caught:
+        _qa(tmp_path, models=models, heuristics=["ans_len"], thresholds={"cos_sim": 1.0}, bootstrap={"sample": 1})
+    for part in ("spec: models: predictions of a for nq", "spec: thresholds: cos_sim not among", "bootstrap.sample:"):
+        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +114,7 @@ lora: {}
             "dc_softmax, pmi, or with a strength, as in cc@0.7",
         ),
         (MINIMAL + "calibration: [cc@1.6]\n", "calibration.0: 'cc@1.6': a strength is 0 (no calibration) to 1.5"),
-        (
-            MINIMAL + "calibration: [cc@1-2]\n",
-            "calibration.0: 'cc@1-2': '1-2' is no number; write a strength as in cc@0.7",
-        ),
+        (MINIMAL + "calibration: [cc@1-2]\n", "calibration.0: 'cc@1-2': '1-2' is no number; write a strength as in"),
         (MINIMAL + "calibration: [dc/21]\n", "calibration.0: 'dc/21': dc has 20 inputs, not 21; lower the number"),
         (MINIMAL + "calibration: [cc, cc@1.0]\n", "calibration ['cc', 'cc'] names a method twice; name each once"),
         (MINIMAL.replace("path: tasks", "path: tasks, suite: selection"), "tasks.table"),
@@ -154,11 +133,6 @@ def test_a_file_that_is_no_text_or_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_bytes(b"kind: \xff\xfe")
     with pytest.raises(InputError, match="is not UTF-8"):
         load_spec(tmp_path / "spec.yaml")
-
-
-def test_yaml_cannot_make_python_objects(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not valid YAML"):
-        load_spec(_write(tmp_path, "kind: !!python/object/apply:os.getcwd []\n"))
 
 
 def test_execution_and_places_may_differ_and_nothing_else(tmp_path: Path) -> None:
@@ -209,21 +183,15 @@ predict: [likelihood, generate]
 """)  # noqa: E501
     spec = load_spec(tmp_path / "spec.yaml")
     assert isinstance(spec, MajorityBiasSpec)
-    assert spec.data.train == str(tmp_path / "boolq" / "train.jsonl")
-    assert spec.data.test == str(tmp_path / "boolq" / "test.jsonl")
+    assert [spec.data.train, spec.data.test] == [str(tmp_path / "boolq" / f"{n}.jsonl") for n in ("train", "test")]
     assert spec.model.path == "tiiuae/falcon-40b"
-    assert spec.data.labels == {"true": "True", "false": "False"}
-    assert list(spec.data.labels) == ["true", "false"]
+    assert list(spec.data.labels.items()) == [("true", "True"), ("false", "False")]
 
 
 def test_what_a_majority_bias_spec_leaves_out(tmp_path: Path) -> None:
     spec = _majority(tmp_path)
-    assert (spec.seed, spec.seeds, spec.predict, spec.calibration) == (
-        42,
-        [0, 1, 2, 3, 4],
-        ["likelihood", "generate"],
-        [],
-    )
+    assert (spec.seed, spec.seeds, spec.calibration) == (42, [0, 1, 2, 3, 4], [])
+    assert spec.predict == ["likelihood", "generate"]
     assert (spec.data.test, spec.data.fields, spec.data.label, spec.data.labels) == (None, {}, None, None)
     assert (spec.data.max_test, spec.data.on_shortage) == (None, "error")
     assert (spec.prompt.instruction, spec.prompt.separator) == ([True, False], "\n\n")
@@ -232,7 +200,6 @@ def test_what_a_majority_bias_spec_leaves_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
         {"data": {"labels": {1: "yes", 0: "no"}, "fields": {"sentence": "question"}}},
         {"data": {"labels": {True: "yes", "maybe": "perhaps"}}},
         {"proportions": {"simplex": 0.25}},
@@ -252,10 +219,7 @@ def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: 
         ({"data": {"tst": "x"}}, "data.tst: unknown key; did you mean test?"),
         ({"tasks": {"path": "x"}}, "tasks: unknown key; known keys here: kind, name, seed, model, data, prompt,"),
         ({"data": {"labels": {True: True, False: False}}}, "data.labels: true: the label True is no text; quote it"),
-        (
-            {"data": {"labels": {"a": " a", "b": "b"}}},
-            "data.labels: a: the label ' a' is empty, invisible or has spaces around it",
-        ),
+        ({"data": {"labels": {"a": " a", "b": "b"}}}, "data.labels: a: the label ' a' is empty, invisible or has"),
         ({"data": {"labels": {"a": "\u200b", "b": "b"}}}, "data.labels: a: the label '\\u200b' is empty, invisible or"),
         ({"data": {"labels": {"a": "x", "b": "x"}}}, "data.labels: holds fewer than two labels"),
         ({"data": {"labels": {"yes": "good", "yes ": "bad"}}}, "data.labels: yes: stands there twice, with and"),
@@ -269,21 +233,12 @@ def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: 
         ({"prompt": {"instruction": []}}, "prompt.instruction: list should have at least 1 item"),
         ({"prompt": {"separator": "###"}}, "prompt.separator: '###' is not white space"),
         ({"prompt": {"preset": None, "item": "Label: {label}"}}, "prompt.item: 'Label: {label}' has the fields"),
-        (
-            {"proportions": "binary"},
-            "proportions: 'binary' is no grid; write binary_11, ternary_15, {simplex: 0.25}, or",
-        ),
+        ({"proportions": "binary"}, "proportions: 'binary' is no grid; write binary_11, ternary_15, {simplex: 0.25},"),
         ({"proportions": []}, "proportions: [] is no grid"),
         ({"proportions": {"simplex": 0.3}}, "proportions: the step 0.3 does not divide 1 evenly"),
         ({"proportions": {"simplex": True}}, "proportions: the step True does not divide 1 evenly"),
-        (
-            {"proportions": {"simplex": 1e-300}},
-            "proportions: the step 1e-300 makes too many settings; use 0.001 or more",
-        ),
-        (
-            {"prompt": {"preset": "rte", "n_demos": 10**9}},
-            "prompt.n_demos: input should be less than or equal to 10000",
-        ),
+        ({"proportions": {"simplex": 1e-300}}, "proportions: the step 1e-300 makes too many settings; use 0.001 or"),
+        ({"prompt": {"preset": "rte", "n_demos": 10**9}}, "prompt.n_demos: input should be less than or equal to"),
         ({"proportions": {"simplex": 0}}, "proportions: the step 0 does not divide 1 evenly"),
         ({"proportions": [{"a": 1}, {"a": 0.3, "b": 0.6}]}, "proportions: setting 1: the shares sum to 0.9; make it 1"),
         ({"proportions": [{"a": 1.5, "b": -0.5}]}, "setting 0: the share 1.5 of 'a' is not between 0 and 1"),
@@ -296,7 +251,7 @@ def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: 
         ({"predict": ["generate"], "calibration": ["cc"]}, "add likelihood to predict"),
     ],
 )
-def test_a_mistake_in_a_majority_bias_spec_names_the_key_and_the_remedy(
+def test_a_mistake_in_a_majority_bias_spec_names_the_key(
     tmp_path: Path, changes: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(InputError) as caught:
@@ -305,21 +260,7 @@ def test_a_mistake_in_a_majority_bias_spec_names_the_key_and_the_remedy(
     assert f"{tmp_path / 'spec.yaml'}: " in str(caught.value)
 
 
-def test_all_mistakes_of_a_majority_bias_spec_come_in_one_message(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        _majority(tmp_path, data={"max_test": 0}, prompt={"n_demos": "5"}, proportions=[{"a": 2}], seeds=[])
-    for part in ("data.max_test:", "prompt.n_demos:", "proportions:", "seeds:"):
-        assert part in str(caught.value)
-
-
-def test_checks_of_a_majority_bias_spec_do_not_wait_for_other_sections(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        _majority(tmp_path, data={"max_test": 0}, seeds=[1, 1], predict=["generate"], calibration=["cc"])
-    for part in ("data.max_test:", "spec: seeds [1, 1] names one twice", "spec: calibration changes likelihoods"):
-        assert part in str(caught.value)
-
-
-def test_overrides_and_differences_of_a_majority_bias_spec(tmp_path: Path) -> None:
+def test_differences_of_a_majority_bias_spec_include_the_order_of_labels(tmp_path: Path) -> None:
     before = _majority(tmp_path)
 
     def changed(*overrides: str) -> list[str]:
@@ -330,22 +271,12 @@ def test_overrides_and_differences_of_a_majority_bias_spec(tmp_path: Path) -> No
     assert changed("proportions=[{a: 1}]") == ["proportions: the run has 'binary_11', the spec [{'a': 1.0}]"]
     assert changed("data.test=test.jsonl") == [f"data.test: the run has None, the spec '{tmp_path / 'test.jsonl'}'"]
     assert changed("data.labels={true: a, false: b}") != []
-
-
-def test_the_order_of_labels_is_a_difference_as_it_is_that_of_the_shares(tmp_path: Path) -> None:
     before = _majority(tmp_path, ["data.labels={true: a, false: b}"])
-    assert differences(before, _majority(tmp_path, ["data.labels={true: a, false: b}"])) == []
-    assert differences(before, _majority(tmp_path, ["data.labels={false: b, true: a}"])) == [
-        "data.labels: the run has the order data.labels.true, data.labels.false, "
-        "the spec data.labels.false, data.labels.true"
-    ]
-
-
-def test_a_run_of_another_kind_differs_in_its_kind(tmp_path: Path) -> None:
+    assert changed("data.labels={true: a, false: b}") == []
+    order = "data.labels: the run has the order data.labels.true, data.labels.false, the spec data.labels.false, "
+    assert changed("data.labels={false: b, true: a}") == [f"{order}data.labels.true"]
     label_bias = load_spec(_write(tmp_path, MINIMAL))
-    majority = _majority(tmp_path)
-    assert differences(label_bias, majority) == ["kind: the run has 'label_bias', the spec 'majority_bias'"]
-    assert differences(majority, label_bias) == ["kind: the run has 'majority_bias', the spec 'label_bias'"]
+    assert differences(label_bias, before) == ["kind: the run has 'label_bias', the spec 'majority_bias'"]
 
 
 def _qa(folder: Path, overrides: Sequence[str] = (), **changes: Any) -> QaBiasSpec:
@@ -377,9 +308,8 @@ def test_paths_of_a_qa_bias_spec_are_relative_to_its_file_and_names_stay(tmp_pat
     spec = _qa(tmp_path, models=models, datasets=datasets, text={"nltk_data": "nltk", "spacy": "en_core_web_sm"})
     assert [model.path for model in spec.models] == [str(tmp_path / "bert"), "org/bert", None]
     assert spec.models[2].predictions == {"squad": str(tmp_path / "b.json")}
-    assert spec.datasets.train == str(tmp_path / "t.json")
+    assert (spec.datasets.train, spec.datasets.out_of_distribution) == (str(tmp_path / "t.json"), {"nq": "s3://b/n"})
     assert spec.datasets.in_distribution == {"squad": str(tmp_path / "d.json")}
-    assert spec.datasets.out_of_distribution == {"nq": "s3://b/n"}
     assert (spec.text.nltk_data, spec.text.spacy) == (str(tmp_path / "nltk"), "en_core_web_sm")
 
 
@@ -406,30 +336,18 @@ def test_paths_of_a_qa_bias_spec_are_relative_to_its_file_and_names_stay(tmp_pat
         ({"bootstrap": {"sample": 1}}, "bootstrap.sample: input should be greater than 1"),
     ],
 )
-def test_a_mistake_in_a_qa_bias_spec_names_the_key_and_the_remedy(
-    tmp_path: Path, changes: dict[str, Any], expected: str
-) -> None:
+def test_a_mistake_in_a_qa_bias_spec_names_the_key(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError) as caught:
         _qa(tmp_path, **changes)
     assert expected in str(caught.value)
 
 
-def test_checks_of_a_qa_bias_spec_do_not_wait_for_other_sections(tmp_path: Path) -> None:
-    models = [{"name": "a", "predictions": {"nq": "n"}}]
-    with pytest.raises(InputError) as caught:
-        _qa(tmp_path, models=models, heuristics=["ans_len"], thresholds={"cos_sim": 1.0}, bootstrap={"sample": 1})
-    for part in ("spec: models: predictions of a for nq", "spec: thresholds: cos_sim not among", "bootstrap.sample:"):
-        assert part in str(caught.value)
-
-
 def test_differences_of_a_qa_bias_spec_leave_places_of_files_out(tmp_path: Path) -> None:
     before = _qa(tmp_path)
     assert differences(before, _qa(tmp_path, ["datasets.in_distribution.squad=elsewhere.json"])) == []
-    assert differences(before, _qa(tmp_path, ["bootstrap.trials=9"])) == [
-        "bootstrap.trials: the run has 100, the spec 9"
-    ]
-    more = {"datasets": {"in_distribution": {"squad": "dev.json", "nq": "nq.json"}}}
-    [line] = differences(before, _qa(tmp_path, **more))
+    trials = differences(before, _qa(tmp_path, ["bootstrap.trials=9"]))
+    assert trials == ["bootstrap.trials: the run has 100, the spec 9"]
+    [line] = differences(before, _qa(tmp_path, datasets={"in_distribution": {"squad": "dev.json", "nq": "nq.json"}}))
     assert line.startswith("datasets.in_distribution.nq: the run has None, the spec")
     renamed = [{"name": "c", "path": "org/bert"}, {"name": "b", "predictions": {"squad": "b.json"}}]
     assert differences(before, _qa(tmp_path, models=renamed)) == ["models.0.name: the run has 'a', the spec 'c'"]

@@ -16,13 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
-from biaseval.cli.arguments import WATCH_S
 from biaseval.lease import held
-from biaseval.pipelines.pace import rate_of
 from biaseval.runs import run_status, score_prompts
+from biaseval.runs.measured_rate import rate_of
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import LEASE, Run
-from tests.commands import call
+from tests.commands import Command
 from tests.inprocess import in_this_process
 from tests.processes import ROOT, killed_in_the_end, wait_until
 from tests.test_execute import write_prompts
@@ -35,9 +34,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path
     """Return the directory of scores of twelve prompts, in four parts."""
     folder = tmp_path_factory.mktemp("finished")
     with in_this_process():
-        score_prompts(
-            ModelSpec(path=str(tiny_llama)), ExecutionSpec(part_rows=3), write_prompts(folder), str(folder / "out")
-        )
+        model, prompts = ModelSpec(path=str(tiny_llama)), write_prompts(folder)
+        score_prompts(model, ExecutionSpec(part_rows=3), prompts, str(folder / "out"))
     return folder / "out"
 
 
@@ -80,10 +78,8 @@ def test_the_rate_is_that_of_the_parts_last_written() -> None:
     assert rate_of(slow + fast) == 0.5
 
 
-def test_a_run_that_nothing_works_on_says_so_and_what_to_do(
-    begun: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = call(capsys, monkeypatch, "status", begun.uri)
+def test_a_run_that_nothing_works_on_says_so_and_what_to_do(begun: Run, command: Command) -> None:
+    shown = command("status", begun.uri)
     assert shown.code == 0
     *lines, pace = shown.out.splitlines()
     assert lines == [
@@ -97,10 +93,8 @@ def test_a_run_that_nothing_works_on_says_so_and_what_to_do(
     assert shown.err == "run the same command again to go on\n"
 
 
-def test_a_live_run_says_who_works_on_it_and_how_long_it_will_take(
-    begun: Run, driver: psutil.Popen, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = call(capsys, monkeypatch, "status", begun.uri)
+def test_a_live_run_says_who_works_on_it_and_how_long(begun: Run, driver: psutil.Popen, command: Command) -> None:
+    shown = command("status", begun.uri)
     assert shown.err == ""
     assert f"driver  live: process {driver.pid} on " in shown.out
     # The parts are of a sitting before this one.
@@ -109,7 +103,7 @@ def test_a_live_run_says_who_works_on_it_and_how_long_it_will_take(
     now = time.time()
     for number in range(3):
         os.utime(begun.path(f"label_scores/part-{number:05d}.parquet"), times=(now + 10 * number,) * 2)
-    found: dict[str, Any] = json.loads(call(capsys, monkeypatch, "status", begun.uri, "--json").out)
+    found: dict[str, Any] = json.loads(command("status", begun.uri, "--json").out)
     assert found["driver"]["is_live"] is True
     assert 0 <= found["driver"]["last_beat_age_s"] < 30
     assert found["pace"]["rate_per_s"] == pytest.approx(0.3, rel=1e-3)
@@ -130,34 +124,26 @@ def test_a_killed_run_is_not_taken_for_a_live_one(begun: Run, capsys: pytest.Cap
     assert f"driver  ended without a word: process {process.pid} on " in capsys.readouterr().out
 
 
-def test_one_that_is_stopped_is_said_to_hang(
-    begun: Run, driver: psutil.Popen, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_stopped_is_said_to_hang(begun: Run, driver: psutil.Popen, command: Command) -> None:
     driver.send_signal(signal.SIGSTOP)
     os.utime(begun.path(LEASE), times=(time.time() - 300,) * 2)
-    shown = call(capsys, monkeypatch, "status", begun.uri)
+    shown = command("status", begun.uri)
     assert "hangs or is stopped: its process is there and has said nothing for 5:" in shown.out
     assert shown.err == ""
 
 
-def test_a_run_in_a_bucket_is_live_for_who_looks_from_another_machine(
-    object_store: str, finished: Path, tmp_path: Path
-) -> None:
-    run = Run.open(f"{object_store}/status/{tmp_path.name}")
+def test_a_run_in_a_bucket_is_live_for_another_machine(object_store: str, finished: Path, tmp_path: Path) -> None:
+    run, table = Run.open(f"{object_store}/status/{tmp_path.name}"), "label_scores"
     for name in ("spec.yaml", "environment.json", "plan.json"):
         run.write_bytes(name, (finished / name).read_bytes())
     for number in range(2):
-        table = "label_scores"
         run.write_bytes(f"{table}/part-{number:05d}.parquet", next((finished / table).iterdir()).read_bytes())
     with held(run):
         lease = json.loads(run.read_text(LEASE))
         run.write_text(LEASE, json.dumps({**lease, "process": "elsewhere/1/2"}))
-        status = run_status(run.uri)
+        status: Any = run_status(run.uri)
         assert status.is_live
-        assert status.driver is not None
         assert status.driver.last_beat_age_s < 30
-        assert status.pace is not None
-        assert status.pace.last_part_age_s is not None
         assert status.pace.last_part_age_s < 30
     run.write_text(LEASE, json.dumps({**lease, "process": "elsewhere/1/2", "expires_s": -1}))
     assert not run_status(run.uri).is_live
@@ -166,7 +152,7 @@ def test_a_run_in_a_bucket_is_live_for_who_looks_from_another_machine(
 SCORE = """
 import sys, time
 from pathlib import Path
-from biaseval.pipelines import label_scores
+from biaseval.pipelines.labels import label_scores
 from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from tests.inprocess import in_this_process
@@ -186,17 +172,16 @@ with in_this_process():
 
 @pytest.mark.slow
 def test_a_bucket_that_a_job_works_on_can_be_looked_at(
-    object_store: str, tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    object_store: str, tmp_path: Path, tiny_llama: Path, command: Command
+) -> None:
     run = Run.open(f"{object_store}/status/{tmp_path.name}")
     with killed_in_the_end(SCORE, str(tiny_llama), str(write_prompts(tmp_path)), run.uri) as job:
         wait_until(lambda: len(run.parts("label_scores")) == 2, job)
-        shown = call(capsys, monkeypatch, "status", run.uri)
+        shown = command("status", run.uri)
         assert shown.code == 0
         assert shown.err == ""
         assert f"driver  live: process {job.pid} on " in shown.out
-        found = json.loads(call(capsys, monkeypatch, "status", run.uri, "--json").out)
+        found = json.loads(command("status", run.uri, "--json").out)
         [stage] = found["stages"]
         assert (stage["n_units_done"], stage["n_units"]) == (2, N_PARTS)
         assert found["driver"]["is_live"] is True
@@ -215,9 +200,8 @@ def test_watching_goes_on_until_the_run_is_complete(begun: Run, finished: Path, 
         assert watching.stdout is not None
         first = json.loads(watching.stdout.readline())
         assert not first["is_complete"]
-        begun.write_bytes(
-            "label_scores/part-00003.parquet", (finished / "label_scores" / "part-00003.parquet").read_bytes()
-        )
+        last_part = "label_scores/part-00003.parquet"
+        begun.write_bytes(last_part, (finished / last_part).read_bytes())
         *_, last = map(json.loads, watching.stdout)
         assert last["is_complete"]
         assert last["pace"] is None
@@ -241,21 +225,19 @@ def test_watching_ends_when_nobody_works_on_the_run(begun: Run) -> None:
     assert errors.splitlines()[-1].startswith(f"error: {begun.uri}: no process works on it, and it is not complete;")
 
 
-def test_a_run_that_is_not_planned_yet_names_its_driver(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_not_planned_yet_names_its_driver(tmp_path: Path, command: Command) -> None:
     run = Run.open(str(tmp_path / "run"))
     run.create()
     with held(run):
-        shown = call(capsys, monkeypatch, "status", run.uri)
-        as_json = json.loads(call(capsys, monkeypatch, "status", run.uri, "--json").out)
+        shown = command("status", run.uri)
+        as_json = json.loads(command("status", run.uri, "--json").out)
     assert shown.code == 0
     assert shown.out.startswith("plan    under way: ")
     assert f"driver  live: process {os.getpid()} on " in shown.out
     assert (as_json["is_planned"], as_json["is_complete"], as_json["stages"]) == (False, False, [])
-    shown = call(capsys, monkeypatch, "status", run.uri)
-    assert shown.code == 2
-    assert "holds no planned run" in shown.err
+    shown = command("status", run.uri)
+    assert (shown.code, "holds no planned run" in shown.err) == (2, True)
+    assert command("status", "x", "--watch", "0").code == 2
 
 
 def test_who_stops_watching_sees_no_traceback(begun: Run, driver: psutil.Popen) -> None:
@@ -272,11 +254,3 @@ def test_who_stops_watching_sees_no_traceback(begun: Run, driver: psutil.Popen) 
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in errors
-
-
-def test_the_time_between_two_looks_is_what_help_says_and_no_less_than_a_tenth(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    assert f"every {WATCH_S:g} seconds" in call(capsys, monkeypatch, "status", "--help").out
-    assert call(capsys, monkeypatch, "status", "x", "--watch", "0").code == 2

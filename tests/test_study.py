@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from biaseval.pipelines.study import guides_of, measured, readers_of
+from biaseval.pipelines.qa.trained_models import guides_of, measured, readers_of
 from biaseval.spec import QaTrainSpec
 
 EVERY = ["standard", "resample", "learned_mixin", "confidence_regularization", "product_of_experts"]
@@ -63,14 +63,8 @@ def test_each_reader_comes_behind_what_it_needs() -> None:
 
 
 def test_folders_are_names_that_any_file_system_takes_and_differ() -> None:
-    readers = readers_of(
-        train(
-            methods=EVERY,
-            biases=["word_dist", "my.module:function", "my.module_function"],
-            data={"a.b": "x", "a-b": "y"},
-            seeds=[1, 2],
-        )
-    )
+    named = {"biases": ["word_dist", "my.module:function", "my.module_function"], "data": {"a.b": "x", "a-b": "y"}}
+    readers = readers_of(train(methods=EVERY, seeds=[1, 2], **named))
     folders = [reader.folder.removeprefix("models/") for reader in readers]
     assert len({folder.lower() for folder in folders}) == len(readers)
     assert all(set(folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-") for folder in folders)
@@ -84,18 +78,10 @@ def test_folders_are_names_that_any_file_system_takes_and_differ() -> None:
         ({"predictions": "p.parquet"}, ["bert+predictions(word_dist)", "bert+predictions(ans_len)"]),
     ],
 )
-def test_guides_are_bias_models_or_what_stands_in_their_place_and_teachers(
-    bias_model: dict[str, Any], expected: list[str]
-) -> None:
+def test_guides_are_bias_models_or_their_like_and_teachers(bias_model: dict[str, Any], expected: list[str]) -> None:
     own = train(methods=EVERY, biases=["word_dist", "ans_len"], seeds=[3, 4], bias_model=bias_model)
     assert [guide.name for guide in guides_of(own)] == [*expected, "bert#3", "bert#4"]
     trained = [reader.name for reader in readers_of(own) if reader.method == "bias_model"]
     assert trained == (expected if not bias_model else [])
     guided = {reader.method for reader in readers_of(own) if reader.guide is not None}
     assert guided == {"learned_mixin", "confidence_regularization", "product_of_experts"}
-
-
-def test_resampling_alone_needs_no_bias_model() -> None:
-    own = train(methods=["standard", "resample"], biases=["word_dist"])
-    assert not guides_of(own)
-    assert not own.has_bias_models

@@ -12,9 +12,8 @@ from biaseval.analysis import query
 from biaseval.analysis.summary_marts import SCHEMA_VERSION, summarize
 from biaseval.json_values import plain
 from biaseval.store import Run
-from tests.commands import call
+from tests.commands import Command
 from tests.compare.runs import label_plan, make
-from tests.label_bias.test_own_data import reviews, write_csv
 from tests.older_runs import copy_older_run
 from tests.taskfiles import write_task
 
@@ -30,11 +29,12 @@ def test_a_summary_has_the_rows_of_marts_and_nothing_that_sql_has_not(kind: str,
         run_dir = make(label_plan({"task1": "11110000", "task2": "11111100"}), tmp_path / "run")
     else:
         run_dir = str(copy_older_run(kind, tmp_path)[1])
-    found = summarize(Run.open(run_dir), ["Few rows."])
+    found = summarize(Run.open(run_dir), ["Biased."], ["Few rows."])
     assert list(found) == [
-        *("schema_version", "kind", "name", "models", "counts", "metrics", "verdicts", "cautions"),
+        *("schema_version", "kind", "name", "models", "counts", "metrics", "verdicts", "conclusions", "cautions")
     ]
-    assert (found["schema_version"], found["kind"], found["cautions"]) == (SCHEMA_VERSION, kind, ["Few rows."])
+    assert (found["schema_version"], found["kind"]) == (SCHEMA_VERSION, kind)
+    assert (found["conclusions"], found["cautions"]) == (["Biased."], ["Few rows."])
     assert (list(found["metrics"]), list(found["verdicts"])) == MARTS[kind]
     for mart, rows in found["metrics"].items():
         assert rows == plain(query([run_dir], f"from {mart} order by all").to_pylist())
@@ -45,30 +45,16 @@ def test_a_summary_has_the_rows_of_marts_and_nothing_that_sql_has_not(kind: str,
 
 def test_models_are_named_with_what_identifies_their_files(tmp_path: Path) -> None:
     _, run_dir = copy_older_run("qa_bias", tmp_path)
-    models = {model["name"]: model["digest"] for model in summarize(Run.open(str(run_dir)), [])["models"]}
+    models = {model["name"]: model["digest"] for model in summarize(Run.open(str(run_dir)), [], [])["models"]}
     recorded = json.loads((run_dir / "environment.json").read_text())["models"]
     assert models == {name: recorded.get(name, {}).get("digest") for name in models}
     assert any(models.values())
 
 
-def test_checked_tasks_are_json_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checked_tasks_are_json_too(tmp_path: Path, command: Command) -> None:
     write_task(tmp_path, "task1_good_classification")
     write_task(tmp_path, "task3_bad_classification", changes={"Definition": [""]})
-    found = call(capsys, monkeypatch, "tasks", "check", str(tmp_path), "--json")
+    found = command("tasks", "check", str(tmp_path), "--json")
     content: dict[str, Any] = json.loads(found.out)
     assert (found.code, content["usable"], content["left_out"]) == (2, ["task1_good_classification"], {})
     assert list(content["bad"]) == ["task3_bad_classification"]
-
-
-def test_a_first_spec_is_said_as_json_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, spec = write_csv(tmp_path / "reviews.csv", reviews(80)), tmp_path / "first.yaml"
-    found = json.loads(call(capsys, monkeypatch, "init", str(file), "--out", str(spec), "--json").out)
-    assert found.keys() == {"spec", "found", "cautions"}
-    assert found["spec"] == str(spec)
-    assert found["found"]
-    assert any("80 rows are few" in caution for caution in found["cautions"])
-    assert spec.exists()

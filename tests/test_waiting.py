@@ -95,11 +95,8 @@ def test_a_placement_group_goes_whose_maker_is_dead_and_no_other(ray_cluster: No
         remove_strays()
         assert states()[stray] == "CREATED"
         kill(dying, stray)
-        assert {name: states()[name] for name in (kept, stray, own.id.hex())} == {
-            kept: "CREATED",
-            stray: "REMOVED",
-            own.id.hex(): "CREATED",
-        }
+        found = [states()[name] for name in (kept, stray, own.id.hex())]
+        assert found == ["CREATED", "REMOVED", "CREATED"]
     kill(living, kept)
 
 
@@ -278,5 +275,4 @@ def test_bundles_fit_nodes_one_by_one() -> None:
     assert ask.fits([{"CPU": 5, "GPU": 2}, {"CPU": 2, "GPU": 4}])
     assert not ask.fits([{"CPU": 3, "GPU": 2}, {"CPU": 3, "GPU": 4}])
     assert not ask.fits([{"CPU": 100}])
-    assert Ask("a task", {}).fits([{"CPU": 0}])
     assert Ask("a third", {"CPU": 0.1}, 3).fits([{"CPU": 0.3}])

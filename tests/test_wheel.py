@@ -68,9 +68,8 @@ def test_the_wheel_holds_every_file_of_the_package_and_of_the_sql(wheel: Path) -
 
 def test_the_demo_runs_from_the_wheel_alone(environment: Path, tmp_path: Path) -> None:
     program = environment / "bin" / "biaseval"
-    asked = (
-        "import biaseval, biaseval.demo as demo; print(biaseval.__file__, demo.SPEC_PATH, demo.MODEL_PATH, sep='\\n')"
-    )
+    places = "biaseval.__file__, demo.SPEC_PATH, demo.MODEL_PATH, sep='\\n'"
+    asked = f"import biaseval, biaseval.demo as demo; print({places})"
     package, spec, model = _call(environment / "bin" / "python", "-c", asked, cwd=tmp_path).splitlines()
     assert all(Path(path).is_relative_to(environment) for path in (package, spec, model))
     # Tasks and model are named by the spec; SQL and templates are those beside the package, or none.

@@ -14,8 +14,8 @@ from typing import Any
 import ray
 
 from biaseval.execute.tasks import Made
-from biaseval.pipelines.label_scores import LabelScoresWorker
-from biaseval.pipelines.questions import AnswersWorker
+from biaseval.pipelines.labels.label_scores import LabelScoresWorker
+from biaseval.pipelines.qa.stages import AnswersWorker
 from biaseval.store import Run
 
 MARKERS = ("first", "second")
@@ -64,7 +64,7 @@ class WaitingReader(AnswersWorker):
 
 def waiting_adapter(run: Run, unit: Mapping[str, Any], base: Any, **arguments: Any) -> Any:
     """Return `train_adapter`, which waits for ever before the second step of the first adapter, once."""
-    from biaseval.pipelines.adapters import train_adapter
+    from biaseval.pipelines.labels.adapters import train_adapter
     from tests.training.interruptions import Interrupted
 
     work, marker = train_adapter(run, unit, base, **arguments), Path(run.uri).parent / MARKERS[0]
@@ -84,12 +84,13 @@ def say_and_wait(marker: Path) -> None:
 def waiting_command(what: Any) -> None:
     """Run ``biaseval`` with a worker, or a training of an adapter, that waits."""
     from biaseval.cli import main
-    from biaseval.pipelines import adapters, label_scores, questions
+    from biaseval.pipelines.labels import adapters, label_scores
+    from biaseval.pipelines.qa import stages
 
     if what is waiting_adapter:
         adapters.train_adapter = what
     elif issubclass(what, AnswersWorker):
-        questions.AnswersWorker = what  # type: ignore[misc]
+        stages.AnswersWorker = what  # type: ignore[misc]
     else:
         label_scores.LabelScoresWorker = what  # type: ignore[misc]
     main()

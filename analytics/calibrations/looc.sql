@@ -5,9 +5,7 @@
 -- inputs: looc
 -- The mean of the means within each gold label that occurs.
 with
-
 gold_means as (
-
     select
         * exclude (row, input, log_probability),
         log_mean(list(log_probability order by row)) as log_mean,
@@ -15,7 +13,6 @@ gold_means as (
     from calibration_scores
     where method = 'looc'
     group by all
-
 )
 
 select

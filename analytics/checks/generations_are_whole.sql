@@ -1,27 +1,19 @@
 -- Rows here: a majority prompt without one output for each asked mode, an output that nobody asked for, or a prediction
 -- that is none of the prompt's labels. What is constrained to the labels is always one.
 with
-
 asked as (
-
     select
-        prompts.prompt_id,
-        prompts.labels,
-        modes.mode,
-        adapted.adaptation,
+        prompts.prompt_id, prompts.labels, modes.mode, adapted.adaptation,
         true as is_asked
     from prompts
     cross join (select unnest(predict) as mode from run_settings) as modes
     cross join (select unnest(adaptations) as adaptation from run_settings) as adapted
     where prompts.purpose = 'majority' and modes.mode <> 'likelihood'
-
 ),
 
 written as (
-
     select
-        prompt_id,
-        mode,
+        prompt_id, mode,
         'none' as adaptation,
         count(*) as n_outputs,
         any_value(prediction) as prediction
@@ -31,14 +23,12 @@ written as (
     union all
 
     select
-        prompt_id,
-        mode,
+        prompt_id, mode,
         'lora' as adaptation,
         count(*) as n_outputs,
         any_value(prediction) as prediction
     from adapted_generations
     group by all
-
 )
 
 select
@@ -51,9 +41,7 @@ select
             format('prompt {} ({}) has labels {} and the prediction {}',
                    prompt_id, mode, labels, coalesce(prediction, 'null'))
     end as problem,
-    prompt_id,
-    mode,
-    adaptation
+    prompt_id, mode, adaptation
 from asked
 full join written using (prompt_id, mode, adaptation)
 where

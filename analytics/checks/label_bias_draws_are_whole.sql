@@ -1,8 +1,6 @@
 -- Rows here: a mean over tasks outside the interval that the draws of tasks give it, or a difference outside its own.
 with
-
 intervals as (
-
     select
         format('{}, n_demos {}, {}', suite, n_demos, method) as place,
         unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score']) as metric,
@@ -16,12 +14,8 @@ intervals as (
 
     select
         format('{}, n_demos {}, {} against {} at {}', suite, n_demos, method, against_method, against_n_demos) as place,
-        metric,
-        estimate,
-        low,
-        high
+        metric, estimate, low, high
     from label_bias_verdicts
-
 )
 
 select

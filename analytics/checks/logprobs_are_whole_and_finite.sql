@@ -4,13 +4,11 @@
 select
     format(
         'prompt {}, label {}: log-probabilities {} for {} label tokens and EOS',
-        prompt_id,
-        label,
+        prompt_id, label,
         coalesce(token_logprobs::varchar, 'null'),
         coalesce(n_label_tokens::varchar, 'null')
     ) as problem,
-    prompt_id,
-    label
+    prompt_id, label
 from (from label_scores union all by name from adapted_scores)
 cross join run_settings
 where

@@ -1,15 +1,8 @@
 -- Rows here: a setting whose draw 0 is not the rows themselves, or a verdict on another difference than its mart has.
 with
-
 differences as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        instruction as against_instruction,
-        predict,
-        method,
+        task, n_demos, instruction, instruction as against_instruction, predict, method,
         unnest(['mean_f1', 'sd_f1']) as metric,
         unnest([mean_f1, sd_f1]) as difference
     from majority_calibration_gain
@@ -17,16 +10,13 @@ differences as (
     union all
 
     select
-        task,
-        n_demos,
+        task, n_demos,
         true as instruction,
         false as against_instruction,
-        predict,
-        method,
+        predict, method,
         format('{}_f1', region) as metric,
         gap as difference
     from majority_instruction_gap
-
 )
 
 -- One number, by the macro and by dot products.

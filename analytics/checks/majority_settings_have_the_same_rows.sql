@@ -1,14 +1,9 @@
 -- Rows here: a setting, seed and instruction whose majority prompts are not the test rows of the first, or without one
 -- context for all of them.
 with
-
 setting_rows as (
-
     select
-        majority_contexts.task,
-        majority_contexts.n_demos,
-        majority_contexts.instruction,
-        majority_contexts.setting,
+        majority_contexts.task, majority_contexts.n_demos, majority_contexts.instruction, majority_contexts.setting,
         majority_contexts.seed,
         count(distinct context_id) as n_contexts,
         count(*) as n_rows,
@@ -18,18 +13,15 @@ setting_rows as (
     inner join majority_contexts using (context_id)
     where prompts.purpose = 'majority'
     group by all
-
 ),
 
 compared as (
-
     select
         *,
         first_value(n_rows) over first_setting as first_n_rows,
         first_value(instances) over first_setting as first_instances
     from setting_rows
     window first_setting as (order by setting, seed, instruction)
-
 )
 
 select
@@ -38,13 +30,9 @@ select
            coalesce(setting, 'null'),
            coalesce(seed::varchar, 'null'),
            if(instruction, 'with', 'without'),
-           n_rows,
-           n_contexts,
+           n_rows, n_contexts,
            first_n_rows) as problem,
-    task,
-    setting,
-    seed,
-    instruction
+    task, setting, seed, instruction
 from compared
 where
     n_contexts > 1

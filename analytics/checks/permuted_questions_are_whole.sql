@@ -1,14 +1,8 @@
 -- Rows here: a question of a calibration that permutes options, without one prompt for each place of its right option.
 with
-
 questions as (
-
     select
-        task,
-        n_demos,
-        demo_set,
-        format,
-        purpose,
+        task, n_demos, demo_set, format, purpose,
         row // len(tasks.labels) as question,
         len(tasks.labels) as n_labels,
         count(*) as n_orders,
@@ -19,7 +13,6 @@ questions as (
     inner join calibration_methods on purpose = calibration_methods.method
     where permutes
     group by all
-
 )
 
 select

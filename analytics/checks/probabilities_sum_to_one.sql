@@ -2,12 +2,10 @@
 select
     format(
         'prompt {}, method {}: probabilities {}',
-        prompt_id,
-        method,
+        prompt_id, method,
         coalesce(probabilities::varchar, 'null')
     ) as problem,
-    prompt_id,
-    method
+    prompt_id, method
 from calibrated_predictions
 where
     not coalesce(abs(list_sum(probabilities) - 1) <= 1e-9, false)

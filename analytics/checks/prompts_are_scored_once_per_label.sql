@@ -2,9 +2,7 @@
 -- the model itself, and of the model with adapters where the run has some.
 -- Nothing is scored where the run predicts by generation alone.
 with
-
 scored as (
-
     select
         'none' as adaptation,
         prompt_id,
@@ -20,18 +18,14 @@ scored as (
         list(label order by label) as labels
     from adapted_scores
     group by prompt_id
-
 ),
 
 planned as (
-
     select
-        prompt_id,
-        labels,
+        prompt_id, labels,
         unnest(adaptations) as adaptation
     from prompts
     cross join run_settings
-
 )
 
 select
@@ -40,8 +34,7 @@ select
         when scored.prompt_id is null then format('prompt {} has no score{}', prompt_id, adapted)
         else format('prompt {} has labels {} and scores{} for {}', prompt_id, planned.labels, adapted, scored.labels)
     end as problem,
-    prompt_id,
-    adaptation
+    prompt_id, adaptation
 from planned
 full join scored using (prompt_id, adaptation)
 left join (values ('none', ''), ('lora', ' with its adapter')) as names (adaptation, adapted) using (adaptation)

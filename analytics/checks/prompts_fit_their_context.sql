@@ -5,8 +5,7 @@ select
             then format('prompt {} has the unknown context {}', prompt_id, coalesce(context_id, 'null'))
         else format('prompt {} does not fit the task and setting of its context {}', prompt_id, context_id)
     end as problem,
-    prompt_id,
-    context_id
+    prompt_id, context_id
 from prompts
 left join contexts using (context_id)
 where

@@ -1,18 +1,12 @@
 -- Rows here: a prompt of an unknown task, with other labels than its task's, or without the gold label it needs.
 -- The gold of a main or held-out row is one of the labels; the other rows are drawn apart, and theirs need not be.
 with
-
 task_labels as (
-
-    select
-        task,
-        labels
+    select task, labels
     from tasks
-
 ),
 
 texts as (
-
     select
         prompts.*,
         task_labels.task is not null as is_known,
@@ -24,7 +18,6 @@ texts as (
     from prompts
     left join task_labels using (task)
     left join calibration_methods on prompts.purpose = calibration_methods.method
-
 )
 
 select
@@ -34,8 +27,7 @@ select
             then format('prompt {} has labels {}, its task {}', prompt_id, labels_text, task_labels)
         else format('prompt {} ({}) has gold {}, labels {}', prompt_id, purpose, gold_text, task_labels)
     end as problem,
-    prompt_id,
-    task
+    prompt_id, task
 from texts
 where
     not is_known

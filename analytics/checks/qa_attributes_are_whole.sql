@@ -1,16 +1,12 @@
 -- Rows here: a question without a heuristic that the run asked for, an attribute of an unknown question or heuristic,
 -- or a value that cannot be compared with a threshold.
 with
-
 asked as (
-
     select
-        qa_examples.dataset,
-        qa_examples.example_id,
+        qa_examples.dataset, qa_examples.example_id,
         unnest(qa_settings.heuristics) as heuristic
     from qa_examples
     cross join qa_settings
-
 )
 
 select
@@ -29,9 +25,7 @@ union all
 
 select
     format('question {} of {} has {} {}',
-           example_id,
-           dataset,
-           heuristic,
+           example_id, dataset, heuristic,
            coalesce(value::varchar, 'null')) as problem
 from qa_attributes
 where not coalesce(isfinite(value), false) or is_measured is null

@@ -3,9 +3,7 @@
 -- step is not chosen); one that was asked more sets behind one step than behind another, or a bias model that was not
 -- asked both segments.
 with
-
 kept as (
-
     select
         evaluations.*,
         trained_models.method,
@@ -13,29 +11,22 @@ kept as (
     from evaluations
     inner join trained_models using (model)
     where trained_models.problem is null
-
 ),
 
 asked as (
-
     select
-        model,
-        step,
+        model, step,
         count(distinct dataset) as n_datasets
     from kept
     group by all
-
 ),
 
 segments as (
-
     select
-        model,
-        step,
+        model, step,
         coalesce(nullif(regexp_extract(dataset, ' \((biased|other)\)$', 1), ''), 'no segment') as segment
     from kept
     where method = 'bias_model'
-
 )
 
 select
@@ -52,9 +43,7 @@ union all
 
 select
     format('{}, step {}, {}: loss {}, exact match {}, F1 {}',
-           model,
-           step,
-           dataset,
+           model, step, dataset,
            coalesce(loss::varchar, 'null'),
            coalesce(exact_match::varchar, 'null'),
            coalesce(f1::varchar, 'null')) as problem
@@ -82,8 +71,7 @@ union all
 
 select
     format('{}, step {}: asked {}, wanted biased and other',
-           model,
-           step,
+           model, step,
            string_agg(distinct segment, ' and ' order by segment)) as problem
 from segments
 group by model, step

@@ -2,9 +2,7 @@
 -- step that is kept, or a finite loss; one whose standard reader there is not; one that should be measured and is not,
 -- or the other way round; steps of an unknown reader.
 with
-
 steps as (
-
     select
         model,
         count(*) as n_rows,
@@ -14,14 +12,11 @@ steps as (
         count(*) filter (coalesce(isfinite(loss), false)) as n_finite
     from training
     group by model
-
 ),
 
 kept as (
-
     select * from trained_models
     where problem is null
-
 )
 
 select
@@ -66,9 +61,7 @@ select
     format('{}: no evaluation behind step {}, whose weights are kept', kept.model, kept.best_step) as problem
 from kept
 anti join evaluations
-    on
-        kept.model = evaluations.model
-        and kept.best_step = evaluations.step
+    on kept.model = evaluations.model and kept.best_step = evaluations.step
 where kept.best_step is not null
 
 union all
@@ -80,11 +73,8 @@ select
 from kept
 anti join (select * from trained_models where method = 'standard') as standards
     on
-        kept.standard = standards.model
-        and kept.model <> standards.model
-        and kept.base = standards.base
-        and kept.data = standards.data
-        and kept.seed = standards.seed
+        kept.standard = standards.model and kept.model <> standards.model and kept.base = standards.base
+        and kept.data = standards.data and kept.seed = standards.seed
 where kept.standard is not null
 
 union all

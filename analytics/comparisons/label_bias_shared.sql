@@ -5,49 +5,33 @@
 -- n_demos and methods: that both have. has_same_*: of the tasks compared (label_bias_shared_tasks); has_same_seed,
 -- has_same_scoring: of the specs. is_comparable: there is something to compare.
 with
-
 settings_of as (
-
     select
         run,
         list_sort(list(distinct n_demos)) as n_demos,
         list_sort(list(distinct method)) as methods
     from label_bias_by_task_over_sets
     group by run
-
 ),
 
 task_lists as (
-
     select
         run,
         list(task order by task) as tasks
     from tasks
     group by run
-
 ),
 
 runs as (
-
-    select
-        run,
-        seed,
-        normalization,
-        eos,
-        n_demos,
-        methods,
-        tasks
+    select run, seed, normalization, eos, n_demos, methods, tasks
     from run_settings
     inner join settings_of using (run)
     inner join task_lists using (run)
-
 ),
 
 compared as (
-
     select
-        run,
-        other_run,
+        run, other_run,
         count(*) filter (has_same_rows) as n_tasks,
         coalesce(sum(n_rows) filter (has_same_rows), 0)::bigint as n_rows,
         coalesce(list(task order by task) filter (not has_same_rows), []) as differing_tasks,
@@ -57,14 +41,11 @@ compared as (
         bool_and(has_same_contexts) filter (has_same_rows) as has_same_contexts
     from label_bias_shared_tasks
     group by all
-
 ),
 
 pairs as (
-
     select
-        runs.run,
-        other.run as other_run,
+        runs.run, other.run as other_run,
         coalesce(compared.n_tasks, 0) as n_tasks,
         coalesce(compared.n_rows, 0) as n_rows,
         coalesce(compared.differing_tasks, []) as differing_tasks,
@@ -79,7 +60,6 @@ pairs as (
     from runs
     inner join runs as other on runs.run <> other.run
     left join compared on runs.run = compared.run and other.run = compared.other_run
-
 )
 
 select

@@ -2,24 +2,14 @@
 -- instruction, predict and method: of the n_predictions of both, n_differing are not the same; an output that is no label
 -- is the same as another that is none.
 with
-
 pairs as (
-
-    select
-        run,
-        other_run
+    select run, other_run
     from majority_bias_shared
     where is_comparable
-
 )
 
 select
-    run,
-    other_run,
-    n_demos,
-    instruction,
-    predict,
-    method,
+    run, other_run, n_demos, instruction, predict, method,
     count(*) as n_predictions,
     count(*) filter (prediction is distinct from other_prediction) as n_differing
 from paired_answers('majority_predictions', 'pairs', ['n_demos', 'instruction', 'predict', 'method', 'setting', 'seed', 'row'])

@@ -24,36 +24,26 @@
 -- (majority_by_model); true, false, or null where that is not shown. baseline: of accuracy that of always giving the most
 -- frequent gold label, and of F1 that of the best constant answer; null of other metrics.
 with
-
 pairs as (
-
-    select
-        run,
-        other_run
+    select run, other_run
     from majority_bias_shared
     where is_comparable and run < other_run
-
 ),
 
 -- place: of what a run measures; all below is by it.
 hits_of_seeds as (
-
     select
         run,
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        row,
-        setting,
+        row, setting,
         avg(coalesce(prediction = gold, false)::int order by seed) as hit
     from majority_predictions
     group by all
-
 ),
 
 unit_values as materialized (
-
     select
-        run,
-        place,
+        run, place,
         'accuracy' as metric,
         'row' as family,
         row as unit,
@@ -68,8 +58,7 @@ unit_values as materialized (
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
         metric,
         'row' as family,
-        row as unit,
-        value
+        row as unit, value
     from majority_row_values
 
     union all by name
@@ -79,48 +68,38 @@ unit_values as materialized (
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
         'rb_at_10' as metric,
         'seed' as family,
-        seed as unit,
-        rb_at_10 as value
+        seed as unit, rb_at_10 as value
     from majority_seed_boundaries
-
 ),
 
 paired as materialized (
-
     select
         family,
         {'run': pairs.run, 'other_run': pairs.other_run, 'place': place, 'metric': metric} as test,
         dense_rank() over (partition by family order by unit) - 1 as unit,
-        own.value as own_value,
-        other.value as other_value,
+        own.value as own_value, other.value as other_value,
         other.value - own.value as value
     from pairs
     inner join unit_values as own using (run)
     inner join unit_values as other using (place, metric, family, unit)
     where other.run = pairs.other_run
-
 ),
 
 means as (
-
     select
         test,
         nullif(avg(coalesce(own_value, 'nan') order by unit), 'nan') as value,
         nullif(avg(coalesce(other_value, 'nan') order by unit), 'nan') as other_value
     from paired
     group by test
-
 ),
 
 tests as materialized (
-
     from sign_flip_tests('paired', 'comparison_sign_flips')
-
 ),
 
 -- A seed that one side lacks adds to the other side alone.
 changes as materialized (
-
     select
         'row' as family,
         {
@@ -129,47 +108,35 @@ changes as materialized (
             'place': {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method},
             'metric': metric
         } as test,
-        number,
-        seed,
+        number, seed,
         any_value(draws.value) filter (draws.run = pairs.run) as value,
         any_value(draws.value) filter (draws.run = pairs.other_run) as other_value
     from pairs
     inner join majority_draw_values as draws on draws.run in (pairs.run, pairs.other_run)
     group by all
-
 ),
 
 errors as materialized (
-
     from draw_errors('changes')
-
 ),
 
 sides as (
-
     select
         run,
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        is_above_constant,
-        is_any_setting_above_constant,
-        has_enough_rows,
-        majority_accuracy,
-        constant_f1,
+        is_above_constant, is_any_setting_above_constant, has_enough_rows, majority_accuracy, constant_f1,
         numbers.n_seeds
     from majority_by_model
     inner join (
         select
-            run,
-            n_demos,
+            run, n_demos,
             count(distinct seed) as n_seeds
         from majority_predictions
         group by all
     ) as numbers using (run, n_demos)
-
 ),
 
 boundary_signs as (
-
     select
         {
             'run': pairs.run,
@@ -187,17 +154,12 @@ boundary_signs as (
     inner join majority_draws_by_model as other using (n_demos, instruction, predict, method, draw)
     where other.run = pairs.other_run
     group by all
-
 ),
 
 tested as materialized (
-
     select
         unnest(test),
-        means.value,
-        means.other_value,
-        own.is_above_constant,
-        other.is_above_constant as other_is_above_constant,
+        means.value, means.other_value, own.is_above_constant, other.is_above_constant as other_is_above_constant,
         own.is_any_setting_above_constant and other.is_any_setting_above_constant as is_any_setting_above,
         own.n_seeds = other.n_seeds as has_as_many_seeds,
         own.has_enough_rows and other.has_enough_rows as has_enough_rows,
@@ -205,19 +167,16 @@ tested as materialized (
             when test.metric = 'accuracy' then own.majority_accuracy
             when test.metric in ('mean_f1', 'tails_f1', 'middle_f1') then own.constant_f1
         end as baseline,
-        row_sign,
-        family as unit,
+        row_sign, family as unit,
         tests.* exclude (family, test)
     from over_draws('tests', 'errors') as tests
     inner join means using (test)
     inner join sides as own on test.run = own.run and test.place = own.place
     inner join sides as other on test.other_run = other.run and test.place = other.place
     left join boundary_signs using (test)
-
 ),
 
 judged as (
-
     select
         *,
         case
@@ -236,24 +195,12 @@ judged as (
         if(metric = 'rb_at_10', smallest_detectable, both_smallest_detectable) as verdict_smallest_detectable,
         verdict(estimate, verdict_p, verdict_low, verdict_high, n_units, least_effect(metric)) as word
     from both_directions('tested')
-
 )
 
 select
-    run,
-    other_run,
+    run, other_run,
     unnest(place),
-    metric,
-    value,
-    other_value,
-    estimate,
-    standard_error,
-    low,
-    high,
-    p,
-    p_adjusted,
-    simultaneous_low,
-    simultaneous_high,
+    metric, value, other_value, estimate, standard_error, low, high, p, p_adjusted, simultaneous_low, simultaneous_high,
     smallest_detectable,
     least_effect(metric) as least_effect,
     case
@@ -262,24 +209,11 @@ select
         when metric = 'rb_at_10' then boundary_word(word, sign_over_rows)
         else word
     end as verdict,
-    unit,
-    n_units,
-    is_above_constant,
-    other_is_above_constant,
-    error_draws,
-    n_seeds,
-    p_both,
-    p_both_adjusted,
-    both_low,
-    both_high,
-    both_smallest_detectable,
+    unit, n_units, is_above_constant, other_is_above_constant, error_draws, n_seeds, p_both, p_both_adjusted, both_low,
+    both_high, both_smallest_detectable,
     if(
         reason is null and metric = 'rb_at_10' and word <> boundary_word(word, sign_over_rows), 'not over other rows', reason
     ) as reason,
-    verdict_p,
-    verdict_low,
-    verdict_high,
-    verdict_smallest_detectable,
-    baseline
+    verdict_p, verdict_low, verdict_high, verdict_smallest_detectable, baseline
 from judged
 order by all

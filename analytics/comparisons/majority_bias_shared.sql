@@ -6,29 +6,23 @@
 -- has_same_seed, has_same_scoring: of the specs; has_same_methods: and ways of predicting. is_comparable: the same rows and settings, and something measured in both.
 -- Names of runs, tasks and files do not count.
 with
-
 row_lists as (
-
     select
         run,
         list(question order by row) as questions
     from (select run, row, min(hash(input_text, gold)) as question from prompts where purpose = 'majority' group by all)
     group by run
-
 ),
 
 grids as (
-
     select
         run,
         list({'setting': setting, 'labels': labels} order by number) as grid
     from settings
     group by run
-
 ),
 
 settings_of as (
-
     select
         run,
         list_sort(list(distinct n_demos)) as n_demos,
@@ -37,53 +31,39 @@ settings_of as (
         list_sort(list(distinct method)) as methods
     from majority_by_model
     group by run
-
 ),
 
 contexts_of as (
-
     select
-        run,
-        n_demos,
-        instruction,
-        setting,
-        seed,
+        run, n_demos, instruction, setting, seed,
         min(hash(contexts.text)) as text_hash
     from majority_contexts
     inner join contexts using (run, context_id, n_demos, instruction, setting)
     group by all
-
 ),
 
 seed_lists as (
-
     select
         run,
         list_sort(list(distinct seed)) as seeds
     from contexts_of
     group by run
-
 ),
 
 same_contexts as (
-
     select
-        contexts_of.run,
-        other.run as other_run,
+        contexts_of.run, other.run as other_run,
         bool_and(contexts_of.text_hash = other.text_hash) as has_same_contexts
     from contexts_of
     inner join contexts_of as other using (n_demos, instruction, setting, seed)
     where contexts_of.run <> other.run
     group by all
-
 ),
 
 runs as (
-
     select
         row_lists.*,
-        grids.grid,
-        seed_lists.seeds,
+        grids.grid, seed_lists.seeds,
         settings_of.* exclude (run),
         run_settings.seed,
         {'normalization': normalization, 'eos': eos} as scoring
@@ -92,12 +72,10 @@ runs as (
     inner join seed_lists using (run)
     inner join settings_of using (run)
     inner join run_settings using (run)
-
 )
 
 select
-    runs.run,
-    other.run as other_run,
+    runs.run, other.run as other_run,
     len(runs.questions) as n_rows,
     len(list_intersect(runs.questions, other.questions)) as n_shared_rows,
     runs.questions = other.questions as has_same_rows,

@@ -10,23 +10,17 @@
 -- not the same.
 -- has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model). n_shared_rows: test rows that both have.
 with
-
 pairs as (
-
     select
         majority_shared_data.*,
-        smaller.n_parameters,
-        larger.n_parameters as larger_n_parameters,
-        larger.model as larger_model
+        smaller.n_parameters, larger.n_parameters as larger_n_parameters, larger.model as larger_model
     from majority_shared_data
     inner join run_settings as smaller using (run)
     inner join run_settings as larger on majority_shared_data.other_run = larger.run
     where smaller.n_parameters < larger.n_parameters
-
 ),
 
 differences as (
-
     select
         pairs.*,
         smaller.* exclude (run, rb_at_10, mean_f1, sd_f1, tails_f1, middle_f1),
@@ -44,23 +38,12 @@ differences as (
     qualify larger_n_parameters = min(larger_n_parameters) over (
         partition by pairs.run, n_demos, instruction, predict, method
     )
-
 ),
 
 effects as (
-
     select
-        run,
-        other_run as larger_run,
-        model,
-        larger_model,
-        n_parameters,
-        larger_n_parameters,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        run, other_run as larger_run, model, larger_model, n_parameters, larger_n_parameters, task, n_demos,
+        instruction, predict, method,
         estimate(rb_at_10, draw) as rb_at_10,
         interval_low(rb_at_10, draw) as rb_at_10_low,
         interval_high(rb_at_10, draw) as rb_at_10_high,
@@ -79,18 +62,11 @@ effects as (
         n_shared_rows
     from differences
     group by all
-
 ),
 
 signs as (
-
     select
-        run,
-        other_run as larger_run,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        run, other_run as larger_run, n_demos, instruction, predict, method,
         any_value(sign) filter (metric = 'rb_at_10') as rb_at_10,
         any_value(sign) filter (metric = 'mean_f1') as mean_f1,
         any_value(sign) filter (metric = 'sd_f1') as sd_f1,
@@ -104,7 +80,6 @@ signs as (
     ) as compared
     semi join (select * from pairs where has_same_contexts and has_same_scoring) as alike using (run, other_run)
     group by all
-
 )
 
 select

@@ -7,15 +7,9 @@
 -- below least_effect is negligible; verdict_p to verdict_smallest_detectable: as in label_bias_comparison. n_questions: that the row is about. All but the counts is null where a question lacks
 -- the metric.
 with
-
 sums as (
-
     select
-        run,
-        other_run,
-        model,
-        other_model,
-        dataset,
+        run, other_run, model, other_model, dataset,
         unnest(['exact_match', 'f1']) as metric,
         null::varchar as heuristic,
         null::double as threshold,
@@ -37,16 +31,9 @@ sums as (
     union all
 
     select
-        run,
-        other_run,
-        model,
-        other_model,
-        dataset,
+        run, other_run, model, other_model, dataset,
         'gap' as metric,
-        heuristic,
-        chosen.threshold,
-        chosen.better_segment,
-        article,
+        heuristic, chosen.threshold, chosen.better_segment, article,
         count(*) filter (qa_attributes.value <= chosen.threshold) as n_lower,
         count(*) filter (qa_attributes.value > chosen.threshold) as n_higher,
         coalesce(sum(exact_match) filter (qa_attributes.value <= chosen.threshold), 0) as lower,
@@ -58,11 +45,9 @@ sums as (
     inner join qa_attributes using (run, dataset, example_id, heuristic)
     where qa_attributes.is_measured and isfinite(qa_attributes.value)
     group by all
-
 ),
 
 keyed as (
-
     select
         *,
         {
@@ -75,11 +60,9 @@ keyed as (
             'heuristic': heuristic
         } as test
     from sums
-
 ),
 
 totals as (
-
     select
         test,
         any_value(threshold) as threshold,
@@ -98,72 +81,42 @@ totals as (
         sum(n_lower + n_higher)::bigint as n_questions
     from keyed
     group by test
-
 ),
 
 differences as (
-
     select
         'all' as family,
         test,
         dense_rank() over (order by dataset, article) - 1 as unit,
-        n_lower,
-        n_higher,
+        n_lower, n_higher,
         other_side * other_lower - side * lower as lower,
         other_side * other_higher - side * higher as higher
     from keyed
     inner join totals using (test)
-
 ),
 
 parts as (
-
     select
         * replace (nullif(part, 'nan') as part, nullif(moved, 'nan') as moved)
     from two_model_parts('differences')
-
 ),
 
 tested as (
-
     select
         unnest(test),
         totals.* exclude (test, difference, other_difference, side, other_side),
         tests.* exclude (family, test)
     from two_model_tests('parts', 'comparison_sign_flips') as tests
     inner join totals using (test)
-
 )
 
 select
-    run,
-    model,
-    other_run,
-    other_model,
-    dataset,
-    metric,
-    heuristic,
-    threshold,
-    better_segment,
-    value,
-    other_value,
-    estimate,
-    standard_error,
-    low,
-    high,
-    p,
-    p_adjusted,
-    simultaneous_low,
-    simultaneous_high,
-    smallest_detectable,
+    run, model, other_run, other_model, dataset, metric, heuristic, threshold, better_segment, value, other_value,
+    estimate, standard_error, low, high, p, p_adjusted, simultaneous_low, simultaneous_high, smallest_detectable,
     least_effect(metric) as least_effect,
     verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)) as verdict,
     'article' as unit,
-    n_units,
-    n_questions,
-    p_adjusted as verdict_p,
-    simultaneous_low as verdict_low,
-    simultaneous_high as verdict_high,
+    n_units, n_questions, p_adjusted as verdict_p, simultaneous_low as verdict_low, simultaneous_high as verdict_high,
     smallest_detectable as verdict_smallest_detectable
 from both_directions('tested')
 order by all

@@ -6,25 +6,16 @@
 -- the same where signs of differences are flipped. better_segment: which one both together answer better: 'lower'
 -- (value <= threshold) or 'higher'. n_lower, n_higher: questions that both answered.
 with
-
 asked as (
-
     select
         run,
         unnest(heuristics) as heuristic
     from qa_settings
-
 ),
 
 by_value as (
-
     select
-        paired.run,
-        paired.other_run,
-        paired.model,
-        paired.other_model,
-        paired.dataset,
-        qa_attributes.heuristic,
+        paired.run, paired.other_run, paired.model, paired.other_model, paired.dataset, qa_attributes.heuristic,
         qa_attributes.value,
         count(*) as n_questions,
         sum(paired.exact_match + paired.other_exact_match) / 2 as hits
@@ -34,11 +25,9 @@ by_value as (
     inner join asked as other on paired.other_run = other.run and qa_attributes.heuristic = other.heuristic
     where qa_attributes.is_measured and isfinite(qa_attributes.value)
     group by all
-
 ),
 
 sums as materialized (
-
     select
         * exclude (n_questions, hits),
         sum(n_questions) over below as n_lower,
@@ -49,28 +38,17 @@ sums as materialized (
     window
         whole as (partition by run, other_run, model, other_model, dataset, heuristic),
         below as (partition by run, other_run, model, other_model, dataset, heuristic order by value)
-
 ),
 
 tried as (
-
     select distinct
-        run,
-        other_run,
-        model,
-        other_model,
-        dataset,
-        heuristic,
-        qa_thresholds.threshold as value,
-        qa_thresholds.is_fixed
+        run, other_run, model, other_model, dataset, heuristic, qa_thresholds.threshold as value, qa_thresholds.is_fixed
     from sums
     inner join qa_thresholds using (run, dataset, heuristic)
-
 ),
 
 -- The largest value that a threshold includes has the sums of its lower segment.
 candidates as (
-
     select
         tried.*,
         sums.n_lower,
@@ -80,11 +58,9 @@ candidates as (
     from tried
     asof inner join sums using (run, other_run, model, other_model, dataset, heuristic, value)
     where sums.n_lower < sums.n_all
-
 ),
 
 judged as (
-
     select
         candidates.*,
         if(
@@ -95,18 +71,10 @@ judged as (
     from candidates
     inner join qa_settings using (run)
     where is_fixed or least(n_lower, n_higher) >= qa_settings.sample
-
 )
 
 select
-    run,
-    other_run,
-    model,
-    other_model,
-    dataset,
-    heuristic,
-    value as threshold,
-    is_fixed,
+    run, other_run, model, other_model, dataset, heuristic, value as threshold, is_fixed,
     if(gap >= 0, 'lower', 'higher') as better_segment,
     n_lower::bigint as n_lower,
     n_higher::bigint as n_higher

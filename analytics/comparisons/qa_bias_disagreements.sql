@@ -2,20 +2,12 @@
 -- where exactly one has an exact match: is_win: other_model has. input: the question; gold: the answers. shuffled: puts the
 -- rows in an order that has nothing to do with them.
 with
-
 pairs as (
-
     from ordered_pairs('qa_bias_paired')
-
 )
 
 select
-    run,
-    model,
-    other_run,
-    other_model,
-    dataset,
-    example_id,
+    run, model, other_run, other_model, dataset, example_id,
     left(trim(regexp_replace(question, '\s+', ' ', 'g')), 200) as input,
     left(array_to_string(list_distinct(qa_examples.answers), ' / '), 200) as gold,
     left(prediction, 200) as prediction,

@@ -3,52 +3,30 @@
 -- and answers. A model is compared with the one of the same name in the other run; where there is none, with every model
 -- there. article: of the question in run (as in qa_articles), numbered over all runs.
 with
-
 questions as (
-
     select
-        run,
-        dataset,
-        example_id,
+        run, dataset, example_id,
         hash(question, context, answers) as content,
         dense_rank() over (partition by dataset order by coalesce(nullif(title, ''), context)) - 1 as article
     from qa_examples
-
 ),
 
 shared as (
-
-    select
-        questions.run,
-        other.run as other_run,
-        dataset,
-        example_id,
-        questions.article
+    select questions.run, other.run as other_run, dataset, example_id, questions.article
     from questions
     inner join questions as other using (dataset, example_id, content)
     where questions.run < other.run
-
 ),
 
 namesakes as (
-
-    select
-        own.run,
-        other.run as other_run,
-        model
+    select own.run, other.run as other_run, model
     from qa_models as own
     inner join qa_models as other using (model)
     where own.run < other.run
-
 ),
 
 pairs as (
-
-    select
-        own.run,
-        own.model,
-        other.run as other_run,
-        other.model as other_model
+    select own.run, own.model, other.run as other_run, other.model as other_model
     from qa_models as own
     inner join qa_models as other on own.run < other.run
     left join namesakes
@@ -56,21 +34,11 @@ pairs as (
     left join namesakes as of_other
         on own.run = of_other.run and other.run = of_other.other_run and other.model = of_other.model
     where own.model = other.model or namesakes.model is null or of_other.model is null
-
 )
 
 select
-    pairs.run,
-    pairs.other_run,
-    pairs.model,
-    pairs.other_model,
-    dataset,
-    example_id,
-    shared.article,
-    own.exact_match,
-    other.exact_match as other_exact_match,
-    own.f1,
-    other.f1 as other_f1
+    pairs.run, pairs.other_run, pairs.model, pairs.other_model, dataset, example_id, shared.article, own.exact_match,
+    other.exact_match as other_exact_match, own.f1, other.f1 as other_f1
 from pairs
 inner join shared using (run, other_run)
 inner join qa_predictions as own using (run, model, dataset, example_id)

@@ -3,11 +3,7 @@
 -- mcnemar_p: of these counts (mcnemar_p); questions of an article are alike, so that verdicts are those of
 -- qa_bias_comparison, which counts articles.
 select
-    run,
-    model,
-    other_run,
-    other_model,
-    dataset,
+    run, model, other_run, other_model, dataset,
     count(*) filter (other_exact_match > exact_match) as n_wins,
     count(*) filter (other_exact_match < exact_match) as n_losses,
     count(*) as n_questions,

@@ -2,19 +2,10 @@
 -- q = p * w / sum(p * w) with w = 1 / p_hat ^ strength, or what a calibration gives by itself (calibration_logits); methods
 -- none and lora are p itself. On ties the first label in code-point order.
 with
-
 -- What is done in each setting; log_weights: null where nothing is divided.
 methods as (
-
     select distinct
-        task,
-        n_demos,
-        demo_set,
-        format,
-        setting,
-        instruction,
-        adaptation,
-        adaptation as method,
+        task, n_demos, demo_set, format, setting, instruction, adaptation, adaptation as method,
         null::double[] as log_weights
     from contexts
     cross join (values ('none'), ('lora')) as adaptations (adaptation)
@@ -22,22 +13,13 @@ methods as (
     union all
 
     select
-        task,
-        n_demos,
-        demo_set,
-        format,
-        setting,
-        instruction,
-        adaptation,
-        method,
+        task, n_demos, demo_set, format, setting, instruction, adaptation, method,
         list(-strength * log_p_hat order by label) as log_weights
     from calibration_means
     group by all
-
 ),
 
 unnormalized as (
-
     select
         prompt_probabilities.*,
         methods.method,
@@ -48,10 +30,8 @@ unnormalized as (
     from prompt_probabilities
     inner join methods
         on
-            prompt_probabilities.adaptation = methods.adaptation
-            and prompt_probabilities.task = methods.task
-            and prompt_probabilities.n_demos = methods.n_demos
-            and prompt_probabilities.demo_set = methods.demo_set
+            prompt_probabilities.adaptation = methods.adaptation and prompt_probabilities.task = methods.task
+            and prompt_probabilities.n_demos = methods.n_demos and prompt_probabilities.demo_set = methods.demo_set
             and prompt_probabilities.format = methods.format
             and prompt_probabilities.setting is not distinct from methods.setting
             and prompt_probabilities.instruction is not distinct from methods.instruction
@@ -66,48 +46,29 @@ unnormalized as (
     from prompt_probabilities
     inner join (
         select
-            prompt_id,
-            adaptation,
-            name,
+            prompt_id, adaptation, name,
             list(log_probability order by label) as logs
         from calibration_logits
         group by all
     ) as calibration_logits using (prompt_id, adaptation)
-
 ),
 
 peaks as (
-
     select
         *,
         list_max(logs) as peak
     from unnormalized
-
 ),
 
 normalizers as (
-
     select
         *,
         list_sum(list_transform(logs, lambda x: exp(x - peak))) as total
     from peaks
-
 )
 
 select
-    prompt_id,
-    task,
-    purpose,
-    n_demos,
-    demo_set,
-    format,
-    setting,
-    instruction,
-    row,
-    instance_id,
-    gold,
-    method,
-    labels,
+    prompt_id, task, purpose, n_demos, demo_set, format, setting, instruction, row, instance_id, gold, method, labels,
     list_transform(logs, lambda x: exp(x - peak) / total) as probabilities,
     labels[list_position(logs, peak)] as prediction
 from normalizers

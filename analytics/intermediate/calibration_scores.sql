@@ -3,29 +3,16 @@
 -- orders are the prompts labels * input to labels * (input + 1) - 1. gold: of the demonstration that looc leaves out.
 -- n_inputs: of a variant that takes the first so many inputs (dc/5); null: all.
 with
-
 takes as (
-
     select distinct
-        name,
-        n_inputs,
+        name, n_inputs,
         unnest(purposes) as purpose
     from calibration_variants
-
 ),
 
 inputs as (
-
     select
-        takes.name as method,
-        takes.n_inputs,
-        task,
-        n_demos,
-        demo_set,
-        format,
-        setting,
-        instruction,
-        adaptation,
+        takes.name as method, takes.n_inputs, task, n_demos, demo_set, format, setting, instruction, adaptation,
         prompt_probabilities.row,
         case when permutes then row // len(labels) else row end as input,
         gold,
@@ -34,7 +21,6 @@ inputs as (
     from prompt_probabilities
     inner join takes using (purpose)
     left join calibration_methods on prompt_probabilities.purpose = calibration_methods.method
-
 )
 
 select *

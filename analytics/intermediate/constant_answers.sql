@@ -8,5 +8,5 @@ select
     2 * majority_accuracy / (1 + majority_accuracy) / count(*) as majority_macro_f1,
     2 / (1 + majority_accuracy) ** 2 / count(*) as macro_f1_slope,
     min(n_gold) as n_gold_least
-from (select distinct task, gold, n_gold from main_patterns)
+from (select distinct task, label as gold, n_gold from format_labels where n_gold > 0)
 group by task

@@ -1,66 +1,39 @@
 -- One row per (model, task, format, n_demos, demo_set, method, label): how often it is right, predicted and preferred in
 -- each format of the prompt; the columns are those of label_bias_by_label, which says what they are.
-with
+-- Read once by name: shells bind a view with all that is below it, each time that it is named.
+with prediction_counts as materialized (from prediction_counts),
 
 settings as (
-
-    select distinct
-        task,
-        format,
-        n_demos,
-        demo_set,
-        method
+    select distinct task, format, n_demos, demo_set, method
     from prediction_counts
-
 ),
 
 labels as (
-
     select
         task,
         unnest(labels) as label
     from tasks
-
 ),
 
 gold_counts as (
-
     select
-        task,
-        format,
-        n_demos,
-        demo_set,
-        method,
-        gold as label,
+        task, format, n_demos, demo_set, method, gold as label,
         sum(n_rows)::bigint as n_gold,
         coalesce(sum(n_rows) filter (prediction = gold), 0)::bigint as n_correct
     from prediction_counts
     group by all
-
 ),
 
 predicted_counts as (
-
     select
-        task,
-        format,
-        n_demos,
-        demo_set,
-        method,
-        prediction as label,
+        task, format, n_demos, demo_set, method, prediction as label,
         sum(n_rows)::bigint as n_predicted
     from prediction_counts
     group by all
-
 )
 
 select
-    run_settings.model,
-    settings.task,
-    settings.format,
-    settings.n_demos,
-    settings.demo_set,
-    settings.method,
+    run_settings.model, settings.task, settings.format, settings.n_demos, settings.demo_set, settings.method,
     labels.label,
     coalesce(gold_counts.n_gold, 0) as n_gold,
     coalesce(predicted_counts.n_predicted, 0) as n_predicted,
@@ -68,14 +41,12 @@ select
     gold_counts.n_correct / gold_counts.n_gold as recall,
     case
         when count(gold_counts.n_gold) over setting > 1 then hypergeometric_p(
-            gold_counts.n_correct,
-            gold_counts.n_gold,
+            gold_counts.n_correct, gold_counts.n_gold,
             sum(gold_counts.n_correct) over setting,
             sum(gold_counts.n_gold) over setting
         )
     end as recall_p,
-    label_preferences.mean_probability,
-    label_preferences.standard_error,
+    label_preferences.mean_probability, label_preferences.standard_error,
     -- Below five rows of a label, t has to be more than twice what it has to be of many, and a test hardly finds anything.
     case
         when min(label_preferences.n_rows_of_label) over setting >= 5 then case

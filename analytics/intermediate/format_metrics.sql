@@ -1,55 +1,40 @@
 -- One row per (model, task, format, n_demos, demo_set, method): performance and label bias in each format of the prompt; the
 -- columns are those of label_bias_by_task, which says what they are.
 with
-
-labels as (
-
+metrics as (
     select
-        *,
-        case when n_gold > 0 then 2 * n_correct / (n_gold + n_predicted) end as f1
-    from format_labels
-
+        task, format, n_demos, demo_set, method,
+        any_value(value) filter (metric = 'macro_f1') as macro_f1,
+        any_value(value) filter (metric = 'accuracy') as accuracy,
+        any_value(value) filter (metric = 'rsd') as rsd,
+        any_value(value) filter (metric = 'bias_score') as bias_score,
+        any_value(value) filter (metric = 'relative_variance') as relative_variance,
+        any_value(value) filter (metric = 'squared_preference') as squared_preference
+    from metric_values
+    group by all
 ),
 
 measured as (
-
     select
-        model,
-        task,
-        format,
-        n_demos,
-        demo_set,
-        method,
-        avg(f1 order by label) as macro_f1,
-        sum(n_correct) / sum(n_gold) as accuracy,
-        stddev_pop(recall order by label) as recall_deviation,
+        model, task, format, n_demos, demo_set, method,
         sum(1 / nullif(n_gold, 0) order by label) as sum_of_inverses,
-        sum(recall * (1 - recall) / nullif(n_gold - 1, 0) order by label) as sum_of_errors,
-        count(*) filter (n_gold = 1) as n_single,
         count(recall) as n_main_gold_labels,
         max(n_gold) / sum(n_gold) as majority_accuracy,
         max(n_predicted) / sum(n_predicted) as share_most_frequent,
         bonferroni_p(min(recall_p), case when count(recall) = 2 then 1 else count(recall) end) as rsd_p,
-        0.5 * sum(abs(mean_probability - 1 / n_labels) order by label) as bias_score,
-        sum((mean_probability - 1 / n_labels) ** 2 - standard_error ** 2 order by label) as squared_preference,
         sum(standard_error order by label) / sqrt(2 * pi()) as deviation_of_noise,
-        bonferroni_p(
-            min(preference_p), case when any_value(n_labels) = 2 then 1 else any_value(n_labels) end
-        ) as bias_score_p,
+        bonferroni_p(min(preference_p), case when count(*) = 2 then 1 else count(*) end) as bias_score_p,
         max(n_gold_labels) as n_gold_labels,
         sum(n_gold)::bigint as n_rows,
         max(n_bias_score_rows) as n_bias_score_rows,
         case when max(n_bias_score_rows) > 0 then min(n_bias_score_rows_of_label) end as n_fewest_bias_score_rows,
         case when max(n_bias_score_rows) > 0 then first(label order by n_bias_score_rows_of_label, label) end
             as fewest_bias_score_label
-    from labels
-    inner join (select task, len(labels) as n_labels from tasks) using (task)
+    from format_labels
     group by all
-
 ),
 
 floors as (
-
     select
         *,
         case
@@ -59,49 +44,24 @@ floors as (
             )
         end as rsd_floor
     from measured
-
+    inner join metrics using (task, format, n_demos, demo_set, method)
 )
 
 select
-    floors.model,
-    floors.task,
-    floors.format,
-    floors.n_demos,
-    floors.demo_set,
-    floors.method,
-    floors.macro_f1,
-    floors.accuracy,
-    case when floors.accuracy = 0 then 0 else floors.recall_deviation / floors.accuracy end as rsd,
-    floors.bias_score,
-    floors.n_rows,
-    floors.n_bias_score_rows,
+    floors.model, floors.task, floors.format, floors.n_demos, floors.demo_set, floors.method, floors.macro_f1,
+    floors.accuracy, floors.rsd, floors.bias_score, floors.n_rows, floors.n_bias_score_rows,
     len(tasks.labels) as n_labels,
-    tasks.category,
-    tasks.is_semantically_equivalent,
-    floors.rsd_floor,
+    tasks.category, tasks.is_semantically_equivalent, floors.rsd_floor,
     case
-        when floors.rsd_floor is not null then sqrt(
-            greatest(0, floors.recall_deviation ** 2 - (floors.accuracy * floors.rsd_floor) ** 2)
-        ) / floors.accuracy
+        when floors.rsd_floor is not null then sqrt(clipped(floors.rsd ** 2 - floors.rsd_floor ** 2, 0, null))
     end as rsd_excess,
     case when floors.rsd_floor is not null then floors.rsd_p end as rsd_p,
     case when floors.n_gold_labels = len(tasks.labels) then floors.deviation_of_noise end as bias_score_floor,
     floors.bias_score_p,
     case when floors.n_gold_labels > 0 then 1 - floors.n_gold_labels / len(tasks.labels) end as bias_score_of_perfect,
-    floors.n_gold_labels,
-    floors.n_main_gold_labels,
-    floors.majority_accuracy,
+    floors.n_gold_labels, floors.n_main_gold_labels, floors.majority_accuracy,
     2 * floors.majority_accuracy / (1 + floors.majority_accuracy) / floors.n_main_gold_labels as majority_macro_f1,
-    floors.share_most_frequent,
-    case
-        when floors.accuracy > 0 then (
-            floors.recall_deviation ** 2
-            - (floors.n_main_gold_labels - 1) / floors.n_main_gold_labels ** 2
-            * (coalesce(floors.sum_of_errors, 0) + floors.n_single * floors.accuracy * (1 - floors.accuracy))
-        ) / floors.accuracy ** 2
-    end as relative_variance,
-    floors.squared_preference,
-    floors.n_fewest_bias_score_rows,
+    floors.share_most_frequent, floors.relative_variance, floors.squared_preference, floors.n_fewest_bias_score_rows,
     floors.fewest_bias_score_label
 from floors
 inner join tasks using (task)

@@ -2,22 +2,13 @@
 -- stands against none at the same n_demos, calibration of the adapted model (lora+cc) also against lora alone; none
 -- itself stands against none at the smallest n_demos.
 with
-
 settings as (
-
-    select distinct
-        model,
-        n_demos,
-        method
+    select distinct model, n_demos, method
     from label_bias_by_task_over_sets
-
 )
 
 select
-    settings.model,
-    settings.n_demos,
-    settings.method,
-    against.n_demos as against_n_demos,
+    settings.model, settings.n_demos, settings.method, against.n_demos as against_n_demos,
     against.method as against_method
 from settings
 inner join settings as against using (model)

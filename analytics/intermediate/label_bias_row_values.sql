@@ -1,45 +1,10 @@
 -- One row per (task, n_demos, method, metric, row): pseudo-values, whose mean over the rows of a task is its metric over
--- demonstration sets (label_bias_by_task_over_sets), and whose spread is that of resampled rows: the metric
--- plus row_influences. row: of the main rows, of bias_score for that
--- metric and its partner. n_rows: of the task.
-with
-
-metrics as (
-
-    select
-        task,
-        n_demos,
-        method,
-        unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([accuracy, macro_f1, rsd, bias_score, relative_variance, squared_preference]) as estimate,
-        unnest(['main', 'main', 'main', 'bias_score', 'main', 'bias_score']) as purpose
-    from label_bias_by_task_over_sets
-
-),
-
-influences as (
-
-    select
-        task,
-        n_demos,
-        method,
-        purpose,
-        row,
-        count(*) over (partition by task, n_demos, method, purpose) as n_rows,
-        unnest(['accuracy', 'macro_f1', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([accuracy, macro_f1, rsd, bias_score, relative_variance, squared_preference]) as influence
-    from row_influences
-    where format = 'base'
-
-)
-
+-- demonstration sets (metric_values_over_sets), and whose spread is that of resampled rows: the metric plus row_influences.
+-- row: of the main rows, or of bias_score for metrics of those. n_rows: of the task.
 select
-    task,
-    n_demos,
-    method,
-    metric,
-    row,
-    estimate + influence as value,
-    n_rows
-from influences
-inner join metrics using (task, n_demos, method, metric, purpose)
+    task, n_demos, method, metric, row,
+    metrics.value + influence as value,
+    count(*) over (partition by task, n_demos, method, metric) as n_rows
+from row_influences
+inner join metric_values_over_sets as metrics using (metric, task, n_demos, method, format)
+where format = 'base'

@@ -2,10 +2,7 @@
 -- Of scores that were imported the sum without EOS alone is known. Of the model itself; what it gives with adapters is in
 -- adapted_scores.
 select
-    prompt_id,
-    label,
-    token_logprobs,
-    n_label_tokens,
+    prompt_id, label, token_logprobs, n_label_tokens,
     log_likelihood(token_logprobs, n_label_tokens, 'sum', true) as logprob_sum,
     log_likelihood(token_logprobs, n_label_tokens, 'mean', true) as logprob_mean,
     log_likelihood(token_logprobs, n_label_tokens, 'sum', false) as logprob_sum_without_eos,

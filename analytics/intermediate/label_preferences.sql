@@ -5,56 +5,19 @@
 -- those themselves, small p-values of skewed probabilities came up too often (simulated, 18 % for 5 % with 5 labels). A
 -- gold label of a single row takes the variance of the others. Null where all are single.
 with
-
-label_probabilities as (
-
-    select
-        task,
-        format,
-        n_demos,
-        demo_set,
-        method,
-        gold,
-        row,
-        unnest(labels) as label,
-        unnest(probabilities) as probability
-    from calibrated_predictions
-    where purpose = 'bias_score'
-
-),
-
-gold_means as (
-
-    select
-        * exclude (row, probability),
-        avg(probability order by row) as mean_probability,
-        var_samp(probability order by row) as variance,
-        count(*) as n_rows
-    from label_probabilities
-    group by all
-
-),
-
 pooled as (
-
     select
         *,
         sum(n_rows - 1) over labels as n_pooled,
         sum((n_rows - 1) * variance order by gold) over labels / nullif(n_pooled, 0) as pooled_variance,
         coalesce(variance, pooled_variance) / n_rows as error_squared,
         case when n_rows > 1 then n_rows - 1 else n_pooled end as n_free
-    from gold_means
+    from label_gold_means
     window labels as (partition by task, format, n_demos, demo_set, method, label)
-
 )
 
 select
-    task,
-    format,
-    n_demos,
-    demo_set,
-    method,
-    label,
+    task, format, n_demos, demo_set, method, label,
     avg(mean_probability order by gold) as mean_probability,
     sqrt(sum(error_squared order by gold)) / count(*) as standard_error,
     min(n_free) as n_free,

@@ -2,20 +2,12 @@
 -- share_most_frequent: the predictions that are the most frequent one; no label counts as an answer of its own, as a model
 -- that always writes none is constant too.
 with
-
 answer_counts as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        prediction,
+        task, n_demos, instruction, predict, method, prediction,
         count(*) as n_predictions
     from majority_predictions
     group by all
-
 )
 
 select

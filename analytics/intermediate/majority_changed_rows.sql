@@ -6,9 +6,7 @@
 -- place: from 1 among those of one (task, n_demos, instruction, predict, method), the most changed first, then by a hash of
 -- the row, so that the first ones of equal change are a sample. input_text: what follows the demonstrations in the prompt.
 with
-
 counts as (
-
     select
         {
             'task': task,
@@ -17,10 +15,7 @@ counts as (
             'predict': predict,
             'method': method
         } as way,
-        row,
-        gold,
-        setting,
-        number,
+        row, gold, setting, number,
         min(prompt_id) as prompt_id,
         coalesce(prediction, 'no label') as prediction,
         count(*) as n_seeds
@@ -28,81 +23,54 @@ counts as (
     inner join setting_regions using (setting)
     where region = 'tails'
     group by all
-
 ),
 
 shares as (
-
     select
         *,
         n_seeds / sum(n_seeds) over (partition by way, row, setting) as share,
         count(distinct setting) over (partition by way, row) as n_settings
     from counts
-
 ),
 
 in_common as (
-
     select
-        way,
-        row,
-        prediction,
+        way, row, prediction,
         case when count(*) = any_value(n_settings) then min(share) else 0 end as share
     from shares
     group by all
-
 ),
 
 changes as (
-
     select
-        way,
-        row,
+        way, row,
         1 - sum(share order by prediction) as changed
     from in_common
     group by all
-
 ),
 
 answers as (
-
     select
-        way,
-        row,
-        gold,
-        setting,
-        number,
+        way, row, gold, setting, number,
         min(prompt_id) as prompt_id,
         string_agg(prediction || ' ' || n_seeds, ', ' order by n_seeds desc, prediction) as predictions
     from counts
     group by all
-
 ),
 
 told as (
-
     select
-        way,
-        row,
-        gold,
+        way, row, gold,
         min(prompt_id) as prompt_id,
         list(setting order by number) as settings,
         list(predictions order by number) as predictions
     from answers
     group by all
-
 )
 
 select
-    told.way.task as task,
-    told.way.n_demos as n_demos,
-    told.way.instruction as instruction,
-    told.way.predict as predict,
-    told.way.method as method,
-    told.row,
-    told.gold,
-    changes.changed,
-    told.settings,
+    told.way.task as task, told.way.n_demos as n_demos, told.way.instruction as instruction,
+    told.way.predict as predict, told.way.method as method, told.row, told.gold, changes.changed, told.settings,
     told.predictions,
     row_number() over (
         partition by told.way

@@ -4,31 +4,23 @@
 -- pseudo-values (majority_pattern_values) over the number of rows, as tests_above_constant takes them; of weighted_f1
 -- null where a gold label has fewer than 5 rows. majority_accuracy: the label's share p; constant_f1: 2 p^2 / (1 + p).
 with
-
 gold_rows as (
-
     select
-        task,
-        row,
+        task, row,
         any_value(gold) as gold
     from majority_predictions
     group by all
-
 ),
 
 gold_counts as (
-
     select
-        task,
-        gold,
+        task, gold,
         count(*) as n_gold
     from gold_rows
     group by all
-
 ),
 
 constants as (
-
     select
         task,
         arg_max(gold, {'n_gold': n_gold, 'gold': gold}) as label,
@@ -38,53 +30,35 @@ constants as (
         min(n_gold) as n_gold_least
     from gold_counts
     group by task
-
 ),
 
 row_values as (
-
     select
-        predictions.task,
-        predictions.n_demos,
-        predictions.instruction,
-        predictions.setting,
-        predictions.number,
-        predictions.seed,
-        predictions.predict,
-        predictions.method,
-        predictions.row,
-        predictions.gold,
+        predictions.task, predictions.n_demos, predictions.instruction, predictions.setting, predictions.number,
+        predictions.seed, predictions.predict, predictions.method, predictions.row, predictions.gold,
         coalesce(predictions.prediction = predictions.gold, false)::int as accuracy,
         patterns.value as weighted_f1
     from majority_predictions as predictions
     inner join majority_pattern_values as patterns
         on
-            predictions.task = patterns.task
-            and predictions.n_demos = patterns.n_demos
-            and predictions.instruction = patterns.instruction
-            and predictions.setting = patterns.setting
-            and predictions.seed = patterns.seed
-            and predictions.predict = patterns.predict
-            and predictions.method = patterns.method
-            and predictions.gold = patterns.gold
+            predictions.task = patterns.task and predictions.n_demos = patterns.n_demos
+            and predictions.instruction = patterns.instruction and predictions.setting = patterns.setting
+            and predictions.seed = patterns.seed and predictions.predict = patterns.predict
+            and predictions.method = patterns.method and predictions.gold = patterns.gold
             and predictions.prediction is not distinct from patterns.prediction
-
 ),
 
 -- A setting counts with its mean over seeds.
 setting_values as (
-
     select
         * exclude (seed, accuracy, weighted_f1),
         avg(accuracy order by seed) as accuracy,
         avg(weighted_f1 order by seed) as weighted_f1
     from row_values
     group by all
-
 ),
 
 levels as (
-
     select * exclude (number)
     from row_values
 
@@ -101,15 +75,12 @@ levels as (
         avg(weighted_f1 order by number) as weighted_f1
     from setting_values
     group by all
-
 ),
 
 differences as (
-
     select
         levels.* exclude (gold, accuracy, weighted_f1),
-        majority_accuracy,
-        constant_f1,
+        majority_accuracy, constant_f1,
         count(*) over (partition by task, n_demos, instruction, setting, seed, predict, method) as n_all,
         unnest(['accuracy', 'weighted_f1']) as metric,
         unnest([accuracy, weighted_f1]) as value,
@@ -122,7 +93,6 @@ differences as (
         ]) as difference
     from levels
     inner join constants using (task)
-
 )
 
 select

@@ -3,9 +3,7 @@
 -- tests_above_constant; each of the three levels is a family. is_above_constant: by that and by the values.
 -- n_seeds_not_above, n_settings_above, n_settings_not_above: of the seeds of a setting, and of the settings.
 with
-
 places as (
-
     select
         *,
         {
@@ -18,35 +16,27 @@ places as (
             'method': method
         } as place
     from majority_constant_differences
-
 ),
 
 seeds as (
-
     select *
     from places
     where seed is not null
-
 ),
 
 settings as (
-
     select *
     from places
     where seed is null and setting is not null
-
 ),
 
 models as (
-
     select *
     from places
     where setting is null
-
 ),
 
 tested as (
-
     from tests_above_constant('seeds')
 
     union all
@@ -56,11 +46,9 @@ tested as (
     union all
 
     from tests_above_constant('models')
-
 ),
 
 judged as (
-
     select
         place,
         any_value(constant_p) as constant_p,
@@ -74,7 +62,6 @@ judged as (
     from places
     inner join tested using (place)
     group by place
-
 )
 
 select

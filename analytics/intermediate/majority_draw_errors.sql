@@ -3,9 +3,7 @@
 -- Both sides have the same demonstrations, so the difference in each setting and seed is paired, by the derivatives of
 -- the metric (majority_draw_values). No row where there is nothing to tell it from. n_seeds: the fewest of a setting.
 with
-
 changes as (
-
     select
         'row' as family,
         {
@@ -18,19 +16,14 @@ changes as (
             'against_method': against_method,
             'metric': metric
         } as test,
-        number,
-        seed,
-        plain.value,
-        changed.value as other_value
+        number, seed, plain.value, changed.value as other_value
     from majority_pairs
     inner join majority_draw_values as changed using (task, n_demos, instruction, predict, method, metric)
     inner join majority_draw_values as plain using (task, n_demos, predict, metric, setting, number, seed)
     where
-        majority_pairs.against_instruction = plain.instruction
-        and majority_pairs.against_method = plain.method
+        majority_pairs.against_instruction = plain.instruction and majority_pairs.against_method = plain.method
         and changed.value is not null
         and plain.value is not null
-
 )
 
 select

@@ -3,14 +3,7 @@
 -- metric: mean_f1, sd_f1, tails_f1 and middle_f1, whose sum of values is the metric; null in sd_f1 without any spread,
 -- and of a region outside it. accuracy, the same with the accuracy of that setting and seed.
 select
-    task,
-    n_demos,
-    instruction,
-    predict,
-    method,
-    setting,
-    number,
-    seed,
+    task, n_demos, instruction, predict, method, setting, number, seed,
     unnest(['accuracy', 'mean_f1', 'sd_f1', 'tails_f1', 'middle_f1']) as metric,
     unnest([
         of_mean * accuracy,

@@ -10,10 +10,8 @@
 -- mean over the test rows, each with the effect on its own predictions: all seeds have the same rows, so that seeds alone
 -- do not tell what others would change. What belongs to both counts twice. Null with one seed or one row.
 with
-
 -- Of all settings of a seed, for each label.
 moments as (
-
     select
         *,
         count(*) over seed as n_settings,
@@ -28,23 +26,12 @@ moments as (
         order by number
         rows between unbounded preceding and unbounded following
     )
-
 ),
 
 -- Each effect of a label in a seed is the sum of these times its share of the predictions in each setting.
 weights as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        number,
-        seed,
-        predict,
-        method,
-        label,
-        share_predicted,
+        task, n_demos, instruction, setting, number, seed, predict, method, label, share_predicted,
         unnest(['majority_effect', 'recency', 'recency_at_equal_shares']) as name,
         unnest([
             case when of_shown > 1e-9 then shown / of_shown end,
@@ -55,29 +42,19 @@ weights as (
             end
         ]) / n_settings as weight
     from moments
-
 ),
 
 seed_effects as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        seed,
-        name,
+        task, n_demos, instruction, predict, method, seed, name,
         count(distinct label) as n_labels,
         sum(weight * share_predicted order by label, number) / n_labels as effect
     from weights
     where weight is not null
     group by all
-
 ),
 
 over_seeds as (
-
     select
         * exclude (seed, n_labels, effect),
         count(*) as n_seeds,
@@ -85,32 +62,21 @@ over_seeds as (
         stddev_samp(effect order by seed) / sqrt(n_seeds) as error_seeds
     from seed_effects
     group by all
-
 ),
 
 -- What a prediction of a label adds to the effects on its row.
 label_weights as (
-
     select
-        weights.task,
-        weights.n_demos,
-        weights.instruction,
-        weights.setting,
-        weights.seed,
-        weights.predict,
-        weights.method,
-        weights.label as prediction,
-        weights.name,
+        weights.task, weights.n_demos, weights.instruction, weights.setting, weights.seed, weights.predict,
+        weights.method, weights.label as prediction, weights.name,
         weight / n_labels / n_seeds as weight
     from weights
     inner join seed_effects using (task, n_demos, instruction, predict, method, seed, name)
     inner join over_seeds using (task, n_demos, instruction, predict, method, name)
     where weight is not null
-
 ),
 
 prediction_weights as (
-
     select
         * exclude (name, weight),
         any_value(weight) filter (name = 'majority_effect') as of_majority,
@@ -118,36 +84,23 @@ prediction_weights as (
         any_value(weight) filter (name = 'recency_at_equal_shares') as of_recency_at_equal_shares
     from label_weights
     group by all
-
 ),
 
 -- A row whose outputs are all no label has the effect 0, like one that is always answered the same.
 row_effects as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        row,
+        task, n_demos, instruction, predict, method, row,
         sum(coalesce(of_majority, 0) order by number, seed) as majority_effect,
         sum(coalesce(of_recency, 0) order by number, seed) as recency,
         sum(coalesce(of_recency_at_equal_shares, 0) order by number, seed) as recency_at_equal_shares
     from majority_predictions
     left join prediction_weights using (task, n_demos, instruction, setting, seed, predict, method, prediction)
     group by all
-
 ),
 
 row_errors as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        task, n_demos, instruction, predict, method,
         count(*) as n_rows,
         unnest(['majority_effect', 'recency', 'recency_at_equal_shares']) as name,
         unnest([
@@ -157,36 +110,27 @@ row_errors as (
         ]) / sqrt(n_rows) as error_rows
     from row_effects
     group by task, n_demos, instruction, predict, method
-
 ),
 
 errors as (
-
     select
         *,
         sqrt(error_seeds ** 2 + error_rows ** 2) as error,
         error ** 4 / nullif(error_seeds ** 4 / (n_seeds - 1) + error_rows ** 4 / (n_rows - 1), 0) as df
     from over_seeds
     inner join row_errors using (task, n_demos, instruction, predict, method, name)
-
 ),
 
 -- Degrees of freedom are rounded, as those that are whole may come a little short.
 intervals as (
-
     select
         *,
         case when error > 1e-12 then t_quantile(round(df, 6)) * error else error end as reach
     from errors
-
 )
 
 select
-    task,
-    n_demos,
-    instruction,
-    predict,
-    method,
+    task, n_demos, instruction, predict, method,
     any_value(value) filter (name = 'majority_effect') as majority_effect,
     any_value(value - reach) filter (name = 'majority_effect') as majority_effect_low,
     any_value(value + reach) filter (name = 'majority_effect') as majority_effect_high,

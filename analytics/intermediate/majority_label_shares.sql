@@ -2,34 +2,20 @@
 -- label among all (no label is an answer too); share_shown, its share of the demonstrations; is_last, whether the last
 -- demonstration has it.
 with
-
 shown as (
-
     select
         setting,
         unnest(labels) as label,
         unnest(counts) / list_sum(counts) as share_shown
     from settings
-
 ),
 
 outputs as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        number,
-        seed,
-        predict,
-        method,
-        last_label,
-        prediction,
+        task, n_demos, instruction, setting, number, seed, predict, method, last_label, prediction,
         count(*) as n_rows
     from majority_predictions
     group by all
-
 )
 
 select

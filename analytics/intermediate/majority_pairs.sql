@@ -2,26 +2,13 @@
 -- a run's page judges (majority_verdicts). A method against none, with the same instruction: mean_f1, sd_f1, rb_at_10.
 -- With against without instruction, of the same method: tails_f1 and middle_f1.
 with
-
 measured as (
-
-    select distinct
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method
+    select distinct task, n_demos, instruction, predict, method
     from majority_weights
-
 )
 
 select
-    task,
-    n_demos,
-    measured.instruction,
-    plain.instruction as against_instruction,
-    predict,
-    measured.method,
+    task, n_demos, measured.instruction, plain.instruction as against_instruction, predict, measured.method,
     plain.method as against_method,
     unnest(
         case

@@ -6,28 +6,15 @@
 -- counts double, so a pseudo-value is the sum of the derivatives by the counts that a row adds to: 2 c p / (g + p)^2 by
 -- its gold label, -2 g c / (g + p)^2 by its prediction, and 2 g / (g + p) if it is correct.
 with
-
 patterns as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        number,
-        seed,
-        predict,
-        method,
-        gold,
-        prediction,
+        task, n_demos, instruction, setting, number, seed, predict, method, gold, prediction,
         count(*) as n_rows
     from majority_predictions
     group by all
-
 ),
 
 label_counts as (
-
     select
         * exclude (n_gold, n_predicted, n_correct),
         sum(n_gold)::double as n_gold,
@@ -36,8 +23,7 @@ label_counts as (
     from (
         select
             * exclude (gold, prediction, n_rows),
-            gold as label,
-            n_rows as n_gold,
+            gold as label, n_rows as n_gold,
             0 as n_predicted,
             case when prediction = gold then n_rows else 0 end as n_correct
         from patterns
@@ -54,18 +40,15 @@ label_counts as (
         where prediction is not null
     )
     group by all
-
 ),
 
 derivatives as (
-
     select
         * exclude (n_gold, n_predicted, n_correct),
         2 * n_correct * n_predicted / (n_gold + n_predicted) ** 2 as by_gold,
         -2 * n_gold * n_correct / (n_gold + n_predicted) ** 2 as by_prediction,
         2 * n_gold / (n_gold + n_predicted) as by_hit
     from label_counts
-
 )
 
 select

@@ -5,23 +5,15 @@
 -- region (setting_regions), of which middle_f1 may be missing; sd_f1, its sample standard deviation over the settings,
 -- each with its mean over seeds (by the chain rule; null for all rows with one setting, or without any spread).
 with
-
 pattern_weights as (
-
     select *
     from majority_pattern_values
     inner join majority_weights using (task, n_demos, instruction, setting, number, seed, predict, method)
-
 ),
 
 row_values as (
-
     select
-        predictions.task,
-        predictions.n_demos,
-        predictions.instruction,
-        predictions.predict,
-        predictions.method,
+        predictions.task, predictions.n_demos, predictions.instruction, predictions.predict, predictions.method,
         predictions.row,
         sum(of_mean * value order by predictions.number, predictions.seed) as mean_f1,
         sum(of_sd * value order by predictions.number, predictions.seed) as sd_f1,
@@ -30,27 +22,18 @@ row_values as (
     from majority_predictions as predictions
     inner join pattern_weights
         on
-            predictions.task = pattern_weights.task
-            and predictions.n_demos = pattern_weights.n_demos
-            and predictions.instruction = pattern_weights.instruction
-            and predictions.setting = pattern_weights.setting
-            and predictions.seed = pattern_weights.seed
-            and predictions.predict = pattern_weights.predict
-            and predictions.method = pattern_weights.method
-            and predictions.gold = pattern_weights.gold
+            predictions.task = pattern_weights.task and predictions.n_demos = pattern_weights.n_demos
+            and predictions.instruction = pattern_weights.instruction and predictions.setting = pattern_weights.setting
+            and predictions.seed = pattern_weights.seed and predictions.predict = pattern_weights.predict
+            and predictions.method = pattern_weights.method and predictions.gold = pattern_weights.gold
             and predictions.prediction is not distinct from pattern_weights.prediction
     group by all
-
 )
 
 select *
 from (
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        task, n_demos, instruction, predict, method,
         unnest(['mean_f1', 'sd_f1', 'tails_f1', 'middle_f1']) as metric,
         row,
         unnest([mean_f1, sd_f1, tails_f1, middle_f1]) as value

@@ -3,43 +3,23 @@
 -- over a region (of_tails, of_middle: setting_regions; null outside it), and the sample standard deviation over settings
 -- (null with one setting, or without any spread). A metric is the sum of derivative times weighted F1.
 with
-
 f1s as (
-
-    select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        number,
-        seed,
-        predict,
-        method,
-        weighted_f1,
-        accuracy
+    select task, n_demos, instruction, setting, number, seed, predict, method, weighted_f1, accuracy
     from majority_by_setting
-
 ),
 
 setting_f1s as (
-
     select
         * exclude (seed, weighted_f1, accuracy),
         avg(weighted_f1 order by seed) as mean_f1,
         count(*) as n_seeds
     from f1s
     group by all
-
 ),
 
 model_f1s as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        task, n_demos, instruction, predict, method,
         avg(mean_f1 order by number) as center,
         stddev_samp(mean_f1 order by number) as spread,
         count(*) as n_settings,
@@ -48,7 +28,6 @@ model_f1s as (
     from setting_f1s
     inner join setting_regions using (setting)
     group by all
-
 )
 
 select

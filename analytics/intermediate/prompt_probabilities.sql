@@ -4,9 +4,7 @@
 -- summed likelihoods of long labels leave the range of a double.
 -- Scores meet their prompts before labels are gathered, so that a question about a task or setting reads its parts alone.
 with
-
 scores as (
-
     select
         'none' as adaptation,
         *
@@ -18,24 +16,12 @@ scores as (
         'lora' as adaptation,
         *
     from adapted_scores
-
 ),
 
 log_likelihoods as (
-
     select
-        scores.adaptation,
-        prompts.prompt_id,
-        prompts.context_id,
-        prompts.task,
-        prompts.purpose,
-        prompts.n_demos,
-        prompts.demo_set,
-        prompts.format,
-        prompts.row,
-        prompts.instance_id,
-        prompts.gold,
-        scores.label,
+        scores.adaptation, prompts.prompt_id, prompts.context_id, prompts.task, prompts.purpose, prompts.n_demos,
+        prompts.demo_set, prompts.format, prompts.row, prompts.instance_id, prompts.gold, scores.label,
         log_likelihood(token_logprobs, n_label_tokens, normalization, eos) as log_likelihood
     from prompts
     inner join scores
@@ -44,52 +30,35 @@ log_likelihoods as (
             -- Says nothing more, and by it DuckDB leaves out the parts that hold none of the prompts asked for.
             and scores.prompt_id between prompts.prompt_id and prompts.prompt_id
     cross join run_settings
-
 ),
 
 label_lists as (
-
     select
         * exclude (label, log_likelihood),
         list(label order by label) as labels,
         list(log_likelihood order by label) as log_likelihoods
     from log_likelihoods
     group by all
-
 ),
 
 peaks as (
-
     select
         *,
         list_max(log_likelihoods) as peak
     from label_lists
-
 ),
 
 normalizers as (
-
     select
         *,
         peak + ln(list_sum(list_transform(log_likelihoods, lambda x: exp(x - peak)))) as log_total
     from peaks
-
 )
 
 select
-    normalizers.prompt_id,
-    normalizers.adaptation,
-    normalizers.task,
-    normalizers.purpose,
-    normalizers.n_demos,
-    normalizers.demo_set,
-    normalizers.format,
-    contexts.setting,
-    contexts.instruction,
-    normalizers.row,
-    normalizers.instance_id,
-    normalizers.gold,
-    normalizers.labels,
+    normalizers.prompt_id, normalizers.adaptation, normalizers.task, normalizers.purpose, normalizers.n_demos,
+    normalizers.demo_set, normalizers.format, contexts.setting, contexts.instruction, normalizers.row,
+    normalizers.instance_id, normalizers.gold, normalizers.labels,
     list_transform(normalizers.log_likelihoods, lambda x: x - log_total) as log_probabilities
 from normalizers
 left join contexts using (context_id)

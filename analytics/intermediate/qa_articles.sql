@@ -2,17 +2,11 @@
 -- n_articles. An article is a title, or a context where questions have no title. Errors of questions about the same
 -- article are not independent: they are clustered by it, and bootstrap samples are of whole articles.
 with
-
 numbered as (
-
     select
-        dataset,
-        example_id,
-        role,
-        row,
+        dataset, example_id, role, row,
         dense_rank() over (partition by dataset order by coalesce(nullif(title, ''), context)) - 1 as article
     from qa_examples
-
 )
 
 select

@@ -2,26 +2,15 @@
 -- standard reader that it is compared with. standard_exact_match and standard_f1 are null for the standard readers
 -- themselves, and where the standard reader has no answer. Bias models take part in no measurement.
 select
-    trained_models.model,
-    trained_models.standard,
-    qa_articles.dataset,
-    qa_articles.example_id,
-    qa_articles.row,
-    qa_articles.article,
-    qa_articles.n_articles,
-    qa_predictions.exact_match,
-    qa_predictions.f1,
-    answers.exact_match as standard_exact_match,
-    answers.f1 as standard_f1
+    trained_models.model, trained_models.standard, qa_articles.dataset, qa_articles.example_id, qa_articles.row,
+    qa_articles.article, qa_articles.n_articles, qa_predictions.exact_match, qa_predictions.f1,
+    answers.exact_match as standard_exact_match, answers.f1 as standard_f1
 from trained_models
 inner join qa_predictions on trained_models.model = qa_predictions.model
 inner join qa_articles
-    on
-        qa_predictions.dataset = qa_articles.dataset
-        and qa_predictions.example_id = qa_articles.example_id
+    on qa_predictions.dataset = qa_articles.dataset and qa_predictions.example_id = qa_articles.example_id
 left join qa_predictions as answers
     on
-        trained_models.standard = answers.model
-        and qa_predictions.dataset = answers.dataset
+        trained_models.standard = answers.model and qa_predictions.dataset = answers.dataset
         and qa_predictions.example_id = answers.example_id
 where trained_models.method <> 'bias_model'

@@ -2,27 +2,17 @@
 -- left out, in the order of the groups. scope: what the value is of, where there are several; else all. sample: choice, what
 -- is chosen on; evaluation, what the choice did not see. is_above_constant: as in trial_values. What queries return beside their objectives is not here.
 with
-
 left_out as (
-
     select
-        trial,
-        objective,
-        scope,
-        sample,
+        trial, objective, scope, sample,
         list(value order by left_out) as left_out_values
     from trial_values
     where left_out is not null
     group by all
-
 )
 
 select
-    trial_values.trial,
-    trial_values.objective,
-    trial_values.scope,
-    trial_values.sample,
-    trial_values.value,
+    trial_values.trial, trial_values.objective, trial_values.scope, trial_values.sample, trial_values.value,
     left_out.left_out_values,
     jackknife_error(left_out.left_out_values) as error,
     t_quantile(len(left_out.left_out_values) - 1) as quantile,

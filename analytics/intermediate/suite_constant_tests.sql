@@ -4,9 +4,7 @@
 -- n_tasks_not_above: tasks in which neither accuracy nor macro_f1 exceeds that of the constant answer;
 -- n_demo_sets_not_above: the same of tasks' demonstration sets.
 with
-
 differences as (
-
     select
         {'suite': suite, 'n_demos': n_demos, 'method': method, 'format': format} as place,
         metric,
@@ -17,25 +15,18 @@ differences as (
     inner join bootstrap_draws using (task)
     where draw = 0 and demo_set is null
     group by all
-
 ),
 
 tested as (
-
     select
         unnest(place),
         constant_p
     from tests_above_constant('differences')
-
 ),
 
 measured as (
-
     select
-        suite,
-        n_demos,
-        method,
-        format,
+        suite, n_demos, method, format,
         [avg(accuracy order by task), avg(macro_f1 order by task)] as given,
         [avg(majority_accuracy order by task), avg(majority_macro_f1 order by task)] as constants,
         max(constant_tests.share_most_frequent) as share_most_frequent,
@@ -46,7 +37,6 @@ measured as (
     inner join bootstrap_draws using (task)
     where draw = 0 and demo_set is null
     group by all
-
 )
 
 select

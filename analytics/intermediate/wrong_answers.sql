@@ -4,62 +4,34 @@
 -- on ties). place: from 1 among those of one (task, n_demos, method, is_preferred), by a hash of the row, so that the
 -- first ones are a sample. input_text: what follows the demonstrations in the prompt.
 with
-
 beyond as (
-
     select
-        task,
-        n_demos,
-        method,
-        label,
+        task, n_demos, method, label,
         sum(n_predicted - n_gold) as n_beyond
     from label_bias_by_label
     group by all
-
 ),
 
 preferred as (
-
     select
-        task,
-        n_demos,
-        method,
+        task, n_demos, method,
         first(label order by n_beyond desc, label) as label
     from beyond
     group by all
-
 ),
 
 wrong as (
-
     select
-        prompt_id,
-        task,
-        n_demos,
-        demo_set,
-        method,
-        row,
-        instance_id,
-        gold,
-        prediction,
+        prompt_id, task, n_demos, demo_set, method, row, instance_id, gold, prediction,
         probabilities[list_position(labels, prediction)] as probability,
         probabilities[list_position(labels, gold)] as gold_probability
     from calibrated_predictions
     where format = 'base' and purpose = 'main' and prediction <> gold
-
 )
 
 select
-    wrong.task,
-    wrong.n_demos,
-    wrong.demo_set,
-    wrong.method,
-    wrong.row,
-    wrong.instance_id,
-    wrong.gold,
-    wrong.prediction,
-    wrong.probability,
-    wrong.gold_probability,
+    wrong.task, wrong.n_demos, wrong.demo_set, wrong.method, wrong.row, wrong.instance_id, wrong.gold, wrong.prediction,
+    wrong.probability, wrong.gold_probability,
     wrong.prediction = preferred.label as is_preferred,
     row_number() over (
         partition by wrong.task, wrong.n_demos, wrong.method, wrong.prediction = preferred.label

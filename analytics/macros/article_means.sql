@@ -4,9 +4,7 @@
 -- article), and 95 % intervals: of exact match wilson_interval_clustered, of F1 Student's t, within 0 to 1.
 create macro article_means(articles) as table
 with
-
 means as (
-
     select
         cell,
         sum(exact_match order by article) / sum(n_rows) as exact_match,
@@ -15,11 +13,9 @@ means as (
         count(*) as n_articles
     from query_table(articles)
     group by all
-
 ),
 
 errors as (
-
     select
         cell,
         count(*) / nullif(count(*) - 1, 0) / power(any_value(means.n_rows), 2) as scale,
@@ -28,13 +24,11 @@ errors as (
     from query_table(articles) as own
     inner join means using (cell)
     group by cell
-
 )
 
 select
     means.*,
-    exact_match_error,
-    f1_error,
+    exact_match_error, f1_error,
     wilson_interval_clustered(exact_match, exact_match_error, n_rows, n_articles)[1] as exact_match_low,
     wilson_interval_clustered(exact_match, exact_match_error, n_rows, n_articles)[2] as exact_match_high,
     -- least and greatest would take the bound for a null.

@@ -10,13 +10,9 @@
 -- where there is nothing to tell it from. draws_df is null where nothing varies. n_seeds: the fewest of a setting and side.
 create macro draw_errors(changes) as table
 with
-
 of_settings as (
-
     select
-        family,
-        test,
-        number,
+        family, test, number,
         count(value) as n_own,
         count(other_value) as n_other,
         count(round(other_value - value, 12)) as n_both,
@@ -27,15 +23,11 @@ of_settings as (
     from query_table(changes)
     where value is not null or other_value is not null
     group by all
-
 ),
 
 of_draws as (
-
     select
-        family,
-        test,
-        number,
+        family, test, number,
         least(n_own, n_other) as n_seeds,
         round(change, 12) as change,
         case when n_both = n_own and n_both = n_other then var_both else var_own + var_other end as variance,
@@ -44,14 +36,11 @@ of_draws as (
             else var_own ** 2 / nullif(n_own - 1, 0) + var_other ** 2 / nullif(n_other - 1, 0)
         end as variance_of_variance
     from of_settings
-
 ),
 
 over_settings as (
-
     select
-        family,
-        test,
+        family, test,
         min(n_seeds) as n_seeds,
         case
             when min(n_seeds) > 1 then sum(variance order by number)
@@ -65,14 +54,11 @@ over_settings as (
         end as draws_df
     from of_draws
     group by all
-
 )
 
 select
-    family,
-    test,
+    family, test,
     sqrt(variance) as error_draws,
-    draws_df,
-    n_seeds
+    draws_df, n_seeds
 from over_settings
 where variance is not null

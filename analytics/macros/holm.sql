@@ -5,22 +5,16 @@
 -- is no test.
 create macro holm(tests) as table
 with
-
 ranked as (
-
     select
-        family,
-        test,
-        p,
+        family, test, p,
         count(p) over (partition by family) as n_tests,
         row_number() over (partition by family order by p nulls last, test) as place
     from query_table(tests)
-
 )
 
 select
-    family,
-    test,
+    family, test,
     case
         when p is not null then max(least(1, p * (n_tests - place + 1))) over (partition by family order by place)
     end as p_adjusted

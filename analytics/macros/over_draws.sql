@@ -7,13 +7,10 @@
 -- null where draws cannot be told from anything.
 create macro over_draws(tests, errors) as table
 with
-
 joined as (
-
     select
         tests.*,
-        error_draws,
-        n_seeds,
+        error_draws, n_seeds,
         sqrt(standard_error ** 2 + error_draws ** 2) as error_both,
         error_both ** 4
         / nullif(standard_error ** 4 / (n_units - 1) + coalesce(error_draws ** 4 / draws_df, 0), 0) as df_both,
@@ -25,17 +22,11 @@ joined as (
         end as widening
     from query_table(tests) as tests
     left join query_table(errors) as errors using (family, test)
-
 ),
 
 tested as (
-
-    select
-        family,
-        test,
-        p_both as p
+    select family, test, p_both as p
     from joined
-
 )
 
 select

@@ -14,22 +14,17 @@
 -- one unit.
 create macro sign_flip_tests(units, sign_flips) as table
 with
-
 families as (
-
     select
         family,
         least(max(unit) + 1, (select max(len(signs)) from query_table(sign_flips)))::bigint as n_places
     from query_table(units)
     group by family
-
 ),
 
 folded as (
-
     select
-        family,
-        test,
+        family, test,
         unit % n_places as place,
         sum(round(value, 12) order by unit) as value,
         count(*) as n_members,
@@ -37,31 +32,22 @@ folded as (
     from query_table(units)
     inner join families using (family)
     group by all
-
 ),
 
 sizes as (
-
     select
-        family,
-        test,
+        family, test,
         sum(n_members)::bigint as n_units,
         count(*) as n_folded,
         sum(n_lacking) as n_lacking
     from folded
     group by all
-
 ),
 
 -- The value of units that are taken together is scaled, so that the mean over places is that over units.
 placed as (
-
     select
-        family,
-        test,
-        n_units,
-        n_folded,
-        n_places,
+        family, test, n_units, n_folded, n_places,
         list(coalesce(value, 0) * n_folded / n_units order by place) as placed_values
     from (
         select
@@ -74,11 +60,9 @@ placed as (
     )
     left join folded using (family, test, place)
     group by all
-
 ),
 
 lists as materialized (
-
     select
         *,
         dense_rank() over (order by family) as family_id,
@@ -86,94 +70,69 @@ lists as materialized (
         list_sum(placed_values) / n_folded as estimate,
         list_sum(list_transform(placed_values, lambda x: x * x)) as squares
     from placed
-
 ),
 
 -- Once for each number of places, not for each test.
 cut as materialized (
-
     select
-        n_places,
-        draw,
+        n_places, draw,
         signs[:n_places]::double[] as signs
     from query_table(sign_flips)
     inner join (select distinct n_places from families) on draw < if(n_places < 30, 1 << n_places, draw + 1)
-
 ),
 
 -- sqrt(n) * mean / sqrt(mean of squares), which grows with Student's t and needs no variance of its own.
 statistics as materialized (
-
     select
-        family_id,
-        id,
-        draw,
+        family_id, id, draw,
         round(
             if(squares > 0, abs(list_dot_product(placed_values, signs)) / sqrt(squares), 0), 9
         ) as statistic
     from lists
     inner join cut using (n_places)
-
 ),
 
 observed as materialized (
-
-    select
-        id,
-        statistic as observed
+    select id, statistic as observed
     from statistics
     where draw = 0
-
 ),
 
 -- The largest statistic of a test and those that are no clearer, in each pattern.
 stepped as (
-
     select
-        family_id,
-        id,
-        draw,
-        observed,
-        statistic,
+        family_id, id, draw, observed, statistic,
         max(statistic) over (partition by family_id, draw order by observed) as largest
     from statistics
     inner join observed using (id)
-
 ),
 
 counted as materialized (
-
     select
-        family_id,
-        id,
+        family_id, id,
         any_value(observed) as observed,
         avg((statistic >= observed)::int) as p,
         avg((largest >= observed)::int) as p_step
     from stepped
     group by all
-
 ),
 
 criticals as (
-
     select
         family_id,
         -- Beyond its rounding, so that 0 is inside the band of a test that ties with it, and is not significant.
         quantile_disc(statistic, 0.95) + 1e-8 as critical
     from (
         select
-            family_id,
-            draw,
+            family_id, draw,
             max(statistic) as statistic
         from statistics
         group by all
     )
     group by all
-
 ),
 
 tested as (
-
     select
         lists.*,
         p,
@@ -184,15 +143,10 @@ tested as (
     from lists
     inner join counted using (family_id, id)
     inner join criticals using (family_id)
-
 )
 
 select
-    sizes.family,
-    sizes.test,
-    sizes.n_units,
-    estimate,
-    standard_error,
+    sizes.family, sizes.test, sizes.n_units, estimate, standard_error,
     estimate - t_quantile(tested.n_folded - 1) * standard_error as low,
     estimate + t_quantile(tested.n_folded - 1) * standard_error as high,
     if(tested.n_folded > 1, p, null) as p,

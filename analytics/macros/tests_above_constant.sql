@@ -10,9 +10,7 @@
 -- 1e-9 is what the order of summation leaves of none.
 create macro tests_above_constant(differences) as table
 with
-
 tests as (
-
     select
         'all' as family,
         {'place': place, 'metric': metric} as test,
@@ -21,7 +19,6 @@ tests as (
             when difference is not null then 1
         end as p
     from query_table(differences)
-
 )
 
 select

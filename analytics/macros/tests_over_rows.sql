@@ -6,12 +6,9 @@
 -- (Bonferroni). All are null where a task lacks its estimate or error.
 create macro tests_over_rows(differences) as table
 with
-
 means as (
-
     select
-        family,
-        test,
+        family, test,
         case when count(estimate) = count(*) then avg(estimate order by task) end as mean,
         case
             when count(standard_error) = count(*) then sqrt(sum(standard_error ** 2 order by task)) / count(*)
@@ -22,20 +19,16 @@ means as (
         ) as n_free
     from query_table(differences)
     group by all
-
 ),
 
 tested as (
-
     select
         *,
         student_p(mean / nullif(error, 0), n_free) as p
     from means
-
 ),
 
 reaches as (
-
     select
         tested.*,
         adjusted.p_adjusted,
@@ -46,19 +39,13 @@ reaches as (
         end as simultaneous_reach
     from tested
     inner join holm('tested') as adjusted using (family, test)
-
 )
 
 select
-    family,
-    test,
-    mean,
-    error,
-    n_free,
+    family, test, mean, error, n_free,
     mean - reach as low,
     mean + reach as high,
-    p,
-    p_adjusted,
+    p, p_adjusted,
     mean - simultaneous_reach as simultaneous_low,
     mean + simultaneous_reach as simultaneous_high
 from reaches

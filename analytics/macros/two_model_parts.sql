@@ -9,23 +9,18 @@
 -- alone.
 create macro two_model_parts(sums) as table
 with
-
 totals as (
-
     select
-        family,
-        test,
+        family, test,
         sum(n_lower) as n_lower,
         sum(n_higher) as n_higher,
         sum(lower order by unit) as lower,
         sum(higher order by unit) as higher
     from query_table(sums)
     group by all
-
 ),
 
 shares as (
-
     select
         sums.*,
         totals.n_lower as all_lower,
@@ -35,13 +30,10 @@ shares as (
         totals.higher / all_higher as higher_mean
     from query_table(sums) as sums
     inner join totals using (family, test)
-
 )
 
 select
-    family,
-    test,
-    unit,
+    family, test, unit,
     (lower - n_lower * level) / all_lower - coalesce((higher - n_higher * level) / all_higher, 0) as part,
     (n_lower * lower_mean - lower) / nullif(all_lower - n_lower, 0)
     - if(all_higher is null, 0, (n_higher * higher_mean - higher) / nullif(all_higher - n_higher, 0)) as moved

@@ -5,23 +5,16 @@
 -- too small where a few articles have most questions; intervals, the band and smallest_detectable go by it.
 create macro two_model_tests(parts, sign_flips) as table
 with
-
 part_values as (
-
     select
-        family,
-        test,
-        unit,
+        family, test, unit,
         part * count(*) over (partition by family, test) as value
     from query_table(parts)
-
 ),
 
 errors as (
-
     select
-        family,
-        test,
+        family, test,
         if(
             count(moved) = count(*),
             sqrt((count(*) - 1) / count(*) * sum(moved ** 2 order by unit)),
@@ -30,12 +23,10 @@ errors as (
         least(count(*), (select max(len(signs)) from query_table(sign_flips))) - 1 as df
     from query_table(parts)
     group by all
-
 ),
 
 -- A band is as many errors wide as that of the parts, whose own error is another one.
 scaled as (
-
     select
         tests.* exclude (standard_error, low, high, simultaneous_low, simultaneous_high, smallest_detectable),
         if(tests.standard_error is null, null, errors.standard_error) as standard_error,
@@ -47,19 +38,13 @@ scaled as (
         ) as simultaneous_reach
     from sign_flip_tests('part_values', sign_flips) as tests
     inner join errors using (family, test)
-
 )
 
 select
-    family,
-    test,
-    n_units,
-    estimate,
-    standard_error,
+    family, test, n_units, estimate, standard_error,
     if(standard_error is null, null, estimate - reach) as low,
     if(standard_error is null, null, estimate + reach) as high,
-    p,
-    p_adjusted,
+    p, p_adjusted,
     estimate - simultaneous_reach as simultaneous_low,
     estimate + simultaneous_reach as simultaneous_high,
     2.8 * standard_error as smallest_detectable

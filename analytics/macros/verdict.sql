@@ -10,7 +10,7 @@ create macro verdict(estimate, p_adjusted, low, high, n_units, least_effect) as
         when n_units < 6 then 'too few'
         when p_adjusted <= 0.05 and estimate >= least_effect then 'higher'
         when p_adjusted <= 0.05 and estimate <= -least_effect then 'lower'
-        when low > -least_effect and high < least_effect and (low < high or 3 / n_units < least_effect)
+        when low > -least_effect and high < least_effect and (high - low > 1e-12 or 3 / n_units < least_effect)
             then 'negligible'
         else 'unclear'
     end

@@ -1,3 +1,2 @@
--- word_partner(metric): the partner that a word about the metric needs (all_partners); null without one.
-create macro word_partner(metric) as
-    list_filter(all_partners(), lambda pair: pair.metric = metric)[1].partner
+-- word_partner(metric): the partner that a word about the metric requires; null without one.
+create macro word_partner(metric) as metric_head(metric).requires

@@ -4,15 +4,11 @@
 -- have one, as in label_bias_by_task. n_rows, n_bias_score_rows: predictions. majority_accuracy, majority_macro_f1: of the
 -- best constant answer; share_most_frequent and what follows: suite_constant_tests.
 select
-    model,
-    suite,
-    n_demos,
-    method,
-    format,
-    nullif(avg(coalesce(macro_f1, 'nan') order by task), 'nan') as macro_f1,
-    nullif(avg(coalesce(accuracy, 'nan') order by task), 'nan') as accuracy,
-    nullif(avg(coalesce(rsd, 'nan') order by task), 'nan') as rsd,
-    nullif(avg(coalesce(bias_score, 'nan') order by task), 'nan') as bias_score,
+    model, suite, n_demos, method, format,
+    mean_of_all(macro_f1, task) as macro_f1,
+    mean_of_all(accuracy, task) as accuracy,
+    mean_of_all(rsd, task) as rsd,
+    mean_of_all(bias_score, task) as bias_score,
     avg(relative_variance order by task) as relative_variance,
     avg(squared_preference order by task) as squared_preference,
     avg(rsd_floor order by task) as rsd_floor,

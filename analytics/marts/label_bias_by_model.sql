@@ -16,14 +16,9 @@
 -- rsd_smallest_detectable, bias_score_smallest_detectable: means, over the tasks that have one, of the smallest bias that
 -- the test of a task finds in four of five runs (label_bias_by_task_over_sets).
 with
-
 estimates as (
-
     select
-        model,
-        suite,
-        n_demos,
-        method,
+        model, suite, n_demos, method,
         estimate(macro_f1, draw) as macro_f1,
         bootstrap_error(macro_f1, draw) as macro_f1_error,
         estimate(accuracy, draw) as accuracy,
@@ -34,35 +29,26 @@ estimates as (
         bootstrap_error(bias_score, draw) as bias_score_error
     from label_bias_draws
     group by all
-
 ),
 
 measured as (
-
     select
         bootstrap_draws.suite,
         label_bias_by_task_over_sets.*
     from label_bias_by_task_over_sets
     inner join bootstrap_draws using (task)
     where draw = 0
-
 ),
 
 adjusted as (
-
     select *
     from measured
     inner join label_bias_task_tests using (model, suite, n_demos, method, task)
-
 ),
 
 counts as (
-
     select
-        model,
-        suite,
-        n_demos,
-        method,
+        model, suite, n_demos, method,
         if(count(macro_f1) = count(*), median(macro_f1), null) as macro_f1_median,
         if(count(macro_f1) = count(*), interquartile_mean(list(macro_f1 order by macro_f1)), null) as macro_f1_interquartile_mean,
         if(count(accuracy) = count(*), median(accuracy), null) as accuracy_median,
@@ -97,15 +83,10 @@ counts as (
         count(is_bias_score_above) as n_tasks_bias_score_tested
     from adjusted
     group by all
-
 )
 
 select
-    estimates.model,
-    estimates.suite,
-    estimates.n_demos,
-    estimates.method,
-    estimates.macro_f1,
+    estimates.model, estimates.suite, estimates.n_demos, estimates.method, estimates.macro_f1,
     clipped(tasks_low(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1_low), 0, 1) as macro_f1_low,
     clipped(tasks_high(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1_high), 0, 1) as macro_f1_high,
     estimates.accuracy,
@@ -118,41 +99,21 @@ select
     clipped(tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_low), 0, null) as bias_score_low,
     clipped(tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_high), 0, null) as bias_score_high,
     counts.* exclude (
-        model,
-        suite,
-        n_demos,
-        method,
-        relative_variance,
-        squared_preference,
-        n_tasks_rsd_tested,
-        n_tasks_bias_score_tested,
-        least_p,
-        n_p,
-        rsd_smallest_detectable,
-        bias_score_smallest_detectable
+        model, suite, n_demos, method, relative_variance, squared_preference, n_tasks_rsd_tested,
+        n_tasks_bias_score_tested, least_p, n_p, rsd_smallest_detectable, bias_score_smallest_detectable
     ),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit,
-    counts.relative_variance,
-    counts.n_tasks_rsd_tested,
-    counts.n_tasks_bias_score_tested,
+    counts.relative_variance, counts.n_tasks_rsd_tested, counts.n_tasks_bias_score_tested,
     estimates.accuracy < counts.majority_accuracy as is_below_majority,
-    tests.share_most_frequent,
-    tests.constant_p,
-    tests.is_above_constant,
-    tests.n_tasks_not_above,
+    tests.share_most_frequent, tests.constant_p, tests.is_above_constant, tests.n_tasks_not_above,
     tests.n_demo_sets_not_above,
     least_p * sum(n_p) over (partition by estimates.model, estimates.suite, estimates.method) <= 0.05 as is_bias_shown,
-    counts.squared_preference,
-    counts.rsd_smallest_detectable,
-    counts.bias_score_smallest_detectable
+    counts.squared_preference, counts.rsd_smallest_detectable, counts.bias_score_smallest_detectable
 from estimates
 inner join counts using (model, suite, n_demos, method)
 inner join (select * from suite_constant_tests where format = 'base') as tests using (suite, n_demos, method)
 left join measured as single
     on
-        counts.n_tasks = 1
-        and estimates.model = single.model
-        and estimates.suite = single.suite
-        and estimates.n_demos = single.n_demos
-        and estimates.method = single.method
+        counts.n_tasks = 1 and estimates.model = single.model and estimates.suite = single.suite
+        and estimates.n_demos = single.n_demos and estimates.method = single.method
 order by all

@@ -26,10 +26,7 @@
 -- five runs of so many rows (smallest_biases); null where they find none.
 select
     format_metrics.* exclude (format),
-    constant_p,
-    is_above_constant,
-    smallest.rsd_smallest_detectable,
-    smallest.bias_score_smallest_detectable
+    constant_p, is_above_constant, smallest.rsd_smallest_detectable, smallest.bias_score_smallest_detectable
 from format_metrics
 inner join constant_tests using (task, format, n_demos, demo_set, method)
 left join smallest_biases as smallest using (task, n_demos, demo_set, method)

@@ -5,36 +5,29 @@
 -- is_above_constant, constant_p: of the means over sets, as in label_bias_by_task; n_demo_sets_not_above: sets in which
 -- neither accuracy nor macro_f1 exceeds that of an answer that is always the same.
 -- Baselines, bias_score_of_perfect, numbers of labels and their rows are the same in every set.
--- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (task_errors):
+-- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (metric_errors):
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
 -- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
 -- bias_score_p does not tell from it; the measured value may lie above. Null where the floor is.
 -- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that these p tell from noise in four of five
 -- runs of so many rows (smallest_biases), where each set has them: means over sets.
 with
-
 means as (
-
     select
-        label_bias_by_task.model,
-        label_bias_by_task.task,
-        label_bias_by_task.n_demos,
-        label_bias_by_task.method,
-        nullif(avg(coalesce(macro_f1, 'nan') order by demo_set), 'nan') as macro_f1,
-        nullif(avg(coalesce(accuracy, 'nan') order by demo_set), 'nan') as accuracy,
-        nullif(avg(coalesce(rsd, 'nan') order by demo_set), 'nan') as rsd,
-        nullif(avg(coalesce(bias_score, 'nan') order by demo_set), 'nan') as bias_score,
+        label_bias_by_task.model, label_bias_by_task.task, label_bias_by_task.n_demos, label_bias_by_task.method,
+        mean_of_all(macro_f1, demo_set) as macro_f1,
+        mean_of_all(accuracy, demo_set) as accuracy,
+        mean_of_all(rsd, demo_set) as rsd,
+        mean_of_all(bias_score, demo_set) as bias_score,
         count(*) as n_demo_sets,
         count(*) filter (accuracy = 0) as n_demo_sets_without_hit,
         sum(n_rows)::bigint as n_rows,
         sum(n_bias_score_rows)::bigint as n_bias_score_rows,
-        n_labels,
-        category,
-        is_semantically_equivalent,
-        nullif(avg(coalesce(rsd_floor, 'nan') order by demo_set), 'nan') as rsd_floor,
-        nullif(avg(coalesce(rsd_excess, 'nan') order by demo_set), 'nan') as rsd_excess,
+        n_labels, category, is_semantically_equivalent,
+        mean_of_all(rsd_floor, demo_set) as rsd_floor,
+        mean_of_all(rsd_excess, demo_set) as rsd_excess,
         bonferroni_p(min(rsd_p), count(rsd_p)) as rsd_p,
-        nullif(avg(coalesce(bias_score_floor, 'nan') order by demo_set), 'nan') as bias_score_floor,
+        mean_of_all(bias_score_floor, demo_set) as bias_score_floor,
         bonferroni_p(min(bias_score_p), count(bias_score_p)) as bias_score_p,
         max(bias_score_of_perfect) as bias_score_of_perfect,
         max(n_gold_labels) as n_gold_labels,
@@ -43,67 +36,63 @@ means as (
         max(majority_macro_f1) as majority_macro_f1,
         max(label_bias_by_task.share_most_frequent) as share_most_frequent,
         max(label_bias_by_task.share_most_frequent) > 0.95 as is_constant,
-        nullif(avg(coalesce(relative_variance, 'nan') order by demo_set), 'nan') as relative_variance,
-        nullif(avg(coalesce(squared_preference, 'nan') order by demo_set), 'nan') as squared_preference,
+        mean_of_all(relative_variance, demo_set) as relative_variance,
+        mean_of_all(squared_preference, demo_set) as squared_preference,
         any_value(n_fewest_bias_score_rows) as n_fewest_bias_score_rows,
         any_value(fewest_bias_score_label) as fewest_bias_score_label
     from label_bias_by_task
     group by all
-
 ),
 
 smallest as (
-
     select
-        task,
-        n_demos,
-        method,
+        task, n_demos, method,
         avg(rsd_smallest_detectable_of_sets order by demo_set) as rsd_smallest_detectable,
         avg(bias_score_smallest_detectable_of_sets order by demo_set) as bias_score_smallest_detectable
     from smallest_biases
     group by all
+),
 
+errors as (
+    select
+        task, n_demos, method,
+        any_value(n_units) filter (metric = 'accuracy') as n_main_rows,
+        any_value(n_free) filter (metric = 'accuracy') as n_free,
+        any_value(n_free) filter (metric = 'bias_score') as n_free_bias_score,
+        any_value(standard_error) filter (metric = 'accuracy') as of_accuracy,
+        any_value(standard_error) filter (metric = 'macro_f1') as of_macro_f1,
+        any_value(standard_error) filter (metric = 'rsd') as of_rsd,
+        any_value(standard_error) filter (metric = 'bias_score') as of_bias_score
+    from metric_errors
+    where format = 'base'
+    group by all
 ),
 
 bounded as (
-
     select
         means.*,
         wilson_interval(
             means.accuracy,
-            if(
-                task_errors.accuracy > 0,
-                least(means.n_rows, means.accuracy * (1 - means.accuracy) / task_errors.accuracy ** 2),
-                task_errors.n_main_rows
-            )
+            if(of_accuracy > 0, least(means.n_rows, means.accuracy * (1 - means.accuracy) / of_accuracy ** 2), n_main_rows)
         ) as accuracy_interval,
-        t_quantile(task_errors.n_free) * task_errors.macro_f1 as macro_f1_reach,
-        norm_interval(
-            means.rsd, means.rsd_floor, task_errors.rsd, means.n_main_gold_labels - 1, t_quantile(task_errors.n_free)
-        ) as rsd_interval,
+        t_quantile(n_free) * of_macro_f1 as macro_f1_reach,
+        norm_interval(means.rsd, means.rsd_floor, of_rsd, means.n_main_gold_labels - 1, t_quantile(n_free)) as rsd_interval,
         -- The root mean square of what is half the sum of absolute normal deviations on average.
         norm_interval(
             means.bias_score,
             means.bias_score_floor * sqrt(1 + (pi() / 2 - 1) / (means.n_labels - 1)),
-            task_errors.bias_score,
+            of_bias_score,
             means.n_labels - 1,
-            t_quantile(task_errors.n_free_bias_score)
+            t_quantile(n_free_bias_score)
         ) as bias_score_interval
     from means
-    left join task_errors using (task, n_demos, method)
-
+    left join errors using (task, n_demos, method)
 )
 
 select
     bounded.* exclude (
-        accuracy_interval,
-        macro_f1_reach,
-        rsd_interval,
-        bias_score_interval,
-        relative_variance,
-        squared_preference,
-        n_fewest_bias_score_rows,
-        fewest_bias_score_label
+        accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance, squared_preference,
+        n_fewest_bias_score_rows, fewest_bias_score_label
     ),
     accuracy_interval[1] as accuracy_low,
     accuracy_interval[2] as accuracy_high,
@@ -113,14 +102,8 @@ select
     rsd_interval[2] as rsd_high,
     bias_score_interval[1] * case when bias_score_p <= 0.05 then 1 else 0 end as bias_score_low,
     bias_score_interval[2] as bias_score_high,
-    relative_variance,
-    constant_p,
-    is_above_constant,
-    n_demo_sets_not_above,
-    squared_preference,
-    n_fewest_bias_score_rows,
-    fewest_bias_score_label,
-    smallest.rsd_smallest_detectable,
+    relative_variance, constant_p, is_above_constant, n_demo_sets_not_above, squared_preference,
+    n_fewest_bias_score_rows, fewest_bias_score_label, smallest.rsd_smallest_detectable,
     smallest.bias_score_smallest_detectable
 from bounded
 inner join (select * from constant_tests where format = 'base' and demo_set is null) as constant_tests

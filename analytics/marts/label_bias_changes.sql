@@ -2,14 +2,11 @@
 -- What stands against what: label_bias_pairs. Positive: higher than what it stands against. Intervals, unit and nulls are
 -- as in label_bias_by_model; what they may be said to show is in label_bias_verdicts.
 with
-
 -- A difference of means over the same tasks is the mean of the tasks' differences.
 differences as (
-
     select
         pairs.*,
-        suite,
-        draw,
+        suite, draw,
         measured.macro_f1 - against.macro_f1 as macro_f1,
         measured.accuracy - against.accuracy as accuracy,
         measured.rsd - against.rsd as rsd,
@@ -18,18 +15,11 @@ differences as (
     inner join label_bias_draws as measured using (model, n_demos, method)
     inner join label_bias_draws as against using (model, suite, draw)
     where against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
-
 ),
 
 estimates as (
-
     select
-        model,
-        suite,
-        n_demos,
-        method,
-        against_n_demos,
-        against_method,
+        model, suite, n_demos, method, against_n_demos, against_method,
         estimate(macro_f1, draw) as macro_f1,
         bootstrap_error(macro_f1, draw) as macro_f1_error,
         estimate(accuracy, draw) as accuracy,
@@ -40,11 +30,9 @@ estimates as (
         bootstrap_error(bias_score, draw) as bias_score_error
     from differences
     group by all
-
 ),
 
 counts as (
-
     select
         pairs.*,
         suite,
@@ -61,19 +49,12 @@ counts as (
     inner join bootstrap_draws using (task)
     where draw = 0 and against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
     group by all
-
 ),
 
 -- Of one task, over its rows.
 single as (
-
     select
-        suite,
-        model,
-        n_demos,
-        method,
-        against_n_demos,
-        against_method,
+        suite, model, n_demos, method, against_n_demos, against_method,
         any_value({'low': low, 'high': high}) filter (metric = 'macro_f1') as macro_f1,
         any_value({'low': low, 'high': high}) filter (metric = 'accuracy') as accuracy,
         any_value({'low': low, 'high': high}) filter (metric = 'rsd') as rsd,
@@ -83,17 +64,11 @@ single as (
     where draw = 0
     group by all
     having count(distinct task) = 1
-
 )
 
 select
-    estimates.model,
-    estimates.suite,
-    estimates.n_demos,
-    estimates.method,
-    estimates.against_n_demos,
-    estimates.against_method,
-    estimates.macro_f1,
+    estimates.model, estimates.suite, estimates.n_demos, estimates.method, estimates.against_n_demos,
+    estimates.against_method, estimates.macro_f1,
     tasks_low(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1.low) as macro_f1_low,
     tasks_high(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1.high) as macro_f1_high,
     estimates.accuracy,

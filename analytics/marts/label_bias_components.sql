@@ -2,90 +2,33 @@
 -- from (analysis of variance; Searle, Casella & McCulloch 1992), in squares of the metric's unit; metric: macro_f1,
 -- accuracy, rsd, bias_score, relative_variance or squared_preference.
 -- variance: of the tasks' values, which is what intervals over tasks are made of. from_rows: by other rows of the same
--- tasks (task_errors). from_sets: by other demonstrations, the variance between sets over their number, without what rows
--- do in one set alone (set_errors), which is in from_rows; at least 0. from_tasks: what is left, at least 0, by other
+-- tasks (metric_errors). from_sets: by other demonstrations, the variance between sets over their number, without what rows
+-- do in one set alone (metric_errors), which is in from_rows; at least 0. from_tasks: what is left, at least 0, by other
 -- tasks. share_*: of these three. More of what has the
 -- largest share narrows intervals most. Null where a task lacks the metric or its error, from_sets with one set.
 with
-
 members as (
-
-    select
-        suite,
-        task
+    select suite, task
     from bootstrap_draws
     where draw = 0
-
-),
-
-by_set as (
-
-    select
-        model,
-        task,
-        n_demos,
-        method,
-        demo_set,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as estimate
-    from label_bias_by_task
-
-),
-
-errors as (
-
-    select
-        task,
-        n_demos,
-        method,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([
-            task_errors.macro_f1,
-            task_errors.accuracy,
-            task_errors.rsd,
-            task_errors.bias_score,
-            task_errors.relative_variance,
-            task_errors.squared_preference
-        ]) as error,
-        unnest([
-            set_errors.macro_f1,
-            set_errors.accuracy,
-            set_errors.rsd,
-            set_errors.bias_score,
-            set_errors.relative_variance,
-            set_errors.squared_preference
-        ]) as of_rows_alone
-    from task_errors
-    inner join set_errors using (task, n_demos, method)
-
 ),
 
 by_task as (
-
     select
-        model,
-        task,
-        n_demos,
-        method,
-        metric,
-        nullif(avg(coalesce(estimate, 'nan') order by demo_set), 'nan') as estimate,
-        if(count(*) > 1 and count(estimate) = count(*), var_samp(estimate order by demo_set) / count(*), null) as of_sets,
+        metric, task, n_demos, method,
+        mean_of_all(value, demo_set) as estimate,
+        if(count(*) > 1 and count(value) = count(*), var_samp(value order by demo_set) / count(*), null) as of_sets,
         count(*) as n_sets
-    from by_set
+    from metric_values
+    where format = 'base'
     group by all
-
 ),
 
 parts as (
-
     select
-        model,
-        members.suite,
-        n_demos,
-        method,
-        metric,
+        run_settings.model, members.suite, n_demos, method, metric,
         if(count(*) > 1 and count(estimate) = count(*), var_samp(estimate order by task), null) as variance,
-        if(count(error) = count(*), avg(error ** 2 order by task), null) as from_rows,
+        if(count(standard_error) = count(*), avg(standard_error ** 2 order by task), null) as from_rows,
         if(
             count(of_sets) = count(*) and count(of_rows_alone) = count(*),
             greatest(0, avg(of_sets order by task) - avg(of_rows_alone order by task)),
@@ -95,13 +38,12 @@ parts as (
         max(n_sets) as n_sets
     from by_task
     inner join members using (task)
-    left join errors using (task, n_demos, method, metric)
+    cross join run_settings
+    left join (select * from metric_errors where format = 'base') using (task, n_demos, method, metric)
     group by all
-
 ),
 
 divided as (
-
     select
         *,
         if(
@@ -109,23 +51,13 @@ divided as (
         ) as from_tasks,
         nullif(from_tasks + from_rows + coalesce(from_sets, 0), 0) as total
     from parts
-
 )
 
 select
-    model,
-    suite,
-    n_demos,
-    method,
-    metric,
-    variance,
-    from_tasks,
-    from_sets,
-    from_rows,
+    model, suite, n_demos, method, metric, variance, from_tasks, from_sets, from_rows,
     from_tasks / total as share_tasks,
     from_sets / total as share_sets,
     from_rows / total as share_rows,
-    n_tasks,
-    n_sets
+    n_tasks, n_sets
 from divided
 order by all

@@ -3,46 +3,29 @@
 -- A draw is the same for all numbers of demonstrations and methods, so that their differences have their bootstrap
 -- distribution here; draw 0 is the suite itself. A mean is null where a task of the suite lacks the metric.
 with
-
 draws as (
-
     select
-        suite,
-        draw,
+        suite, draw,
         list(n_drawn::double order by task) as n_drawn
     from bootstrap_draws
     group by all
-
 ),
 
 suite_tasks as (
-
-    select
-        suite,
-        task
+    select suite, task
     from bootstrap_draws
     where draw = 0
-
 ),
 
 settings as (
-
-    select distinct
-        model,
-        n_demos,
-        method
+    select distinct model, n_demos, method
     from label_bias_by_task_over_sets
-
 ),
 
 -- Lists over all tasks of the suite, in the order of the draws: a mean is then a dot product.
 task_lists as (
-
     select
-        model,
-        suite,
-        n_demos,
-        method,
+        model, suite, n_demos, method,
         list(coalesce(macro_f1, 'nan') order by task) as macro_f1,
         list(coalesce(accuracy, 'nan') order by task) as accuracy,
         list(coalesce(rsd, 'nan') order by task) as rsd,
@@ -52,15 +35,10 @@ task_lists as (
     cross join suite_tasks
     left join label_bias_by_task_over_sets using (model, task, n_demos, method)
     group by all
-
 )
 
 select
-    model,
-    suite,
-    n_demos,
-    method,
-    draw,
+    model, suite, n_demos, method, draw,
     nullif(list_dot_product(macro_f1, n_drawn) / n_tasks, 'nan') as macro_f1,
     nullif(list_dot_product(accuracy, n_drawn) / n_tasks, 'nan') as accuracy,
     nullif(list_dot_product(rsd, n_drawn) / n_tasks, 'nan') as rsd,

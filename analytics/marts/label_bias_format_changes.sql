@@ -9,82 +9,48 @@
 -- effect of at least least_effect, as same_tasks_verdict of label_bias_verdicts; word_p_adjusted: the p_adjusted it goes by
 -- (word_p); noise_p: as there. n_rows, against_n_rows: predictions. n_units: the rows that both sides have, each counted once.
 with
-
 members as (
-
-    select
-        suite,
-        task
+    select suite, task
     from bootstrap_draws
     where draw = 0
-
 ),
 
 asked as (
-
     select *
     from format_pairs
     where format <> 'base' and (against_format = 'base' or method <> against_method)
-
 ),
 
-errors as (
-
+values_of as (
     select
-        task,
-        n_demos,
-        method,
-        format,
-        against_method,
-        against_format,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as standard_error,
-        unnest([n_free, n_free, n_free, n_free_bias_score, n_free, n_free_bias_score]) as n_free,
-        unnest([n_main_rows, n_main_rows, n_main_rows, n_bias_score_rows, n_main_rows, n_bias_score_rows]) as n_units
-    from paired_errors
-    where n_demos = against_n_demos
-
+        metrics.*,
+        case when has_noise_p(metric) then bias_score_p end as bias_score_p
+    from metric_values_over_sets as metrics
+    inner join format_metrics_over_sets using (task, n_demos, method, format)
 ),
 
 differences as (
-
     select
         asked.*,
-        own.task,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([
-            own.macro_f1 - other.macro_f1,
-            own.accuracy - other.accuracy,
-            own.rsd - other.rsd,
-            own.bias_score - other.bias_score,
-            own.relative_variance - other.relative_variance,
-            own.squared_preference - other.squared_preference
-        ]) as estimate,
-        unnest([own.n_rows, own.n_rows, own.n_rows, own.n_bias_score_rows, own.n_rows, own.n_bias_score_rows]) as n_rows,
-        unnest([
-            other.n_rows, other.n_rows, other.n_rows, other.n_bias_score_rows, other.n_rows, other.n_bias_score_rows
-        ]) as against_n_rows,
+        own.task, own.metric,
+        own.value - other.value as estimate,
+        own.n_rows, other.n_rows as against_n_rows,
         noise_p(own.bias_score_p, other.bias_score_p) as noise_p
     from asked
-    inner join format_metrics_over_sets as own using (model, n_demos, method, format)
-    inner join format_metrics_over_sets as other
+    inner join values_of as own using (n_demos, method, format)
+    inner join values_of as other
         on
-            asked.model = other.model
-            and asked.n_demos = other.n_demos
-            and asked.against_method = other.method
-            and asked.against_format = other.format
-            and own.task = other.task
-
+            asked.n_demos = other.n_demos and asked.against_method = other.method
+            and asked.against_format = other.format and own.task = other.task and own.metric = other.metric
 ),
 
 named as (
-
     select
         {
             'model': model,
             'suite': members.suite,
             'is_of_methods': method <> against_method,
-            'partner': if(word_metric(metric) = metric, null, metric)
+            'apart': tested_apart(metric)
         } as family,
         {
             'n_demos': n_demos,
@@ -95,12 +61,11 @@ named as (
             'metric': metric
         } as test,
         differences.*,
-        errors.standard_error,
-        errors.n_free,
-        errors.n_units
+        errors.standard_error, errors.n_free, errors.n_units
     from differences
     inner join members using (task)
-    left join errors using (task, n_demos, method, format, against_method, against_format, metric)
+    left join (select * from paired_errors where n_demos = against_n_demos) as errors
+        using (task, n_demos, method, format, against_method, against_format, metric)
     -- As in label_bias_verdicts.
     qualify
         estimate is not null
@@ -108,14 +73,11 @@ named as (
         or count(estimate) over (
             partition by model, members.suite, n_demos, method, format, against_method, against_format, metric
         ) = 0
-
 ),
 
 counts as (
-
     select
-        family,
-        test,
+        family, test,
         count(*) as n_tasks,
         sum(n_rows)::bigint as n_rows,
         sum(against_n_rows)::bigint as against_n_rows,
@@ -123,72 +85,42 @@ counts as (
         bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from named
     group by all
-
 ),
 
 measured as (
-
     select
         tests.*,
         counts.* exclude (family, test),
         least_effect(tests.test.metric) as least_effect
     from tests_over_rows('named') as tests
     inner join counts using (family, test)
-
 ),
 
 judged as (
-
     select
         *,
         word_p(
             list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted, 'noise_p': noise_p}) over of_word
         ) as word_p_adjusted,
         word_band(
-            test.metric,
-            simultaneous_low,
-            simultaneous_high,
+            test.metric, simultaneous_low, simultaneous_high,
             list({'metric': test.metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word
         ) as band
     from measured
     window of_word as (
         partition by
-            family.model,
-            family.suite,
-            test.n_demos,
-            test.method,
-            test.format,
-            test.against_method,
+            family.model, family.suite, test.n_demos, test.method, test.format, test.against_method,
             test.against_format,
             word_metric(test.metric)
     )
-
 )
 
 select
-    family.model as model,
-    family.suite as suite,
-    test.n_demos as n_demos,
-    test.method as method,
-    test.format as format,
-    test.against_method as against_method,
-    test.against_format as against_format,
-    test.metric as metric,
-    mean as estimate,
-    error as standard_error,
-    low,
-    high,
-    p,
-    p_adjusted,
-    simultaneous_low,
-    simultaneous_high,
+    family.model as model, family.suite as suite, test.n_demos as n_demos, test.method as method, test.format as format,
+    test.against_method as against_method, test.against_format as against_format, test.metric as metric,
+    mean as estimate, error as standard_error, low, high, p, p_adjusted, simultaneous_low, simultaneous_high,
     word_p_adjusted,
     verdict(mean, word_p_adjusted, band[1], band[2], n_units, least_effect) as verdict,
-    least_effect,
-    n_tasks,
-    n_units,
-    n_rows,
-    against_n_rows,
-    if(is_guarded(metric), noise_p, null) as noise_p
+    least_effect, n_tasks, n_units, n_rows, against_n_rows, noise_p
 from judged
 order by all

@@ -4,25 +4,16 @@
 -- number), for all tasks and formats with the same n_demos and method together (holm); is_rsd_above: at most 5 %.
 -- n_rows: predictions.
 with
-
 totals as (
-
     select
-        model,
-        task,
-        n_demos,
-        method,
-        format,
-        label,
+        model, task, n_demos, method, format, label,
         sum(n_gold) as n_gold,
         sum(n_predicted) as n_predicted
     from format_labels
     group by all
-
 ),
 
 shares as (
-
     select
         *,
         n_gold / sum(n_gold) over answers as gold_share,
@@ -30,11 +21,9 @@ shares as (
         sum(n_gold) over answers as n_rows
     from totals
     window answers as (partition by model, task, n_demos, method, format)
-
 ),
 
 preferred as (
-
     select
         *
     from shares
@@ -42,42 +31,25 @@ preferred as (
         partition by model, task, n_demos, method, format
         order by round(predicted_share - gold_share, 12) desc, label
     ) = 1
-
 ),
 
 tests as (
-
     select
         {'model': model, 'n_demos': n_demos, 'method': method} as family,
         {'task': task, 'format': format} as test,
         rsd_p as p
     from format_metrics_over_sets
-
 ),
 
 adjusted as (
-
     select
-        family.model as model,
-        family.n_demos as n_demos,
-        family.method as method,
-        test.task as task,
-        test.format as format,
-        p_adjusted as rsd_p_adjusted
+        family.model as model, family.n_demos as n_demos, family.method as method, test.task as task,
+        test.format as format, p_adjusted as rsd_p_adjusted
     from holm('tests')
-
 )
 
 select
-    model,
-    task,
-    n_demos,
-    method,
-    format,
-    label,
-    predicted_share,
-    gold_share,
-    rsd_p_adjusted,
+    model, task, n_demos, method, format, label, predicted_share, gold_share, rsd_p_adjusted,
     rsd_p_adjusted <= 0.05 as is_rsd_above,
     n_rows::bigint as n_rows
 from preferred

@@ -10,79 +10,43 @@
 -- one task). Of the mean over tasks the first two are root mean squares over the tasks: what goes up in one task and down
 -- in another is in them and not in deviation.
 with
-
 members as (
-
-    select
-        suite,
-        task
+    select suite, task
     from bootstrap_draws
     where draw = 0
-
 ),
 
 of_tasks as (
-
-    select
-        suite,
-        model,
-        task,
-        n_demos,
-        method,
-        format,
-        n_demo_sets,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as value,
-        unnest([n_rows, n_rows, n_rows, n_bias_score_rows, n_rows, n_bias_score_rows]) as n_rows
-    from format_metrics_over_sets
+    select suite, run_settings.model, task, n_demos, method, format, n_sets as n_demo_sets, metric, value, n_rows
+    from metric_values_over_sets
     inner join members using (task)
-
+    cross join run_settings
 ),
 
 of_all as (
-
     select
-        suite,
-        model,
-        task,
-        n_demos,
-        method,
-        format,
-        metric,
-        value,
+        suite, model, task, n_demos, method, format, metric, value,
         1 as n_tasks,
-        n_demo_sets,
-        n_rows
+        n_demo_sets, n_rows
     from of_tasks
 
     union all
 
     select
-        suite,
-        model,
+        suite, model,
         null as task,
-        n_demos,
-        method,
-        format,
-        metric,
+        n_demos, method, format, metric,
         case when count(value) = count(*) then avg(value order by task) end as value,
         count(*) as n_tasks,
         max(n_demo_sets) as n_demo_sets,
         sum(n_rows) as n_rows
     from of_tasks
     group by suite, model, n_demos, method, format, metric
-
 ),
 
 spread as (
-
     select
-        suite,
-        model,
-        task,
-        n_demos,
-        method,
-        metric,
+        suite, model, task, n_demos, method, metric,
         count(*) as n_formats,
         min(value) as minimum,
         first(format order by round(value, 12), format) as minimum_format,
@@ -95,81 +59,32 @@ spread as (
     from of_all
     group by all
     having count(*) > 1 and count(value) = count(*)
-
 ),
 
 -- Half the mean square of the pairs' errors is what rows add to the variance.
 noise as (
-
     select
-        task,
-        n_demos,
-        method,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([
-            avg(coalesce(macro_f1, 'nan') ** 2 order by format, against_format) / 2,
-            avg(coalesce(accuracy, 'nan') ** 2 order by format, against_format) / 2,
-            avg(coalesce(rsd, 'nan') ** 2 order by format, against_format) / 2,
-            avg(coalesce(bias_score, 'nan') ** 2 order by format, against_format) / 2,
-            avg(coalesce(relative_variance, 'nan') ** 2 order by format, against_format) / 2,
-            avg(coalesce(squared_preference, 'nan') ** 2 order by format, against_format) / 2
-        ]) as of_rows
+        metric, task, n_demos, method,
+        avg(coalesce(standard_error, 'nan') ** 2 order by format, against_format) / 2 as of_rows
     from paired_errors
     where format <> against_format
-    group by task, n_demos, method
-
-),
-
-values_of_sets as (
-
-    select
-        task,
-        n_demos,
-        method,
-        demo_set,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as value
-    from label_bias_by_task
-
-),
-
-errors_of_sets as (
-
-    select
-        task,
-        n_demos,
-        method,
-        n_sets,
-        unnest(['macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference']) as metric,
-        n_sets * unnest([macro_f1, accuracy, rsd, bias_score, relative_variance, squared_preference]) as of_rows
-    from set_errors
-
+    group by metric, task, n_demos, method
 ),
 
 between_sets as (
-
     select
-        task,
-        n_demos,
-        method,
-        metric,
-        var_samp(value order by demo_set) - any_value(errors_of_sets.of_rows) as variance
-    from values_of_sets
-    inner join errors_of_sets using (task, n_demos, method, metric)
+        metric, task, n_demos, method,
+        var_samp(value order by demo_set) - count(*) * any_value(errors.of_rows_alone) as variance
+    from metric_values
+    inner join metric_errors as errors using (metric, task, format, n_demos, method)
+    where format = 'base'
     group by all
     having count(*) > 1 and count(value) = count(*)
-
 ),
 
 of_each_task as (
-
     select
-        suite,
-        model,
-        spread.task,
-        n_demos,
-        method,
-        metric,
+        suite, model, spread.task, n_demos, method, metric,
         nullif(noise.of_rows, 'nan') as of_rows,
         spread.variance - nullif(noise.of_rows, 'nan') as of_formats,
         between_sets.variance as of_sets
@@ -177,42 +92,27 @@ of_each_task as (
     left join noise using (task, n_demos, method, metric)
     left join between_sets using (task, n_demos, method, metric)
     where spread.task is not null
-
 ),
 
 parts as (
-
     from of_each_task
 
     union all
 
     select
-        suite,
-        model,
+        suite, model,
         null as task,
-        n_demos,
-        method,
-        metric,
+        n_demos, method, metric,
         case when count(of_rows) = count(*) then sum(of_rows order by task) / count(*) ** 2 end as of_rows,
         case when count(of_formats) = count(*) then avg(of_formats order by task) end as of_formats,
         case when count(of_sets) = count(*) then avg(of_sets order by task) end as of_sets
     from of_each_task
     group by suite, model, n_demos, method, metric
-
 )
 
 select
-    spread.model,
-    spread.suite,
-    spread.task,
-    spread.n_demos,
-    spread.method,
-    spread.metric,
-    spread.n_formats,
-    spread.minimum,
-    spread.minimum_format,
-    spread.maximum,
-    spread.maximum_format,
+    spread.model, spread.suite, spread.task, spread.n_demos, spread.method, spread.metric, spread.n_formats,
+    spread.minimum, spread.minimum_format, spread.maximum, spread.maximum_format,
     spread.maximum - spread.minimum as range,
     sqrt(spread.variance) as deviation,
     sqrt(parts.of_rows) as deviation_of_rows,
@@ -220,23 +120,14 @@ select
     sqrt(clipped(parts.of_formats, 0, null)) as format_deviation,
     sqrt(clipped(parts.of_sets, 0, null)) as set_deviation,
     case when spread.task is null then sqrt(components.from_tasks) end as task_deviation,
-    spread.n_tasks,
-    spread.n_demo_sets,
-    spread.n_rows
+    spread.n_tasks, spread.n_demo_sets, spread.n_rows
 from spread
 left join parts
     on
-        spread.suite = parts.suite
-        and spread.model = parts.model
-        and spread.task is not distinct from parts.task
-        and spread.n_demos = parts.n_demos
-        and spread.method = parts.method
-        and spread.metric = parts.metric
+        spread.suite = parts.suite and spread.model = parts.model and spread.task is not distinct from parts.task
+        and spread.n_demos = parts.n_demos and spread.method = parts.method and spread.metric = parts.metric
 left join label_bias_components as components
     on
-        spread.suite = components.suite
-        and spread.model = components.model
-        and spread.n_demos = components.n_demos
-        and spread.method = components.method
-        and spread.metric = components.metric
+        spread.suite = components.suite and spread.model = components.model and spread.n_demos = components.n_demos
+        and spread.method = components.method and spread.metric = components.metric
 order by all

@@ -18,16 +18,9 @@
 -- alone finds a difference of 0.05 with a power of 80 %, as a rough rule: the units of this test times
 -- (smallest_detectable / 0.05) ^ 2, rounded up, and at least the 6 of which a test can reach 5 %.
 with
-
 words as (
-
     select
-        model,
-        suite,
-        n_demos,
-        method,
-        against_n_demos,
-        against_method,
+        model, suite, n_demos, method, against_n_demos, against_method,
         any_value(unit) as unit,
         any_value(n_units) filter (metric = 'rsd') as n_units,
         any_value(verdict) filter (metric = 'rsd') as rsd_verdict,
@@ -54,19 +47,12 @@ words as (
         )::bigint as accuracy_n_needed
     from label_bias_verdicts
     group by all
-
 ),
 
 -- Once for tasks like these, and once for these tasks.
 sides as (
-
     select
-        model,
-        suite,
-        n_demos,
-        method,
-        against_n_demos,
-        against_method,
+        model, suite, n_demos, method, against_n_demos, against_method,
         unnest(['like_these', 'these']) as tasks,
         unnest([
             {
@@ -85,11 +71,9 @@ sides as (
             }
         ]) as word
     from words
-
 ),
 
 graded as (
-
     select
         *,
         list_contains([word.rsd, word.bias_score], 'lower') as falls,
@@ -125,19 +109,12 @@ graded as (
         end as advice
     from sides
     inner join (
-        select
-            model,
-            suite,
-            n_demos,
-            method,
-            is_above_constant
+        select model, suite, n_demos, method, is_above_constant
         from label_bias_by_model
     ) using (model, suite, n_demos, method)
-
 ),
 
 inputs as (
-
     select
         prompts.n_demos,
         method_name(adaptations.adaptation, calibration_variants.method) as method,
@@ -147,53 +124,22 @@ inputs as (
     cross join (select unnest(adaptations) as adaptation from run_settings) as adaptations
     where prompts.format = 'base'
     group by all
-
 )
 
 select
-    words.model,
-    words.suite,
-    words.n_demos,
-    words.method,
-    words.against_n_demos,
-    words.against_method,
-    against.rsd as rsd_before,
-    own.rsd,
-    words.rsd_verdict,
-    words.rsd_same_tasks_verdict,
-    against.bias_score as bias_score_before,
-    own.bias_score,
-    words.bias_score_verdict,
-    words.bias_score_same_tasks_verdict,
-    against.accuracy as accuracy_before,
-    own.accuracy,
-    words.accuracy_verdict,
-    words.accuracy_same_tasks_verdict,
-    against.macro_f1 as macro_f1_before,
-    own.macro_f1,
-    words.macro_f1_verdict,
-    words.macro_f1_same_tasks_verdict,
-    own.majority_accuracy,
-    own.is_below_majority,
+    words.model, words.suite, words.n_demos, words.method, words.against_n_demos, words.against_method,
+    against.rsd as rsd_before, own.rsd, words.rsd_verdict, words.rsd_same_tasks_verdict,
+    against.bias_score as bias_score_before, own.bias_score, words.bias_score_verdict,
+    words.bias_score_same_tasks_verdict, against.accuracy as accuracy_before, own.accuracy, words.accuracy_verdict,
+    words.accuracy_same_tasks_verdict, against.macro_f1 as macro_f1_before, own.macro_f1, words.macro_f1_verdict,
+    words.macro_f1_same_tasks_verdict, own.majority_accuracy, own.is_below_majority,
     coalesce(inputs.n_prompts, 0) as n_prompts,
     like_these.advice in ('bias falls, accuracy rises', 'bias falls, no loss') as is_supported,
     these.advice in ('bias falls, accuracy rises', 'bias falls, no loss') as is_supported_on_these_tasks,
-    own.n_tasks_constant,
-    own.n_tasks,
-    words.unit,
-    words.n_units,
-    words.rsd_n_needed,
-    words.accuracy_n_needed,
-    like_these.accuracy_evidence,
-    these.accuracy_evidence as accuracy_same_tasks_evidence,
-    like_these.bias_falls_in,
-    these.bias_falls_in as same_tasks_bias_falls_in,
-    like_these.evidence,
-    these.evidence as same_tasks_evidence,
-    like_these.advice,
-    these.advice as same_tasks_advice,
-    own.majority_macro_f1,
-    own.is_above_constant,
+    own.n_tasks_constant, own.n_tasks, words.unit, words.n_units, words.rsd_n_needed, words.accuracy_n_needed,
+    like_these.accuracy_evidence, these.accuracy_evidence as accuracy_same_tasks_evidence, like_these.bias_falls_in,
+    these.bias_falls_in as same_tasks_bias_falls_in, like_these.evidence, these.evidence as same_tasks_evidence,
+    like_these.advice, these.advice as same_tasks_advice, own.majority_macro_f1, own.is_above_constant,
     against.is_above_constant as is_above_constant_before
 from words
 inner join (select * from graded where tasks = 'like_these') as like_these
@@ -203,12 +149,8 @@ inner join (select * from graded where tasks = 'these') as these
 inner join label_bias_by_model as own using (model, suite, n_demos, method)
 inner join label_bias_by_model as against
     on
-        words.model = against.model
-        and words.suite = against.suite
-        and words.against_n_demos = against.n_demos
+        words.model = against.model and words.suite = against.suite and words.against_n_demos = against.n_demos
         and words.against_method = against.method
 left join inputs
-    on
-        words.n_demos = inputs.n_demos
-        and words.method = inputs.method
+    on words.n_demos = inputs.n_demos and words.method = inputs.method
 order by all

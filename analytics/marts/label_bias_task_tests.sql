@@ -3,29 +3,19 @@
 -- of bias_score_p. Both hold for all tasks of the suite in that setting together (holm), so that the chance that any task
 -- is wrongly called biased there is 5 %. is_rsd_above, is_bias_score_above: at most 5 %. Null where a task has no p.
 with
-
 measured as (
-
     select
-        bootstrap_draws.suite,
-        over_sets.model,
-        over_sets.task,
-        over_sets.n_demos,
-        over_sets.method,
-        over_sets.rsd_p,
+        bootstrap_draws.suite, over_sets.model, over_sets.task, over_sets.n_demos, over_sets.method, over_sets.rsd_p,
         over_sets.bias_score_p
     from label_bias_by_task_over_sets as over_sets
     inner join bootstrap_draws using (task)
     where draw = 0
-
 ),
 
 tests as (
-
     select
         {'model': model, 'suite': suite, 'n_demos': n_demos, 'method': method, 'metric': metric} as family,
-        task as test,
-        p
+        task as test, p
     from (
         select
             *,
@@ -33,22 +23,15 @@ tests as (
             unnest([rsd_p, bias_score_p]) as p
         from measured
     )
-
 ),
 
 adjusted as (
-
     select
-        family.model,
-        family.suite,
-        test as task,
-        family.n_demos,
-        family.method,
+        family.model, family.suite, test as task, family.n_demos, family.method,
         any_value(p_adjusted) filter (family.metric = 'rsd') as rsd_p_adjusted,
         any_value(p_adjusted) filter (family.metric = 'bias_score') as bias_score_p_adjusted
     from holm('tests')
     group by all
-
 )
 
 select

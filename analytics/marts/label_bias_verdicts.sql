@@ -1,8 +1,8 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method, metric): what the differences of
 -- label_bias_changes may be said to show; metric: as in label_bias_changes_by_task. Those of one model and suite are one
 -- family (sign_flip_tests): the chance that any verdict among them is wrong where there is no effect is 5 %, and so it is of
--- any same_tasks_verdict. Other suites, and other models, are families of their own, and so is each partner (all_partners), which
--- has no word of its own. is_primary: the change answers the spec's primary question, its method against none in its metric.
+-- any same_tasks_verdict. Other suites and other models are families of their own. So is each partner (requires in
+-- analytics/metrics), which has no word of its own, and each metric that a spec adds. is_primary: the change answers the spec's primary question, its method against none in its metric.
 -- Those changes are a family of their own.
 -- unit: 'tasks', whose differences are tested, or 'rows' in a run of one task: pseudo-values, its difference plus what
 -- each row moves it (row_influences). estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
@@ -26,26 +26,21 @@
 -- show a difference (label_bias_changes_by_task, holm, so that none of them is wrong in 95 % of runs: the partial
 -- conjunction of Dror et al. 2017; a metric and its partner both must). n_rows, against_n_rows: predictions.
 with
-
 members as (
-
     select
-        suite,
-        task,
+        suite, task,
         row_number() over (partition by suite order by task) - 1 as number,
         count(*) over (partition by suite) as n_tasks
     from bootstrap_draws
     where draw = 0
-
 ),
 
 named as (
-
     select
         {
             'model': changes.model,
             'suite': members.suite,
-            'partner': if(word_metric(metric) = metric, null, metric),
+            'apart': tested_apart(metric),
             'is_primary': coalesce(
                 method = primary_method
                 and against_method = 'none'
@@ -60,8 +55,7 @@ named as (
             'against_method': against_method,
             'metric': metric
         } as test,
-        members.number,
-        members.n_tasks,
+        members.number, members.n_tasks,
         changes.*
     from label_bias_changes_by_task as changes
     inner join members using (task)
@@ -74,92 +68,51 @@ named as (
         or count(estimate) over (
             partition by changes.model, members.suite, n_demos, method, against_n_demos, against_method, metric
         ) = 0
-
 ),
 
 alone as (
-
     select *
     from row_influences
     where format = 'base' and task in (select task from members where n_tasks = 1)
-
 ),
 
 moved as (
-
     select
-        own.task,
-        pairs.n_demos,
-        pairs.method,
-        pairs.against_n_demos,
-        pairs.against_method,
+        own.metric, own.task, pairs.n_demos, pairs.method, pairs.against_n_demos, pairs.against_method,
         dense_rank() over (partition by own.task order by own.purpose, own.row) - 1 as number,
-        own.purpose,
-        own.accuracy - other.accuracy as accuracy,
-        own.macro_f1 - other.macro_f1 as macro_f1,
-        own.rsd - other.rsd as rsd,
-        own.bias_score - other.bias_score as bias_score,
-        own.relative_variance - other.relative_variance as relative_variance,
-        own.squared_preference - other.squared_preference as squared_preference
+        own.influence - other.influence as difference
     from label_bias_pairs as pairs
-    inner join alone as own
-        on
-            pairs.n_demos = own.n_demos
-            and pairs.method = own.method
+    inner join alone as own using (n_demos, method)
     inner join alone as other
         on
-            pairs.against_n_demos = other.n_demos
-            and pairs.against_method = other.method
-            and own.task = other.task
-            and own.purpose = other.purpose
-            and own.row = other.row
-
+            pairs.against_n_demos = other.n_demos and pairs.against_method = other.method and own.metric = other.metric
+            and own.task = other.task and own.purpose = other.purpose and own.row = other.row
 ),
 
 units as (
-
-    select
-        family,
-        test,
-        number as unit,
-        estimate as value
+    select family, test, number as unit, estimate as value
     from named
     where n_tasks > 1
 
     union all
 
     select
-        named.family,
-        named.test,
-        moved.number as unit,
-        named.estimate
-        + case named.metric
-            when 'accuracy' then moved.accuracy
-            when 'macro_f1' then moved.macro_f1
-            when 'rsd' then moved.rsd
-            when 'bias_score' then moved.bias_score
-            when 'relative_variance' then moved.relative_variance
-            when 'squared_preference' then moved.squared_preference
-        end as value
+        named.family, named.test, moved.number as unit,
+        named.estimate + moved.difference as value
     from named
-    inner join moved using (task, n_demos, method, against_n_demos, against_method)
-    where named.n_tasks = 1 and (word_metric(named.metric) = 'bias_score') = (moved.purpose = 'bias_score')
-
+    inner join moved using (metric, task, n_demos, method, against_n_demos, against_method)
+    where named.n_tasks = 1
 ),
 
 tests as (
-
     from sign_flip_tests('units', 'sign_flips')
-
 ),
 
 -- What a task shows on its own.
 task_tests as (
-
     select
         {'family': family, 'test': test} as family,
-        task as test,
-        estimate,
+        task as test, estimate,
         -- There is none without that of the partner.
         case
             when word_partner(metric) is null or count(*) over of_word > 1
@@ -168,37 +121,25 @@ task_tests as (
     from named
     window of_word as (
         partition by
-            task,
-            family.model,
-            family.suite,
-            n_demos,
-            method,
-            against_n_demos,
-            against_method,
+            task, family.model, family.suite, n_demos, method, against_n_demos, against_method,
             word_metric(metric)
     )
-
 ),
 
 found as (
-
     select
-        family.family as family,
-        family.test as test,
+        family.family as family, family.test as test,
         count(*) filter (estimate > 0) as n_tasks_higher,
         count(*) filter (estimate < 0) as n_tasks_lower
     from holm('task_tests')
     inner join task_tests using (family, test)
     where p_adjusted <= 0.05
     group by all
-
 ),
 
 spread as (
-
     select
-        family,
-        test,
+        family, test,
         any_value(n_tasks) as n_tasks,
         if(count(*) > 1 and count(estimate) = count(*), median(estimate), null) as median,
         list(estimate order by estimate) filter (estimate is not null) as sorted,
@@ -209,30 +150,22 @@ spread as (
         bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from named
     group by all
-
 ),
 
 same_tasks as (
-
     from tests_over_rows('named')
-
 ),
 
 -- For tasks like these and for these tasks, beside each other.
 measured as (
-
     select
         tests.*,
-        same_tasks.mean,
-        spread.median,
+        same_tasks.mean, spread.median,
         if(spread.median is null, null, interquartile_mean(spread.sorted)) as interquartile_mean,
         if(spread.median is null, null, spread.standardized) as standardized,
         least_effect(tests.test.metric) as least_effect,
         if(spread.n_tasks > 1, 'tasks', 'rows') as unit,
-        spread.n_tasks,
-        spread.n_rows,
-        spread.against_n_rows,
-        spread.noise_p,
+        spread.n_tasks, spread.n_rows, spread.against_n_rows, spread.noise_p,
         if(spread.n_tasks > 1, same_tasks.error, tests.standard_error) as same_tasks_error,
         same_tasks.n_free as same_tasks_n_free,
         if(spread.n_tasks > 1, same_tasks.low, tests.low) as same_tasks_low,
@@ -249,11 +182,9 @@ measured as (
     from tests
     inner join spread using (family, test)
     inner join same_tasks using (family, test)
-
 ),
 
 judged as (
-
     select
         *,
         word_p(
@@ -263,15 +194,11 @@ judged as (
             list({'metric': test.metric, 'estimate': mean, 'p': same_tasks_p_adjusted, 'noise_p': noise_p}) over of_word
         ) as same_tasks_word_p_adjusted,
         word_band(
-            test.metric,
-            simultaneous_low,
-            simultaneous_high,
+            test.metric, simultaneous_low, simultaneous_high,
             list({'metric': test.metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word
         ) as band,
         word_band(
-            test.metric,
-            same_tasks_simultaneous_low,
-            same_tasks_simultaneous_high,
+            test.metric, same_tasks_simultaneous_low, same_tasks_simultaneous_high,
             list({
                 'metric': test.metric, 'low': same_tasks_simultaneous_low, 'high': same_tasks_simultaneous_high
             }) over of_word
@@ -279,69 +206,35 @@ judged as (
     from measured
     window of_word as (
         partition by
-            family.model,
-            family.suite,
-            test.n_demos,
-            test.method,
-            test.against_n_demos,
-            test.against_method,
+            family.model, family.suite, test.n_demos, test.method, test.against_n_demos, test.against_method,
             word_metric(test.metric)
     )
-
 )
 
 select
-    family.model as model,
-    family.suite as suite,
-    test.n_demos as n_demos,
-    test.method as method,
-    test.against_n_demos as against_n_demos,
-    test.against_method as against_method,
-    test.metric as metric,
-    judged.mean as estimate,
-    judged.median,
-    judged.interquartile_mean,
-    judged.standardized,
-    judged.standard_error,
-    judged.low,
-    judged.high,
-    judged.p,
-    judged.p_adjusted,
-    judged.simultaneous_low,
-    judged.simultaneous_high,
+    family.model as model, family.suite as suite, test.n_demos as n_demos, test.method as method,
+    test.against_n_demos as against_n_demos, test.against_method as against_method, test.metric as metric,
+    judged.mean as estimate, judged.median, judged.interquartile_mean, judged.standardized, judged.standard_error,
+    judged.low, judged.high, judged.p, judged.p_adjusted, judged.simultaneous_low, judged.simultaneous_high,
     verdict(
         judged.mean, word_p_adjusted, band[1], band[2], n_units, judged.least_effect
     ) as verdict,
-    judged.smallest_detectable,
-    judged.same_tasks_error,
-    judged.same_tasks_low,
-    judged.same_tasks_high,
-    judged.same_tasks_p,
-    judged.same_tasks_p_adjusted,
+    judged.smallest_detectable, judged.same_tasks_error, judged.same_tasks_low, judged.same_tasks_high,
+    judged.same_tasks_p, judged.same_tasks_p_adjusted,
     verdict(
-        judged.mean,
-        same_tasks_word_p_adjusted,
+        judged.mean, same_tasks_word_p_adjusted,
         same_tasks_band[1],
         same_tasks_band[2],
-        same_tasks_n_units,
-        judged.least_effect
+        same_tasks_n_units, judged.least_effect
     ) as same_tasks_verdict,
-    judged.unit,
-    judged.n_units,
-    judged.n_tasks,
+    judged.unit, judged.n_units, judged.n_tasks,
     coalesce(found.n_tasks_higher, 0) as n_tasks_higher,
     coalesce(found.n_tasks_lower, 0) as n_tasks_lower,
-    judged.n_rows,
-    judged.against_n_rows,
-    judged.word_p_adjusted,
-    judged.same_tasks_word_p_adjusted,
-    judged.same_tasks_simultaneous_low,
-    judged.same_tasks_simultaneous_high,
-    judged.same_tasks_n_free,
+    judged.n_rows, judged.against_n_rows, judged.word_p_adjusted, judged.same_tasks_word_p_adjusted,
+    judged.same_tasks_simultaneous_low, judged.same_tasks_simultaneous_high, judged.same_tasks_n_free,
     judged.least_effect,
     2.8 * judged.same_tasks_error as same_tasks_smallest_detectable,
-    judged.noise_p,
-    family.is_primary as is_primary
+    judged.noise_p, family.is_primary as is_primary
 from judged
 left join found using (family, test)
 order by all

@@ -23,34 +23,20 @@
 -- share_last is near 1 / labels whatever a model does: majority_effect, recency and recency_at_equal_shares, with
 -- intervals over seeds and test rows, say what predictions follow (majority_following).
 with
-
 intervals as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        model, task, n_demos, instruction, predict, method,
         interval_low(mean_f1, draw) as mean_f1_low,
         interval_high(mean_f1, draw) as mean_f1_high,
         interval_low(rb_at_10, draw) as rb_at_10_low,
         interval_high(rb_at_10, draw) as rb_at_10_high
     from majority_draws_by_model
     group by all
-
 ),
 
 estimates as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        model, task, n_demos, instruction, predict, method,
         avg(weighted_f1 order by number) as mean_f1,
         stddev_samp(weighted_f1 order by number) as sd_f1,
         max(weighted_f1) as max_f1,
@@ -74,71 +60,30 @@ estimates as (
         sum(n_rows)::bigint as n_rows
     from (select *, weighted_f1_high - weighted_f1_low as width from majority_over_seeds)
     group by all
-
 ),
 
 winners as (
-
     select
         list_position(counts, list_max(counts)) as label_number,
         count(*) as n_won
     from settings
     where len(list_filter(counts, lambda n: n = list_max(counts))) = 1
     group by all
-
 )
 
 select
-    model,
-    run_settings.n_parameters,
-    task,
-    n_demos,
-    instruction,
-    estimates.predict,
-    method,
-    mean_f1,
-    mean_f1_low,
-    mean_f1_high,
-    sd_f1,
-    max_f1,
-    rb_at_10,
-    rb_at_10_low,
-    rb_at_10_high,
-    rb_at_10_relative,
-    mean_sd_over_seeds,
-    share_majority,
-    share_last,
-    share_no_label,
-    share_most_frequent,
-    constant_f1,
+    model, run_settings.n_parameters, task, n_demos, instruction, estimates.predict, method, mean_f1, mean_f1_low,
+    mean_f1_high, sd_f1, max_f1, rb_at_10, rb_at_10_low, rb_at_10_high, rb_at_10_relative, mean_sd_over_seeds,
+    share_majority, share_last, share_no_label, share_most_frequent, constant_f1,
     (select max(n_won) / sum(n_won) from winners) as share_majority_of_constant,
     share_no_label >= 0.03 as has_many_without_label,
-    boundary,
-    n_marked,
-    half_width,
+    boundary, n_marked, half_width,
     coalesce(half_width <= 0.1, false) as has_enough_rows,
-    estimates.n_settings,
-    n_settings_with_majority,
-    estimates.n_seeds,
-    estimates.n_rows,
+    estimates.n_settings, n_settings_with_majority, estimates.n_seeds, estimates.n_rows,
     estimates.n_rows // (estimates.n_settings * estimates.n_seeds) as n_test_rows,
-    sd_f1_corrected,
-    proportions_p,
-    proportions_p_adjusted,
-    majority_effect,
-    majority_effect_low,
-    majority_effect_high,
-    recency,
-    recency_low,
-    recency_high,
-    recency_at_equal_shares,
-    recency_at_equal_shares_low,
-    recency_at_equal_shares_high,
-    accuracy,
-    majority_accuracy,
-    constant_p,
-    is_above_constant,
-    n_settings_above,
+    sd_f1_corrected, proportions_p, proportions_p_adjusted, majority_effect, majority_effect_low, majority_effect_high,
+    recency, recency_low, recency_high, recency_at_equal_shares, recency_at_equal_shares_low,
+    recency_at_equal_shares_high, accuracy, majority_accuracy, constant_p, is_above_constant, n_settings_above,
     n_settings_not_above,
     case when n_settings_above > 0 then true when n_settings_not_above = estimates.n_settings then false end
         as is_any_setting_above_constant,

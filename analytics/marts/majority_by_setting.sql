@@ -7,37 +7,18 @@
 -- the run), false where neither exceeds it, null where that is not shown (majority_constant_tests). share_most_frequent:
 -- of the predictions, the most frequent one; no label counts as one.
 with
-
 intervals as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        seed,
-        predict,
-        method,
+        task, n_demos, instruction, setting, seed, predict, method,
         interval_low(weighted_f1, draw) as weighted_f1_low,
         interval_high(weighted_f1, draw) as weighted_f1_high
     from majority_draws
     group by all
-
 ),
 
 measured as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        number,
-        seed,
-        predict,
-        method,
-        majority_label,
-        last_label,
+        task, n_demos, instruction, setting, number, seed, predict, method, majority_label, last_label,
         weighted_f1(list(gold), list(prediction)) as weighted_f1,
         count(*) filter (prediction = gold) / count(*) as accuracy,
         count(*) filter (prediction = majority_label) / nullif(count(majority_label), 0) as share_majority,
@@ -47,32 +28,14 @@ measured as (
         count(*) as n_rows
     from majority_predictions
     group by all
-
 )
 
 select
-    run_settings.model,
-    measured.task,
-    measured.n_demos,
-    measured.instruction,
-    measured.setting,
-    measured.number,
-    measured.seed,
-    measured.predict,
-    measured.method,
-    measured.weighted_f1,
-    intervals.weighted_f1_low,
-    intervals.weighted_f1_high,
-    measured.accuracy,
-    measured.share_majority,
-    measured.share_last,
-    measured.share_no_label,
-    measured.majority_label,
-    measured.last_label,
-    measured.n_rows,
-    measured.share_most_frequent,
-    tests.constant_p,
-    tests.is_above_constant
+    run_settings.model, measured.task, measured.n_demos, measured.instruction, measured.setting, measured.number,
+    measured.seed, measured.predict, measured.method, measured.weighted_f1, intervals.weighted_f1_low,
+    intervals.weighted_f1_high, measured.accuracy, measured.share_majority, measured.share_last,
+    measured.share_no_label, measured.majority_label, measured.last_label, measured.n_rows,
+    measured.share_most_frequent, tests.constant_p, tests.is_above_constant
 from measured
 inner join majority_constant_tests as tests using (task, n_demos, instruction, setting, seed, predict, method)
 inner join intervals using (task, n_demos, instruction, setting, seed, predict, method)

@@ -10,35 +10,20 @@
 -- has_enough_rows: with the method and without, so that rb_at_10 can be judged (majority_by_model). n_rows counts the rows
 -- of all settings and seeds.
 with
-
 differences as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        calibrated.method,
-        draw,
+        model, task, n_demos, instruction, predict, calibrated.method, draw,
         calibrated.rb_at_10 - plain.rb_at_10 as rb_at_10,
         calibrated.mean_f1 - plain.mean_f1 as mean_f1,
         calibrated.sd_f1 - plain.sd_f1 as sd_f1
     from majority_draws_by_model as calibrated
     inner join majority_draws_by_model as plain using (model, task, n_demos, instruction, predict, draw)
     where calibrated.method <> 'none' and plain.method = 'none'
-
 ),
 
 estimates as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        model, task, n_demos, instruction, predict, method,
         estimate(rb_at_10, draw) as rb_at_10,
         interval_low(rb_at_10, draw) as rb_at_10_low,
         interval_high(rb_at_10, draw) as rb_at_10_high,
@@ -50,33 +35,17 @@ estimates as (
         interval_high(sd_f1, draw) as sd_f1_high
     from differences
     group by all
-
 ),
 
 plain_models as (
-
-    select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        has_enough_rows,
-        is_any_setting_above_constant
+    select model, task, n_demos, instruction, predict, has_enough_rows, is_any_setting_above_constant
     from majority_by_model
     where method = 'none'
-
 ),
 
 signs as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        model, task, n_demos, instruction, predict, method,
         any_value(sign) filter (metric = 'rb_at_10') as rb_at_10,
         any_value(sign) filter (metric = 'mean_f1') as mean_f1,
         any_value(sign) filter (metric = 'sd_f1') as sd_f1
@@ -88,7 +57,6 @@ signs as (
     )
     where against_method = 'none' and instruction = against_instruction
     group by all
-
 )
 
 select
@@ -97,9 +65,7 @@ select
     if(abs(estimates.mean_f1) <= 1e-9, 0, signs.mean_f1) as mean_f1_sign,
     if(abs(estimates.sd_f1) <= 1e-9, 0, signs.sd_f1) as sd_f1_sign,
     calibrated.has_enough_rows and plain_models.has_enough_rows as has_enough_rows,
-    n_settings,
-    n_seeds,
-    n_rows,
+    n_settings, n_seeds, n_rows,
     calibrated.is_any_setting_above_constant and plain_models.is_any_setting_above_constant as is_above_constant
 from estimates
 inner join majority_by_model as calibrated using (model, task, n_demos, instruction, predict, method)

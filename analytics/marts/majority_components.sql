@@ -15,35 +15,20 @@
 -- runs of so many settings and seeds (visible_settings), from the variance of what one setting and seed has beyond what
 -- both add to others.
 with
-
 setting_variances as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        number,
+        model, task, n_demos, instruction, predict, method, number,
         avg(weighted_f1 order by seed) as weighted_f1,
         var_samp(weighted_f1 order by seed) as var_seeds,
         count(*) as n_seeds,
         sum(n_rows) as n_rows
     from majority_by_setting
     group by all
-
 ),
 
 variances as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        model, task, n_demos, instruction, predict, method,
         var_samp(weighted_f1 order by number) as var_means,
         avg(var_seeds order by number) as var_seeds,
         count(*) as n_settings,
@@ -51,82 +36,53 @@ variances as (
         sum(n_rows)::bigint as n_rows
     from setting_variances
     group by all
-
 ),
 
 row_variances as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        number,
-        seed,
+        task, n_demos, instruction, predict, method, number, seed,
         sum(n_rows) as n_test_rows,
         sum(n_rows * value order by gold, prediction) / n_test_rows as weighted_f1,
         sum(n_rows * value ** 2 order by gold, prediction) / n_test_rows as mean_square
     from majority_pattern_values
     group by all
-
 ),
 
 of_rows as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        task, n_demos, instruction, predict, method,
         avg(
             if(n_test_rows > 1, greatest(0, mean_square - weighted_f1 ** 2) / (n_test_rows - 1), null)
             order by number, seed
         ) as var_rows
     from row_variances
     group by all
-
 ),
 
 seed_lists as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        seed,
+        model, task, n_demos, instruction, predict, method, seed,
         list(weighted_f1 order by number) as f1s
     from majority_by_setting
     group by all
-
 ),
 
 seed_variances as (
-
     select
         * exclude (seed, f1s),
         var_samp(list_avg(f1s) order by seed) as var_seed_means
     from seed_lists
     group by all
-
 ),
 
 orders as (
-
     select
-        draw,
-        seed,
+        draw, seed,
         list_transform(numbers, lambda number: number + 1) as places
     from setting_permutations
-
 ),
 
 placed as (
-
     select
         seed_lists.* exclude (f1s),
         draw,
@@ -134,31 +90,21 @@ placed as (
     from seed_lists
     inner join orders using (seed)
     where len(f1s) = len(places)
-
 ),
 
 -- The variance over settings of the mean over seeds grows with the products of pairs of seeds; all else in it is the same
 -- in every order.
 statistics as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
-        draw,
+        model, task, n_demos, instruction, predict, method, draw,
         round(sum(list_dot_product(placed.f1s, other.f1s) order by placed.seed, other.seed), 9) as statistic
     from placed
     inner join placed as other using (model, task, n_demos, instruction, predict, method, draw)
     where placed.seed < other.seed and len(placed.f1s) > 1
     group by all
-
 ),
 
 tests as (
-
     select
         * exclude (draw, statistic, observed),
         avg((statistic >= observed)::int) as proportions_p
@@ -171,29 +117,19 @@ tests as (
         from statistics
     )
     group by all
-
 )
 
 select
-    variances.model,
-    variances.task,
-    variances.n_demos,
-    variances.instruction,
-    variances.predict,
-    variances.method,
+    variances.model, variances.task, variances.n_demos, variances.instruction, variances.predict, variances.method,
     if(variances.n_seeds > 1, greatest(0, var_means - var_seeds / variances.n_seeds), null) as var_settings,
-    var_seeds,
-    var_rows,
+    var_seeds, var_rows,
     sqrt(var_settings) as sd_f1_corrected,
     proportions_p,
     if(proportions_p > 0, least(1, proportions_p * count(proportions_p) over ()), null) as proportions_p_adjusted,
-    n_settings,
-    n_seeds,
-    n_rows,
+    n_settings, n_seeds, n_rows,
     if(proportions_p is null, null, visible_settings(
         round((var_seeds - var_seed_means) * variances.n_settings / (variances.n_settings - 1), 12),
-        variances.n_settings,
-        variances.n_seeds,
+        variances.n_settings, variances.n_seeds,
         count(proportions_p) over ()
     )) as sd_f1_smallest_detectable
 from variances

@@ -4,13 +4,7 @@
 -- Resampling adds noise to each setting: draws of rb_at_10 lean low and those of sd_f1 high, against draw 0.
 -- tails_f1 and middle_f1 are the means over the settings of a region (setting_regions), null where it has none.
 select
-    model,
-    task,
-    n_demos,
-    instruction,
-    predict,
-    method,
-    draw,
+    model, task, n_demos, instruction, predict, method, draw,
     rb_at_k(list(weighted_f1 order by number), 10) as rb_at_10,
     avg(weighted_f1 order by number) as mean_f1,
     stddev_samp(weighted_f1 order by number) as sd_f1,

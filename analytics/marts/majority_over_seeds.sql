@@ -9,35 +9,18 @@
 -- recency: a label's share of the predictions with the seeds where it is the last demonstration's, minus that with the
 -- others, averaged over the labels that are both; null where none is.
 with
-
 intervals as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        setting,
-        predict,
-        method,
+        model, task, n_demos, instruction, setting, predict, method,
         interval_low(weighted_f1, draw) as weighted_f1_low,
         interval_high(weighted_f1, draw) as weighted_f1_high
     from majority_draws_over_seeds
     group by all
-
 ),
 
 means as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        setting,
-        number,
-        predict,
-        method,
+        model, task, n_demos, instruction, setting, number, predict, method,
         avg(weighted_f1 order by seed) as weighted_f1,
         stddev_samp(weighted_f1 order by seed) as sd_f1,
         avg(accuracy order by seed) as accuracy,
@@ -49,80 +32,42 @@ means as (
         sum(n_rows)::bigint as n_rows
     from majority_by_setting
     group by all
-
 ),
 
 -- What another last demonstration changes at the same proportions.
 label_contrasts as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        setting,
-        predict,
-        method,
-        label,
+        task, n_demos, instruction, setting, predict, method, label,
         avg(share_predicted order by seed) filter (is_last)
         - avg(share_predicted order by seed) filter (not is_last) as recency
     from majority_label_shares
     group by all
-
 ),
 
 contrasts as (
-
     select
         * exclude (label, recency),
         avg(recency order by label) as recency
     from label_contrasts
     group by all
-
 ),
 
 bests as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        model, task, n_demos, instruction, predict, method,
         max(weighted_f1) as best_f1,
         avg(share_no_label order by number) as mean_share_no_label
     from means
     group by all
-
 )
 
 select
-    model,
-    task,
-    n_demos,
-    instruction,
-    setting,
-    number,
-    predict,
-    method,
-    weighted_f1,
-    weighted_f1_low,
-    weighted_f1_high,
-    sd_f1,
-    accuracy,
-    share_majority,
-    share_last,
-    share_no_label,
+    model, task, n_demos, instruction, setting, number, predict, method, weighted_f1, weighted_f1_low, weighted_f1_high,
+    sd_f1, accuracy, share_majority, share_last, share_no_label,
     weighted_f1 >= best_f1 - 0.1 - 1e-9 as is_within,
     if(mean_share_no_label <= 0.5 and n_settings_above > 0, best_f1 - 0.1, null) as boundary,
     is_within and boundary is not null as is_marked,
-    n_seeds,
-    n_rows,
-    recency,
-    share_most_frequent,
-    constant_p,
-    is_above_constant,
-    n_seeds_not_above
+    n_seeds, n_rows, recency, share_most_frequent, constant_p, is_above_constant, n_seeds_not_above
 from means
 inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
 inner join bests using (model, task, n_demos, instruction, predict, method)

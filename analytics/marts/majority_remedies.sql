@@ -14,16 +14,9 @@
 -- (one of sd_f1 and rb_at_10 shows that bias falls, one that it rises), 'bias rises', 'F1 rises, bias not shown to fall' or
 -- 'not shown'. is_supported: the first or the second of these, and is_above_constant.
 with
-
 words as (
-
     select
-        model,
-        task,
-        n_demos,
-        instruction,
-        predict,
-        method,
+        model, task, n_demos, instruction, predict, method,
         any_value(low) filter (metric = 'mean_f1') as mean_f1_low,
         any_value(high) filter (metric = 'mean_f1') as mean_f1_high,
         any_value(verdict) filter (metric = 'mean_f1') as mean_f1_verdict,
@@ -49,11 +42,9 @@ words as (
     from majority_verdicts
     where method <> 'none' and against_method = 'none' and instruction = against_instruction
     group by all
-
 ),
 
 graded as (
-
     select
         *,
         coalesce(sd_f1_verdict = 'lower', false) or coalesce(rb_at_10_verdict = 'higher', false) as falls,
@@ -79,52 +70,24 @@ graded as (
             when rb_at_10_verdict = 'higher' then 'rb_at_10'
         end as bias_falls_in
     from words
-
 )
 
 select
-    model,
-    task,
-    n_demos,
-    instruction,
-    predict,
-    graded.method,
-    plain.rb_at_10 as rb_at_10_before,
-    own.rb_at_10,
+    model, task, n_demos, instruction, predict, graded.method, plain.rb_at_10 as rb_at_10_before, own.rb_at_10,
     own.rb_at_10 - plain.rb_at_10 as rb_at_10_difference,
-    graded.rb_at_10_of_seeds,
-    graded.rb_at_10_of_seeds_low,
-    graded.rb_at_10_of_seeds_high,
-    graded.rb_at_10_verdict,
-    graded.rb_at_10_reason,
-    graded.is_rb_at_10_judged,
-    plain.mean_f1 as mean_f1_before,
-    own.mean_f1,
+    graded.rb_at_10_of_seeds, graded.rb_at_10_of_seeds_low, graded.rb_at_10_of_seeds_high, graded.rb_at_10_verdict,
+    graded.rb_at_10_reason, graded.is_rb_at_10_judged, plain.mean_f1 as mean_f1_before, own.mean_f1,
     own.mean_f1 - plain.mean_f1 as mean_f1_difference,
-    graded.mean_f1_low as mean_f1_difference_low,
-    graded.mean_f1_high as mean_f1_difference_high,
-    graded.mean_f1_verdict,
-    graded.mean_f1_reason,
-    plain.sd_f1 as sd_f1_before,
-    own.sd_f1,
+    graded.mean_f1_low as mean_f1_difference_low, graded.mean_f1_high as mean_f1_difference_high,
+    graded.mean_f1_verdict, graded.mean_f1_reason, plain.sd_f1 as sd_f1_before, own.sd_f1,
     own.sd_f1 - plain.sd_f1 as sd_f1_difference,
-    graded.sd_f1_low as sd_f1_difference_low,
-    graded.sd_f1_high as sd_f1_difference_high,
-    graded.sd_f1_verdict,
-    graded.sd_f1_reason,
-    own.constant_f1,
+    graded.sd_f1_low as sd_f1_difference_low, graded.sd_f1_high as sd_f1_difference_high, graded.sd_f1_verdict,
+    graded.sd_f1_reason, own.constant_f1,
     own.mean_f1 <= own.constant_f1 as is_below_constant,
-    own.n_settings,
-    own.n_seeds,
-    own.n_rows,
-    graded.f1_evidence,
-    graded.bias_falls_in,
-    graded.evidence,
+    own.n_settings, own.n_seeds, own.n_rows, graded.f1_evidence, graded.bias_falls_in, graded.evidence,
     graded.evidence in ('bias falls, F1 rises', 'bias falls, no loss') and coalesce(own.is_above_constant, false)
         as is_supported,
-    own.is_above_constant,
-    own.majority_accuracy,
-    own.accuracy
+    own.is_above_constant, own.majority_accuracy, own.accuracy
 from graded
 inner join majority_by_model as own using (model, task, n_demos, instruction, predict, method)
 inner join (select * from majority_by_model where method = 'none') as plain

@@ -22,9 +22,7 @@
 -- has no influences; the estimate is null too.
 -- n_rows counts the rows of all settings and seeds of the method.
 with
-
 row_changes as (
-
     select
         majority_pairs.*,
         dense_rank() over (order by changed.row) - 1 as unit,
@@ -33,25 +31,15 @@ row_changes as (
     inner join majority_row_values as changed using (task, n_demos, instruction, predict, method, metric)
     inner join majority_row_values as plain
         on
-            majority_pairs.task = plain.task
-            and majority_pairs.n_demos = plain.n_demos
-            and majority_pairs.against_instruction = plain.instruction
-            and majority_pairs.predict = plain.predict
-            and majority_pairs.against_method = plain.method
-            and majority_pairs.metric = plain.metric
+            majority_pairs.task = plain.task and majority_pairs.n_demos = plain.n_demos
+            and majority_pairs.against_instruction = plain.instruction and majority_pairs.predict = plain.predict
+            and majority_pairs.against_method = plain.method and majority_pairs.metric = plain.metric
             and changed.row = plain.row
-
 ),
 
 seed_changes as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        instruction as against_instruction,
-        predict,
-        changed.method,
+        task, n_demos, instruction, instruction as against_instruction, predict, changed.method,
         plain.method as against_method,
         'rb_at_10' as metric,
         dense_rank() over (order by seed) - 1 as unit,
@@ -59,11 +47,9 @@ seed_changes as (
     from majority_seed_boundaries as changed
     inner join majority_seed_boundaries as plain using (task, n_demos, instruction, predict, seed)
     where changed.method <> 'none' and plain.method = 'none'
-
 ),
 
 units as (
-
     select
         unit_of as family,
         {
@@ -76,8 +62,7 @@ units as (
             'against_method': against_method,
             'metric': metric
         } as test,
-        unit,
-        value
+        unit, value
     from (
         select
             'row' as unit_of,
@@ -91,23 +76,15 @@ units as (
             *
         from seed_changes
     )
-
 ),
 
 tests as materialized (
-
     from sign_flip_tests('units', 'sign_flips')
-
 ),
 
 boundary_signs as (
-
     select
-        task,
-        n_demos,
-        instruction,
-        predict,
-        changed.method,
+        task, n_demos, instruction, predict, changed.method,
         'rb_at_10' as metric,
         clear_sign(
             estimate(changed.rb_at_10 - plain.rb_at_10, draw),
@@ -118,11 +95,9 @@ boundary_signs as (
     inner join majority_draws_by_model as plain using (task, n_demos, instruction, predict, draw)
     where changed.method <> 'none' and plain.method = 'none'
     group by all
-
 ),
 
 errors as (
-
     select
         'row' as family,
         {
@@ -135,24 +110,18 @@ errors as (
             'against_method': against_method,
             'metric': metric
         } as test,
-        error_draws,
-        draws_df,
-        n_seeds
+        error_draws, draws_df, n_seeds
     from majority_draw_errors
-
 ),
 
 widened as (
-
     select
         unnest(test),
         * exclude (test, n_seeds, both_smallest_detectable)
     from over_draws('tests', 'errors')
-
 ),
 
 judged as (
-
     select
         tests.*,
         measured.n_rows,
@@ -176,41 +145,15 @@ judged as (
     inner join majority_by_model as measured using (task, n_demos, instruction, predict, method)
     inner join majority_by_model as plain
         on
-            tests.task = plain.task
-            and tests.n_demos = plain.n_demos
-            and tests.against_instruction = plain.instruction
-            and tests.predict = plain.predict
-            and tests.against_method = plain.method
+            tests.task = plain.task and tests.n_demos = plain.n_demos and tests.against_instruction = plain.instruction
+            and tests.predict = plain.predict and tests.against_method = plain.method
     left join boundary_signs using (task, n_demos, instruction, predict, method, metric)
-
 )
 
 select
-    model,
-    task,
-    n_demos,
-    instruction,
-    against_instruction,
-    predict,
-    method,
-    against_method,
-    metric,
-    judged.family as unit,
-    n_units,
-    estimate,
-    standard_error,
-    low,
-    high,
-    p,
-    p_adjusted,
-    simultaneous_low,
-    simultaneous_high,
-    smallest_detectable,
-    error_draws,
-    p_both,
-    p_both_adjusted,
-    both_low,
-    both_high,
+    model, task, n_demos, instruction, against_instruction, predict, method, against_method, metric,
+    judged.family as unit, n_units, estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
+    simultaneous_high, smallest_detectable, error_draws, p_both, p_both_adjusted, both_low, both_high,
     case
         when word is null then null
         when reason like 'too few%' then 'too few'
@@ -218,8 +161,7 @@ select
         when metric = 'rb_at_10' then boundary_word(word, row_sign)
         else word
     end as verdict,
-    reason,
-    n_rows
+    reason, n_rows
 from judged
 cross join (select model from run_settings)
 order by all

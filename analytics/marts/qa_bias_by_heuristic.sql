@@ -14,48 +14,34 @@
 -- that it may be shown only of a bias that qa_bias_tests supports. n_tried: thresholds of the search, of which
 -- n_tried_measured had segments of the sample's size; null where the spec fixes the threshold.
 with
-
 predicted as (
-
     select
-        model,
-        dataset,
+        model, dataset,
         count(*) as n_rows
     from qa_predictions
     group by all
-
 ),
 
 asked as (
-
     select
-        predicted.model,
-        predicted.dataset,
+        predicted.model, predicted.dataset,
         unnest(qa_settings.heuristics) as heuristic,
         predicted.n_rows
     from predicted
     cross join qa_settings
-
 ),
 
 measured_counts as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         count(*) as n_measured
     from qa_measured
     group by all
-
 ),
 
 lists as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         bool_or(is_fixed) as is_fixed,
         bool_or(is_measured) as is_measured,
         count(*) as n_tried,
@@ -68,11 +54,9 @@ lists as (
         } order by threshold) as candidates
     from qa_bias_candidates
     group by all
-
 ),
 
 searched as (
-
     select
         lists.* exclude (candidates),
         case
@@ -82,25 +66,20 @@ searched as (
         end as threshold
     from lists
     cross join qa_settings
-
 ),
 
 -- Those of the first model that finds one are kept for all (P3), unless each is to find its own (its code).
 sources as (
-
     select
-        searched.dataset,
-        searched.heuristic,
+        searched.dataset, searched.heuristic,
         arg_min(searched.model, (not qa_models.is_trained, qa_models.number)) as first_model
     from searched
     inner join qa_models using (model)
     where searched.threshold is not null and not qa_models.is_people
     group by all
-
 ),
 
 chosen as (
-
     select
         asked.*,
         source.threshold,
@@ -115,17 +94,13 @@ chosen as (
     left join searched as own using (model, dataset, heuristic)
     left join searched as source
         on
-            asked.dataset = source.dataset
-            and asked.heuristic = source.heuristic
-            and source.model = case
+            asked.dataset = source.dataset and asked.heuristic = source.heuristic and source.model = case
                 when qa_settings.variant = 'reference' then asked.model
                 else coalesce(sources.first_model, asked.model)
             end
-
 ),
 
 labelled as (
-
     select
         chosen.*,
         coalesce(measured_counts.n_measured, 0) as n_measured,
@@ -140,16 +115,11 @@ labelled as (
     from chosen
     left join measured_counts using (model, dataset, heuristic)
     left join qa_bias_candidates as candidates using (model, dataset, heuristic, threshold)
-
 ),
 
 articles as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        qa_articles.article,
+        model, dataset, heuristic, qa_articles.article,
         count(*) filter (qa_measured.value <= labelled.threshold) as n_lower,
         count(*) filter (qa_measured.value > labelled.threshold) as n_higher,
         coalesce(sum(qa_measured.exact_match order by qa_articles.row)
@@ -165,15 +135,11 @@ articles as (
     inner join qa_articles using (dataset, example_id)
     where labelled.status = 'measured'
     group by all
-
 ),
 
 means as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         sum(n_lower) as n_lower,
         sum(n_higher) as n_higher,
         sum(lower order by article) / sum(n_lower) as lower,
@@ -185,17 +151,12 @@ means as (
         count(*) filter (articles.n_higher > 0) as n_with_higher
     from articles
     group by all
-
 ),
 
 -- How far each article moves the difference. Where every question is its own article, errors are Welch's.
 influences as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        articles.article,
+        model, dataset, heuristic, articles.article,
         (articles.lower - articles.n_lower * means.lower) / means.n_lower * lower_scale
         - (articles.higher - articles.n_higher * means.higher) / means.n_higher * higher_scale as influence,
         (articles.lower_f1 - articles.n_lower * means.lower_f1) / means.n_lower * lower_scale
@@ -208,28 +169,20 @@ influences as (
             sqrt(n_with_higher / nullif(n_with_higher - 1, 0)) as higher_scale
         from means
     ) as means using (model, dataset, heuristic)
-
 ),
 
 errors as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         100 * sqrt(sum(power(influence, 2) order by article)) as error,
         100 * sqrt(sum(power(influence_f1, 2) order by article)) as error_f1
     from influences
     group by all
-
 ),
 
 differences as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         100 * means.lower as lower_exact_match,
         100 * means.higher as higher_exact_match,
         100 * means.lower_f1 as lower_f1,
@@ -241,52 +194,24 @@ differences as (
         means.n_articles
     from means
     inner join errors using (model, dataset, heuristic)
-
 )
 
 select
-    model,
-    dataset,
-    heuristic,
-    threshold,
-    status,
-    searched_on,
-    n_lower,
-    n_higher,
+    model, dataset, heuristic, threshold, status, searched_on, n_lower, n_higher,
     n_rows - n_measured as n_unmeasured,
-    n_rows,
-    is_large,
+    n_rows, is_large,
     if(status = 'not significant', 0, bias_significance) as bias_significance,
-    biased_segment,
-    lower_low,
-    lower_high,
-    lower_mean,
-    higher_low,
-    higher_high,
-    higher_mean,
+    biased_segment, lower_low, lower_high, lower_mean, higher_low, higher_high, higher_mean,
     least(lower_high, higher_high) as worse_high,
-    differences.lower_exact_match,
-    differences.higher_exact_match,
-    differences.difference,
+    differences.lower_exact_match, differences.higher_exact_match, differences.difference,
     differences.difference - differences.half_width as difference_low,
     differences.difference + differences.half_width as difference_high,
-    bias_significance_f1,
-    lower_low_f1,
-    lower_high_f1,
-    lower_mean_f1,
-    higher_low_f1,
-    higher_high_f1,
-    higher_mean_f1,
+    bias_significance_f1, lower_low_f1, lower_high_f1, lower_mean_f1, higher_low_f1, higher_high_f1, higher_mean_f1,
     least(lower_high_f1, higher_high_f1) as worse_high_f1,
-    differences.lower_f1,
-    differences.higher_f1,
-    differences.difference_f1,
+    differences.lower_f1, differences.higher_f1, differences.difference_f1,
     differences.difference_f1 - differences.half_width_f1 as difference_low_f1,
     differences.difference_f1 + differences.half_width_f1 as difference_high_f1,
-    n_trials,
-    n_tried,
-    n_tried_measured,
-    differences.n_articles
+    n_trials, n_tried, n_tried_measured, differences.n_articles
 from labelled
 left join differences using (model, dataset, heuristic)
 order by all

@@ -4,98 +4,61 @@
 -- biased_segment: the one with the larger upper bound (exact match; higher on ties). is_large: both segments have
 -- twice the sample (variant paper) or more than that (reference).
 with
-
 predicted as (
-
-    select distinct
-        model,
-        dataset
+    select distinct model, dataset
     from qa_predictions
-
 ),
 
 measured_counts as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        value,
+        model, dataset, heuristic, value,
         count(*) as n_rows
     from qa_measured
     group by all
-
 ),
 
 cumulated as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        value,
+        model, dataset, heuristic, value,
         sum(n_rows) over (partition by model, dataset, heuristic order by value)::bigint as n_up_to,
         sum(n_rows) over (partition by model, dataset, heuristic)::bigint as n_measured
     from measured_counts
-
 ),
 
 totals as (
-
-    select distinct
-        model,
-        dataset,
-        heuristic,
-        n_measured
+    select distinct model, dataset, heuristic, n_measured
     from cumulated
-
 ),
 
 tried as (
-
-    select
-        predicted.model,
-        dataset,
-        qa_thresholds.heuristic,
-        qa_thresholds.threshold,
-        qa_thresholds.is_fixed
+    select predicted.model, dataset, qa_thresholds.heuristic, qa_thresholds.threshold, qa_thresholds.is_fixed
     from qa_thresholds
     inner join predicted using (dataset)
-
 ),
 
 sized as (
-
     select
         tried.*,
         coalesce(cumulated.n_up_to, 0) as n_lower
     from tried
     asof left join cumulated
         on
-            tried.model = cumulated.model
-            and tried.dataset = cumulated.dataset
+            tried.model = cumulated.model and tried.dataset = cumulated.dataset
             and tried.heuristic = cumulated.heuristic
             and tried.threshold >= cumulated.value
-
 ),
 
 segments as (
-
     select
         sized.*,
         coalesce(totals.n_measured, 0) - sized.n_lower as n_higher
     from sized
     left join totals using (model, dataset, heuristic)
-
 ),
 
 trials as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        threshold,
+        model, dataset, heuristic, threshold,
         quantile_cont(100 * exact_match, [0.025, 0.975]) filter (segment = 'lower') as lower_interval,
         quantile_cont(100 * exact_match, [0.025, 0.975]) filter (segment = 'higher') as higher_interval,
         100 * avg(exact_match order by trial) filter (segment = 'lower') as lower_mean,
@@ -107,17 +70,10 @@ trials as (
         max(trial) + 1 as n_trials
     from qa_draws
     group by all
-
 )
 
 select
-    model,
-    dataset,
-    heuristic,
-    threshold,
-    segments.is_fixed,
-    segments.n_lower,
-    segments.n_higher,
+    model, dataset, heuristic, threshold, segments.is_fixed, segments.n_lower, segments.n_higher,
     least(segments.n_lower, segments.n_higher) >= qa_settings.sample as is_measured,
     case qa_settings.variant
         when 'reference' then least(segments.n_lower, segments.n_higher) > 2 * qa_settings.sample
@@ -138,8 +94,7 @@ select
     trials.lower_mean_f1,
     trials.higher_interval_f1[1] as higher_low_f1,
     trials.higher_interval_f1[2] as higher_high_f1,
-    trials.higher_mean_f1,
-    trials.n_trials
+    trials.higher_mean_f1, trials.n_trials
 from segments
 left join trials using (model, dataset, heuristic, threshold)
 cross join qa_settings

@@ -4,26 +4,17 @@
 -- second (P3: 18 to 59 % and 4 to 19 % accuracy). n_biased, n_other: questions of those segments, of all validation
 -- sets together, of which readers may be asked fewer while they train (train.evaluation_questions).
 with
-
 segments as (
-
     select
-        model,
-        step,
+        model, step,
         regexp_extract(dataset, '^(.*) \((biased|other)\)$', ['dataset', 'segment']) as place,
-        exact_match,
-        f1
+        exact_match, f1
     from evaluations
-
 )
 
 select
-    trained_models.model,
-    trained_models.base,
-    trained_models.data,
-    trained_models.bias,
-    segments.place.dataset as dataset,
-    trained_models.best_step,
+    trained_models.model, trained_models.base, trained_models.data, trained_models.bias,
+    segments.place.dataset as dataset, trained_models.best_step,
     any_value(segments.f1) filter (segments.place.segment = 'biased') as f1_biased,
     any_value(segments.f1) filter (segments.place.segment = 'other') as f1_other,
     f1_biased - f1_other as f1_difference,
@@ -33,13 +24,10 @@ select
     any_value(qa_segments.n_other_validation) as n_other
 from trained_models
 inner join segments
-    on
-        trained_models.model = segments.model
-        and trained_models.best_step = segments.step
+    on trained_models.model = segments.model and trained_models.best_step = segments.step
 left join qa_segments
     on
-        trained_models.base = qa_segments.base
-        and trained_models.data = qa_segments.data
+        trained_models.base = qa_segments.base and trained_models.data = qa_segments.data
         and trained_models.bias = qa_segments.bias
 where trained_models.method = 'bias_model' and segments.place.segment <> ''
 group by all

@@ -13,25 +13,15 @@
 -- is_supported: the bias may be called significant: bias_significance is above 0, p_adjusted at most 5 %, and the plain
 -- interval of the difference, which is clustered by article, excludes 0.
 with
-
 observed as (
-
-    select
-        model,
-        dataset,
-        heuristic,
-        significance
+    select model, dataset, heuristic, significance
     from qa_search_nulls
     where draw = 0
-
 ),
 
 nulls as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         any_value(observed.significance) as expected_significance,
         avg(draws.significance order by draws.draw) filter (draws.draw > 0) as null_mean,
         quantile_cont(draws.significance, 0.95) filter (draws.draw > 0) as null_high,
@@ -40,35 +30,21 @@ nulls as (
     from qa_search_nulls as draws
     inner join observed using (model, dataset, heuristic)
     group by model, dataset, heuristic
-
 ),
 
 tests as (
-
     select
         dataset as family,
         {'model': model, 'heuristic': heuristic} as test,
         p
     from nulls
-
 )
 
 select
-    model,
-    dataset,
-    heuristic,
-    biases.threshold,
-    biases.status,
-    biases.bias_significance,
+    model, dataset, heuristic, biases.threshold, biases.status, biases.bias_significance,
     if(biases.bias_significance is null, null, coalesce(biases.searched_on = model, false)) as is_searched,
-    nulls.expected_significance,
-    nulls.null_mean,
-    nulls.null_high,
-    nulls.p,
-    adjusted.p_adjusted,
-    biases.difference,
-    biases.difference_low,
-    biases.difference_high,
+    nulls.expected_significance, nulls.null_mean, nulls.null_high, nulls.p, adjusted.p_adjusted, biases.difference,
+    biases.difference_low, biases.difference_high,
     case
         when biases.bias_significance is not null and nulls.p is not null
             then biases.bias_significance > 0
@@ -81,7 +57,6 @@ from qa_bias_by_heuristic as biases
 left join nulls using (model, dataset, heuristic)
 left join holm('tests') as adjusted
     on
-        biases.dataset = adjusted.family
-        and biases.model = adjusted.test.model
+        biases.dataset = adjusted.family and biases.model = adjusted.test.model
         and biases.heuristic = adjusted.test.heuristic
 order by all

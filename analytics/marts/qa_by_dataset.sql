@@ -5,20 +5,15 @@
 -- the most frequent one; an empty answer is a text of its own. is_constant: that share is above 95 %, so that nothing else
 -- that is measured of the model says anything but that.
 with
-
 sizes as (
-
     select
-        dataset,
-        role,
+        dataset, role,
         count(*) as n_questions
     from qa_examples
     group by all
-
 ),
 
 articles as (
-
     select
         {'model': qa_predictions.model, 'dataset': dataset} as cell,
         qa_articles.article,
@@ -28,44 +23,28 @@ articles as (
     from qa_predictions
     inner join qa_articles using (dataset, example_id)
     group by all
-
 ),
 
 texts as (
-
     select
-        model,
-        dataset,
+        model, dataset,
         max(n_rows) / sum(n_rows) as share_most_frequent
     from (
         select
-            model,
-            dataset,
+            model, dataset,
             coalesce(prediction, '') as prediction,
             count(*) as n_rows
         from qa_predictions
         group by all
     )
     group by all
-
 )
 
 select
-    means.cell.model as model,
-    means.cell.dataset as dataset,
-    sizes.role,
-    means.exact_match,
-    means.exact_match_low,
-    means.exact_match_high,
-    means.f1,
-    means.f1_low,
-    means.f1_high,
-    means.n_rows,
+    means.cell.model as model, means.cell.dataset as dataset, sizes.role, means.exact_match, means.exact_match_low,
+    means.exact_match_high, means.f1, means.f1_low, means.f1_high, means.n_rows,
     sizes.n_questions - means.n_rows as n_missing,
-    means.n_articles,
-    means.exact_match_error,
-    means.f1_error,
-    texts.share_most_frequent,
+    means.n_articles, means.exact_match_error, means.f1_error, texts.share_most_frequent,
     texts.share_most_frequent > 0.95 as is_constant
 from article_means('articles') as means
 inner join sizes on means.cell.dataset = sizes.dataset

@@ -11,13 +11,9 @@
 -- null where answers were not permuted. bias_significance_low is 0 where it is not.
 -- n_rows: questions answered.
 with
-
 draws as (
-
     select
-        model,
-        dataset,
-        draw,
+        model, dataset, draw,
         sum(expected_significance(
             qa_bias_draws.lower, biases.n_lower, qa_bias_draws.higher, biases.n_higher,
             qa_settings.sample, qa_settings.replacement
@@ -31,14 +27,11 @@ draws as (
     cross join qa_settings
     where biases.status = 'measured'
     group by all
-
 ),
 
 averages as (
-
     select
-        model,
-        dataset,
+        model, dataset,
         avg(biases.bias_significance order by heuristic) as bias_significance,
         avg(biases.worse_high order by heuristic) as worse_high,
         avg(biases.bias_significance_f1 order by heuristic) as bias_significance_f1,
@@ -59,42 +52,32 @@ averages as (
     from qa_bias_by_heuristic as biases
     inner join qa_bias_tests as tests using (model, dataset, heuristic)
     group by model, dataset
-
 ),
 
 null_averages as (
-
     select
-        model,
-        dataset,
-        draw,
+        model, dataset, draw,
         avg(nulls.significance order by heuristic) as average
     from qa_search_nulls as nulls
     inner join qa_bias_by_heuristic as biases using (model, dataset, heuristic)
     where biases.bias_significance is not null
     group by all
-
 ),
 
 nulls as (
-
     select
-        model,
-        dataset,
+        model, dataset,
         quantile_cont(draws.average, 0.95) filter (draws.draw > 0) as bias_significance_null_high,
         avg((draws.average >= observed.average - 1e-9)::int) <= 0.05 as is_above_null
     from null_averages as draws
     inner join null_averages as observed using (model, dataset)
     where observed.draw = 0
     group by all
-
 ),
 
 intervals as (
-
     select
-        model,
-        dataset,
+        model, dataset,
         quantile_cont(draws.significance / averages.n_measurable, [0.025, 0.975]) as bounds,
         count(*) as n_draws
     from draws
@@ -102,29 +85,17 @@ intervals as (
     inner join qa_by_dataset using (model, dataset)
     where draws.n_with_both = averages.n_with_segments and qa_by_dataset.n_articles > 1
     group by all
-
 )
 
 select
-    averages.model,
-    dataset,
-    averages.bias_significance,
-    averages.worse_high,
-    averages.bias_significance_f1,
-    averages.worse_high_f1,
-    averages.measurable,
-    averages.n_heuristics,
-    averages.n_measurable,
-    averages.n_with_groups,
-    averages.n_significant,
-    averages.n_rows,
+    averages.model, dataset, averages.bias_significance, averages.worse_high, averages.bias_significance_f1,
+    averages.worse_high_f1, averages.measurable, averages.n_heuristics, averages.n_measurable, averages.n_with_groups,
+    averages.n_significant, averages.n_rows,
     intervals.bounds[1] * if(nulls.is_above_null is false, 0, 1) as bias_significance_low,
     intervals.bounds[2] as bias_significance_high,
-    averages.bias_significance_null,
-    averages.n_measurable_f1,
+    averages.bias_significance_null, averages.n_measurable_f1,
     coalesce(intervals.n_draws, 0) as n_draws,
-    nulls.bias_significance_null_high,
-    nulls.is_above_null
+    nulls.bias_significance_null_high, nulls.is_above_null
 from averages
 left join intervals using (model, dataset)
 left join nulls using (model, dataset)

@@ -5,50 +5,34 @@
 with recursive
 
 scaled as (
-
     select
-        dataset,
-        heuristic,
+        dataset, heuristic,
         if(max(value) over (partition by dataset, heuristic) <= 1 + 1e-9, 20, 1) as n_per_unit,
         ceil(value * n_per_unit - 1e-9) as value_up_to
     from qa_attributes
     where is_measured
-
 ),
 
 steps as (
-
     select
-        dataset,
-        heuristic,
-        n_per_unit,
-        value_up_to,
+        dataset, heuristic, n_per_unit, value_up_to,
         count(*) as n_rows
     from scaled
     group by all
-
 ),
 
 cumulated as (
-
     select
-        dataset,
-        heuristic,
-        n_per_unit,
-        value_up_to,
+        dataset, heuristic, n_per_unit, value_up_to,
         sum(n_rows) over (partition by dataset, heuristic order by value_up_to) - n_rows as n_before,
         sum(n_rows) over (partition by dataset, heuristic) as n_measured,
         greatest(30, n_measured / 25) as n_needed
     from steps
-
 ),
 
 bins as (
-
     select
-        dataset,
-        heuristic,
-        n_per_unit,
+        dataset, heuristic, n_per_unit,
         0 as bin,
         min(value_up_to) as bin_start,
         0::hugeint as n_before
@@ -58,9 +42,7 @@ bins as (
     union all
 
     select
-        bins.dataset,
-        bins.heuristic,
-        bins.n_per_unit,
+        bins.dataset, bins.heuristic, bins.n_per_unit,
         bins.bin + 1 as bin,
         min(cumulated.value_up_to) as bin_start,
         min(cumulated.n_before) as n_before
@@ -70,46 +52,36 @@ bins as (
         cumulated.n_before - bins.n_before >= cumulated.n_needed
         and cumulated.n_measured - cumulated.n_before >= cumulated.n_needed
     group by all
-
 ),
 
 scales as (
-
     select
-        dataset,
-        heuristic,
+        dataset, heuristic,
         any_value(n_per_unit) as n_per_unit
     from bins
     group by all
-
 ),
 
 placed as (
-
     select
         qa_measured.*,
         ceil(qa_measured.value * scales.n_per_unit - 1e-9) as value_up_to
     from qa_measured
     inner join scales using (dataset, heuristic)
-
 ),
 
 binned as (
-
     select
         placed.*,
         bins.bin
     from placed
     asof join bins
         on
-            placed.dataset = bins.dataset
-            and placed.heuristic = bins.heuristic
+            placed.dataset = bins.dataset and placed.heuristic = bins.heuristic
             and placed.value_up_to >= bins.bin_start
-
 ),
 
 articles as (
-
     select
         {'model': binned.model, 'dataset': dataset, 'heuristic': binned.heuristic, 'bin': binned.bin} as cell,
         qa_articles.article,
@@ -122,11 +94,9 @@ articles as (
     from binned
     inner join qa_articles using (dataset, example_id)
     group by all
-
 ),
 
 spans as (
-
     select
         cell,
         min(value_low) as value_low,
@@ -134,25 +104,12 @@ spans as (
         sum(value order by article) / sum(n_rows) as value_mean
     from articles
     group by all
-
 )
 
 select
-    means.cell.model as model,
-    means.cell.dataset as dataset,
-    means.cell.heuristic as heuristic,
-    means.cell.bin as bin,
-    spans.value_low,
-    spans.value_high,
-    spans.value_mean,
-    means.exact_match,
-    means.exact_match_low,
-    means.exact_match_high,
-    means.f1,
-    means.f1_low,
-    means.f1_high,
-    means.n_rows,
-    means.n_articles
+    means.cell.model as model, means.cell.dataset as dataset, means.cell.heuristic as heuristic, means.cell.bin as bin,
+    spans.value_low, spans.value_high, spans.value_mean, means.exact_match, means.exact_match_low,
+    means.exact_match_high, means.f1, means.f1_low, means.f1_high, means.n_rows, means.n_articles
 from article_means('articles') as means
 inner join spans using (cell)
 order by all

@@ -28,31 +28,14 @@
 -- 'threshold by chance', 'one article', 'no spread' (of the bootstrap samples). Null where there is one, and of standard
 -- readers.
 with
-
 compared as (
-
     select
-        trained_models.model,
-        trained_models.base,
-        trained_models.data,
-        trained_models.method,
-        trained_models.bias,
-        trained_models.seed,
-        biases.dataset,
-        biases.heuristic,
-        biases.threshold,
-        biases.status,
-        biases.n_lower,
-        biases.n_higher,
-        biases.bias_significance,
-        biases.worse_high,
-        biases.difference,
-        standards.threshold as standard_threshold,
-        standards.n_lower as standard_n_lower,
-        standards.n_higher as standard_n_higher,
-        standards.bias_significance as standard_significance,
-        standards.worse_high as standard_worse_high,
-        standards.difference as standard_difference,
+        trained_models.model, trained_models.base, trained_models.data, trained_models.method, trained_models.bias,
+        trained_models.seed, biases.dataset, biases.heuristic, biases.threshold, biases.status, biases.n_lower,
+        biases.n_higher, biases.bias_significance, biases.worse_high, biases.difference,
+        standards.threshold as standard_threshold, standards.n_lower as standard_n_lower,
+        standards.n_higher as standard_n_higher, standards.bias_significance as standard_significance,
+        standards.worse_high as standard_worse_high, standards.difference as standard_difference,
         case when standards.threshold is not null then standards.searched_on end as searched_on,
         coalesce(searched.is_supported, standards.searched_on is null) as is_threshold_supported,
         coalesce(biases.status = 'measured' and standards.status = 'measured', false) as is_compared,
@@ -64,49 +47,34 @@ compared as (
     inner join qa_bias_by_heuristic as biases on trained_models.model = biases.model
     left join qa_bias_by_heuristic as standards
         on
-            trained_models.standard = standards.model
-            and biases.dataset = standards.dataset
+            trained_models.standard = standards.model and biases.dataset = standards.dataset
             and biases.heuristic = standards.heuristic
     left join qa_bias_tests as searched
         on
-            standards.searched_on = searched.model
-            and standards.dataset = searched.dataset
+            standards.searched_on = searched.model and standards.dataset = searched.dataset
             and standards.heuristic = searched.heuristic
     where trained_models.method <> 'bias_model'
-
 ),
 
 answers as (
-
     select
-        compared.model,
-        compared.dataset,
-        compared.heuristic,
-        qa_paired_answers.article,
-        qa_paired_answers.exact_match,
+        compared.model, compared.dataset, compared.heuristic, qa_paired_answers.article, qa_paired_answers.exact_match,
         qa_paired_answers.standard_exact_match,
         qa_attributes.value <= compared.threshold as is_lower,
         qa_attributes.value <= compared.standard_threshold as is_standard_lower
     from compared
     inner join qa_paired_answers
-        on
-            compared.model = qa_paired_answers.model
-            and compared.dataset = qa_paired_answers.dataset
+        on compared.model = qa_paired_answers.model and compared.dataset = qa_paired_answers.dataset
     inner join qa_attributes
         on
             qa_paired_answers.dataset = qa_attributes.dataset
-            and qa_paired_answers.example_id = qa_attributes.example_id
-            and compared.heuristic = qa_attributes.heuristic
+            and qa_paired_answers.example_id = qa_attributes.example_id and compared.heuristic = qa_attributes.heuristic
     where qa_attributes.is_measured
-
 ),
 
 sizes as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         if(count(standard_exact_match) > 0, count(standard_exact_match), count(*)) as n_rows,
         if(
             count(standard_exact_match) > 0,
@@ -115,17 +83,12 @@ sizes as (
         ) as n_articles
     from answers
     group by all
-
 ),
 
 -- Sums of zeros and ones, which are exact in any order.
 articles as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        article,
+        model, dataset, heuristic, article,
         count(*) filter (is_lower) as n_lower,
         count(*) filter (not is_lower) as n_higher,
         count(*) filter (is_standard_lower) as n_standard_lower,
@@ -138,15 +101,11 @@ articles as (
     inner join compared using (model, dataset, heuristic)
     where compared.is_compared and standard_exact_match is not null
     group by all
-
 ),
 
 means as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         sum(n_lower) as n_lower,
         sum(n_higher) as n_higher,
         sum(n_standard_lower) as n_standard_lower,
@@ -164,17 +123,12 @@ means as (
         ) as n_least_articles
     from articles
     group by all
-
 ),
 
 -- How far each article moves the difference of the two gaps.
 influences as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        articles.article,
+        model, dataset, heuristic, articles.article,
         (articles.lower - articles.n_lower * means.lower) / means.n_lower
         - (articles.higher - articles.n_higher * means.higher) / means.n_higher
         - (articles.standard_lower - articles.n_standard_lower * means.standard_lower) / means.n_standard_lower
@@ -182,28 +136,19 @@ influences as (
             as influence
     from articles
     inner join means using (model, dataset, heuristic)
-
 ),
 
 errors as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         sqrt(sum(power(influence, 2) order by article) * count(*) / nullif(count(*) - 1, 0)) as error
     from influences
     group by all
-
 ),
 
 gaps as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        means.n_least_articles,
+        model, dataset, heuristic, means.n_least_articles,
         means.n_least_articles > 1 as has_error,
         expected_significance(
             means.lower, compared.n_lower, means.higher, compared.n_higher, qa_settings.sample, qa_settings.replacement
@@ -217,16 +162,11 @@ gaps as (
     inner join errors using (model, dataset, heuristic)
     inner join compared using (model, dataset, heuristic)
     cross join qa_settings
-
 ),
 
 draws as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        draw,
+        model, dataset, heuristic, draw,
         expected_significance(
             qa_change_draws.lower, compared.n_lower, qa_change_draws.higher, compared.n_higher,
             qa_settings.sample, qa_settings.replacement
@@ -239,31 +179,21 @@ draws as (
     inner join compared using (model, dataset, heuristic)
     cross join qa_settings
     where compared.is_compared
-
 ),
 
 intervals as (
-
     select
-        model,
-        dataset,
-        heuristic,
+        model, dataset, heuristic,
         quantile_cont(change, [0.025, 0.975]) as bounds,
         stddev_pop(change order by draw) as error,
         count(change) as n_draws
     from draws
     group by all
-
 ),
 
 tested as (
-
     select
-        model,
-        dataset,
-        heuristic,
-        gaps.n_least_articles,
-        gaps.expected_change,
+        model, dataset, heuristic, gaps.n_least_articles, gaps.expected_change,
         case when gaps.has_error then intervals.error end as error,
         case
             when compared.standard_significance is null or compared.bias_significance is null then 'not measured for both'
@@ -283,67 +213,45 @@ tested as (
     left join gaps using (model, dataset, heuristic)
     left join intervals using (model, dataset, heuristic)
     where trained_models.method <> 'standard'
-
 ),
 
 tests as (
-
     select
         roles.role as family,
         {'model': model, 'dataset': dataset, 'heuristic': heuristic} as test,
         p
     from tested
     inner join (
-        select distinct
-            dataset,
-            role
+        select distinct dataset, role
         from qa_articles
     ) as roles using (dataset)
-
 ),
 
 adjusted as (
-
     select
-        test.model as model,
-        test.dataset as dataset,
-        test.heuristic as heuristic,
+        test.model as model, test.dataset as dataset, test.heuristic as heuristic,
         case when p_adjusted is not null then least(1, 2 * p_adjusted) end as p_adjusted,
         count(p_adjusted) over (partition by family) as n_tests
     from holm('tests')
-
 ),
 
 judged as (
-
     select
         tested.*,
         p_adjusted,
         case when p is not null then student_quantile(0.025 / n_tests, n_least_articles - 1) * error end as reach
     from tested
     inner join adjusted using (model, dataset, heuristic)
-
 )
 
 select
-    model,
-    compared.base,
-    compared.data,
-    compared.method,
-    compared.bias,
-    compared.seed,
-    dataset,
-    heuristic,
+    model, compared.base, compared.data, compared.method, compared.bias, compared.seed, dataset, heuristic,
     coalesce(compared.bias = heuristic, false) as is_addressed,
-    compared.threshold,
-    compared.status,
-    compared.bias_significance,
-    compared.standard_significance,
+    compared.threshold, compared.status, compared.bias_significance, compared.standard_significance,
     compared.bias_significance - compared.standard_significance as significance_change,
     if(gaps.has_error, intervals.bounds[1], null) as significance_change_low,
     if(gaps.has_error, intervals.bounds[2], null) as significance_change_high,
-    compared.worse_high,
-    compared.standard_worse_high,
+    compared.worse_high, compared.standard_worse_high,
     compared.worse_high - compared.standard_worse_high as worse_high_change,
     compared.side * compared.difference as gap,
     compared.side * compared.standard_difference as standard_gap,
@@ -356,10 +264,7 @@ select
     coalesce(sizes.n_rows, 0) as n_rows,
     coalesce(sizes.n_articles, 0) as n_articles,
     coalesce(intervals.n_draws, 0) as n_draws,
-    judged.expected_change,
-    judged.error as significance_error,
-    judged.p,
-    judged.p_adjusted,
+    judged.expected_change, judged.error as significance_error, judged.p, judged.p_adjusted,
     judged.expected_change - judged.reach as simultaneous_low,
     judged.expected_change + judged.reach as simultaneous_high,
     case
@@ -372,15 +277,12 @@ select
             least_effect('significance')
         )
     end as verdict,
-    compared.searched_on,
-    judged.reason
+    compared.searched_on, judged.reason
 from compared
 inner join trained_models using (model)
 inner join qa_by_dataset as measured using (model, dataset)
 left join qa_by_dataset as standard_measured
-    on
-        trained_models.standard = standard_measured.model
-        and compared.dataset = standard_measured.dataset
+    on trained_models.standard = standard_measured.model and compared.dataset = standard_measured.dataset
 left join sizes using (model, dataset, heuristic)
 left join gaps using (model, dataset, heuristic)
 left join intervals using (model, dataset, heuristic)

@@ -5,9 +5,7 @@
 -- n_nearly_broken: readers among them whose low significance is no success. No interval: the readers answer the same
 -- questions.
 with
-
 addressed as (
-
     select
         *,
         worse_high_change is not null as has_both
@@ -18,15 +16,10 @@ addressed as (
         where role = 'in_distribution'
     ) as inside using (dataset)
     where is_addressed and significance_change is not null
-
 )
 
 select
-    base,
-    data,
-    method,
-    seed,
-    dataset,
+    base, data, method, seed, dataset,
     avg(bias_significance order by heuristic) as bias_significance,
     avg(standard_significance order by heuristic) as standard_significance,
     avg(significance_change order by heuristic) as significance_change,

@@ -6,35 +6,20 @@
 -- independent, which seeds, bases and biases of one study are not quite. spearman: Pearson's of the ranks, means for
 -- ties.
 with
-
 roles as (
-
-    select distinct
-        dataset,
-        role
+    select distinct dataset, role
     from qa_out_of_distribution
-
 ),
 
 shifts as (
-
-    select
-        qa_debiasing.model,
-        qa_debiasing.method,
-        qa_debiasing.dataset,
-        qa_debiasing.significance_change
+    select qa_debiasing.model, qa_debiasing.method, qa_debiasing.dataset, qa_debiasing.significance_change
     from qa_debiasing
     inner join roles using (dataset)
     where qa_debiasing.is_addressed and roles.role = 'in_distribution' and qa_debiasing.method <> 'standard'
-
 ),
 
 outcomes as (
-
-    select
-        model,
-        dataset as other_dataset,
-        f1_change
+    select model, dataset as other_dataset, f1_change
     from qa_out_of_distribution
     where role = 'out_of_distribution'
 
@@ -45,25 +30,20 @@ outcomes as (
         'mean' as other_dataset,
         f1_change
     from qa_out_of_distribution_by_model
-
 ),
 
 asked as (
-
     select
         shifts.dataset,
         unnest([shifts.method, 'all']) as method,
-        outcomes.other_dataset,
-        shifts.model,
+        outcomes.other_dataset, shifts.model,
         if(outcomes.f1_change is null, null, shifts.significance_change) as x,
         if(shifts.significance_change is null, null, outcomes.f1_change) as y
     from shifts
     inner join outcomes using (model)
-
 ),
 
 ranked as (
-
     select
         *,
         rank() over (partition by dataset, method, other_dataset order by round(x, 9))
@@ -72,28 +52,21 @@ ranked as (
         + (count(*) over (partition by dataset, method, other_dataset, round(y, 9)) - 1) / 2 as y_rank
     from asked
     where x is not null and y is not null
-
 ),
 
 correlations as (
-
     select
-        dataset,
-        method,
-        other_dataset,
+        dataset, method, other_dataset,
         count(*) as n_models,
         count(*) >= 3 and max(x) - min(x) > 1e-9 and max(y) - min(y) > 1e-9 as is_defined,
         if(is_defined, least(1, greatest(-1, corr(y, x order by model))), null) as pearson,
         if(is_defined, least(1, greatest(-1, corr(y_rank, x_rank order by model))), null) as spearman
     from ranked
     group by all
-
 )
 
 select
-    dataset,
-    method,
-    other_dataset,
+    dataset, method, other_dataset,
     coalesce(correlations.n_models, 0) as n_models,
     correlations.pearson,
     case

@@ -13,13 +13,9 @@
 -- reason: why there is no estimate: 'no question that both answered', 'no threshold', 'not measured for both', 'other
 -- thresholds', 'threshold by chance', 'one article'; of the mean, of all its heuristics. Null where there is one.
 with
-
 asked as (
-
     select
-        model,
-        other_model,
-        dataset,
+        model, other_model, dataset,
         unnest(['exact_match', 'f1']) as metric,
         '' as heuristic,
         null::double as threshold,
@@ -29,12 +25,9 @@ asked as (
     union all
 
     select
-        pairs.model,
-        pairs.other_model,
-        dataset,
+        pairs.model, pairs.other_model, dataset,
         'gap' as metric,
-        own.heuristic,
-        own.threshold,
+        own.heuristic, own.threshold,
         case
             when own.threshold is null and others.threshold is null then 'no threshold'
             when own.status <> 'measured' or others.status <> 'measured' then 'not measured for both'
@@ -45,21 +38,14 @@ asked as (
     inner join qa_bias_by_heuristic as own using (model, dataset)
     inner join qa_bias_by_heuristic as others using (dataset, heuristic)
     left join qa_bias_tests as searched
-        on
-            own.searched_on = searched.model
-            and own.dataset = searched.dataset
-            and own.heuristic = searched.heuristic
+        on own.searched_on = searched.model and own.dataset = searched.dataset and own.heuristic = searched.heuristic
     where others.model = pairs.other_model
-
 ),
 
 -- Sums of exact match are whole numbers, in any order.
 sums as (
-
     select
-        model,
-        other_model,
-        dataset,
+        model, other_model, dataset,
         unnest(['exact_match', 'f1']) as metric,
         '' as heuristic,
         article,
@@ -75,12 +61,9 @@ sums as (
     union all
 
     select
-        model,
-        other_model,
-        dataset,
+        model, other_model, dataset,
         'gap' as metric,
-        heuristic,
-        article,
+        heuristic, article,
         count(*) filter (value <= threshold) as n_lower,
         count(*) filter (value > threshold) as n_higher,
         coalesce(sum(exact_match) filter (value <= threshold), 0) as lower,
@@ -92,18 +75,12 @@ sums as (
     inner join qa_attributes using (dataset, example_id, heuristic)
     where metric = 'gap' and lacking is null and is_measured
     group by all
-
 ),
 
 -- side: of a gap, which segment a model answers better.
 totals as (
-
     select
-        model,
-        other_model,
-        dataset,
-        metric,
-        heuristic,
+        model, other_model, dataset, metric, heuristic,
         sum(lower order by article) / sum(n_lower) - coalesce(sum(higher) / nullif(sum(n_higher), 0), 0) as difference,
         sum(other_lower order by article) / sum(n_lower)
         - coalesce(sum(other_higher) / nullif(sum(n_higher), 0), 0) as other_difference,
@@ -114,55 +91,41 @@ totals as (
     from sums
     group by all
     having metric <> 'gap' or least(count(*) filter (n_lower > 0), count(*) filter (n_higher > 0)) > 1
-
 ),
 
 differences as (
-
     select
         {'model': model, 'other_model': other_model, 'dataset': dataset} as family,
         {'metric': metric, 'heuristic': heuristic} as test,
-        article as unit,
-        n_lower,
-        n_higher,
+        article as unit, n_lower, n_higher,
         other_side * other_lower - side * lower as lower,
         other_side * other_higher - side * higher as higher
     from sums
     inner join totals using (model, other_model, dataset, metric, heuristic)
     where n_articles > 1
-
 ),
 
 parts as (
-
     select
         unnest(family),
         unnest(test),
-        unit,
-        part,
-        moved
+        unit, part, moved
     from two_model_parts('differences')
-
 ),
 
 units as (
-
     select
         'all' as family,
         {'model': model, 'other_model': other_model, 'dataset': dataset, 'metric': metric, 'heuristic': heuristic} as test,
         dense_rank() over (order by dataset, unit) - 1 as unit,
-        part,
-        moved
+        part, moved
     from (
         from parts
 
         union all
 
         select
-            model,
-            other_model,
-            dataset,
-            metric,
+            model, other_model, dataset, metric,
             'mean' as heuristic,
             unit,
             sum(part order by heuristic) / any_value(n_heuristics) as part,
@@ -170,10 +133,7 @@ units as (
         from parts
         inner join (
             select
-                model,
-                other_model,
-                dataset,
-                metric,
+                model, other_model, dataset, metric,
                 count(*) as n_heuristics
             from totals
             group by all
@@ -181,40 +141,27 @@ units as (
         where metric = 'gap'
         group by model, other_model, dataset, metric, unit
     )
-
 ),
 
 -- What is compared of each pair, and its numbers.
 numbers as (
-
     select
-        model,
-        other_model,
-        dataset,
-        metric,
-        heuristic,
-        lacking,
+        model, other_model, dataset, metric, heuristic, lacking,
         if(side is null or heuristic = '', [], [heuristic]) as heuristics,
         side * difference as value,
         other_side * other_difference as other_value,
-        n_rows,
-        n_articles
+        n_rows, n_articles
     from asked
     left join totals using (model, other_model, dataset, metric, heuristic)
-
 ),
 
 with_means as (
-
     from numbers
 
     union all
 
     select
-        model,
-        other_model,
-        dataset,
-        metric,
+        model, other_model, dataset, metric,
         'mean' as heuristic,
         if(count(*) > count(lacking), null, string_agg(distinct lacking, '; ' order by lacking)) as lacking,
         flatten(list(heuristics order by heuristic)) as heuristics,
@@ -225,11 +172,9 @@ with_means as (
     from numbers
     where metric = 'gap'
     group by all
-
 ),
 
 tested as (
-
     select
         numbers.*,
         tests.* exclude (family, test),
@@ -245,28 +190,13 @@ tested as (
             'metric': metric,
             'heuristic': numbers.heuristic
         }
-
 )
 
 select
-    model,
-    other_model,
-    dataset,
-    metric,
+    model, other_model, dataset, metric,
     nullif(heuristic, '') as heuristic,
-    heuristics,
-    value,
-    other_value,
-    n_units,
-    estimate,
-    standard_error,
-    low,
-    high,
-    p,
-    p_adjusted,
-    simultaneous_low,
-    simultaneous_high,
-    smallest_detectable,
+    heuristics, value, other_value, n_units, estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
+    simultaneous_high, smallest_detectable,
     verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)) as verdict,
     coalesce(n_rows, 0) as n_rows,
     coalesce(n_articles, 0) as n_articles,

@@ -4,16 +4,9 @@
 -- has one, and its interval unless every set has that. n_rows: of all sets together. *_p, *_p_adjusted, *_verdict: as in
 -- qa_out_of_distribution.
 with
-
 means as (
-
     select
-        model,
-        base,
-        data,
-        method,
-        bias,
-        seed,
+        model, base, data, method, bias, seed,
         avg(f1 order by dataset) as f1,
         avg(exact_match order by dataset) as exact_match,
         count(f1_change) = count(*) as is_compared,
@@ -37,43 +30,23 @@ means as (
     from qa_out_of_distribution
     where role = 'out_of_distribution'
     group by all
-
 )
 
 select
-    means.model,
-    base,
-    data,
-    method,
-    bias,
-    seed,
-    f1,
-    exact_match,
-    standard_f1,
-    standard_exact_match,
-    f1_change,
+    means.model, base, data, method, bias, seed, f1, exact_match, standard_f1, standard_exact_match, f1_change,
     f1_change - half_width_f1 as f1_change_low,
     f1_change + half_width_f1 as f1_change_high,
     exact_match_change,
     exact_match_change - half_width as exact_match_change_low,
     exact_match_change + half_width as exact_match_change_high,
-    n_datasets,
-    n_rows,
-    f1_tests.p as f1_p,
-    f1_tests.p_adjusted as f1_p_adjusted,
-    f1_tests.verdict as f1_verdict,
-    exact_match_tests.p as exact_match_p,
-    exact_match_tests.p_adjusted as exact_match_p_adjusted,
+    n_datasets, n_rows, f1_tests.p as f1_p, f1_tests.p_adjusted as f1_p_adjusted, f1_tests.verdict as f1_verdict,
+    exact_match_tests.p as exact_match_p, exact_match_tests.p_adjusted as exact_match_p_adjusted,
     exact_match_tests.verdict as exact_match_verdict
 from means
 left join qa_answer_changes as f1_tests
-    on
-        means.model = f1_tests.model
-        and f1_tests.dataset = 'mean'
-        and f1_tests.metric = 'f1'
+    on means.model = f1_tests.model and f1_tests.dataset = 'mean' and f1_tests.metric = 'f1'
 left join qa_answer_changes as exact_match_tests
     on
-        means.model = exact_match_tests.model
-        and exact_match_tests.dataset = 'mean'
+        means.model = exact_match_tests.model and exact_match_tests.dataset = 'mean'
         and exact_match_tests.metric = 'exact_match'
 order by all

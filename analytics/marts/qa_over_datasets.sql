@@ -2,22 +2,17 @@
 -- counted once. The sets are taken as they are: the error of their mean comes from their articles, which are different
 -- ones. 95 % intervals by Student's t, with Satterthwaite's degrees of freedom; null where a set has a single article.
 with
-
 errors as (
-
     select
         *,
         power(exact_match_error, 2) as variance,
         power(f1_error, 2) as variance_f1
     from qa_by_dataset
-
 ),
 
 means as (
-
     select
-        model,
-        role,
+        model, role,
         avg(exact_match order by dataset) as exact_match,
         avg(f1 order by dataset) as f1,
         sqrt(sum(variance order by dataset)) / count(*) as error,
@@ -37,20 +32,15 @@ means as (
         sum(n_missing)::bigint as n_missing
     from errors
     group by all
-
 )
 
 select
-    model,
-    role,
-    exact_match,
+    model, role, exact_match,
     if(has_error, greatest(0, exact_match - quantile * error), null) as exact_match_low,
     if(has_error, least(1, exact_match + quantile * error), null) as exact_match_high,
     f1,
     if(has_error, greatest(0, f1 - quantile_f1 * error_f1), null) as f1_low,
     if(has_error, least(1, f1 + quantile_f1 * error_f1), null) as f1_high,
-    n_datasets,
-    n_rows,
-    n_missing
+    n_datasets, n_rows, n_missing
 from means
 order by all

@@ -3,23 +3,13 @@
 -- models are a method here, asked both segments of a set. Readers that were given up, and losses that are not finite,
 -- take no part. role: of the set among the measured ones; null where it is none.
 with
-
 roles as (
-
-    select distinct
-        dataset,
-        role
+    select distinct dataset, role
     from qa_examples
-
 )
 
 select
-    trained_models.base,
-    trained_models.data,
-    trained_models.method,
-    evaluations.dataset,
-    roles.role,
-    evaluations.step,
+    trained_models.base, trained_models.data, trained_models.method, evaluations.dataset, roles.role, evaluations.step,
     avg(evaluations.loss order by trained_models.number) as loss,
     min(evaluations.loss) as loss_low,
     max(evaluations.loss) as loss_high,

@@ -13,9 +13,7 @@
 -- is_above_constant: as in search_trials; the choice does not go by it.
 -- steps: optimizer steps of all trials, of what they share (shared_steps) none.
 with
-
 costs as (
-
     select
         count(*) as n_trials,
         count(*) filter (state = 'done') as n_done,
@@ -23,14 +21,11 @@ costs as (
         count(*) filter (state = 'failed') as n_failed,
         sum(steps)::bigint as steps
     from trials
-
 ),
 
 means as (
-
     select
-        objective,
-        scope,
+        objective, scope,
         avg(value order by trial) as value,
         avg(evaluation order by trial) as evaluation,
         count(*) filter (is_within_noise and not is_chosen) as n_within_noise,
@@ -42,39 +37,30 @@ means as (
     from search_trials
     inner join search_objectives using (objective)
     group by all
-
 ),
 
 left_out_gains as (
-
     select
-        objective,
-        scope,
-        left_out,
+        objective, scope, left_out,
         any_value(value) filter (is_chosen)
         - if(count(*) = count(value), avg(value order by trial), null) as gain
     from trial_values
     inner join search_chosen using (trial, scope)
     where sample = 'evaluation' and left_out is not null
     group by all
-
 ),
 
 gains as (
-
     select
-        objective,
-        scope,
+        objective, scope,
         jackknife_error(list(gain order by left_out)) as error,
         count(*) - 1 as df,
         t_quantile(df) * error as reach
     from left_out_gains
     group by all
-
 ),
 
 tests as (
-
     select
         true as family,
         {'objective': objective, 'scope': scope} as test,
@@ -87,25 +73,19 @@ tests as (
     inner join gains using (objective, scope)
     inner join search_objectives using (objective)
     where search_trials.is_chosen and not is_of_bias_score
-
 ),
 
 judged as (
-
     select
         unnest(test),
-        p,
-        p_adjusted
+        p, p_adjusted
     from tests
     inner join holm('tests') using (family, test)
-
 ),
 
 flat as (
-
     select
-        objective,
-        scope,
+        objective, scope,
         min(number) as flat_low,
         max(number) as flat_high
     from search_trials
@@ -113,50 +93,26 @@ flat as (
     where is_within_noise and not is_chosen and (select len(keys) = 1 from search_settings)
     group by all
     having count(*) = count(number)
-
 )
 
 select
-    search_settings.name,
-    search_objectives.objective,
-    search_trials.scope,
-    search_objectives.is_maximized,
-    search_trials.trial,
-    search_trials.parameters,
-    search_trials.value,
-    search_trials.value_low,
-    search_trials.value_high,
-    search_trials.evaluation,
-    search_trials.evaluation_low,
-    search_trials.evaluation_high,
+    search_settings.name, search_objectives.objective, search_trials.scope, search_objectives.is_maximized,
+    search_trials.trial, search_trials.parameters, search_trials.value, search_trials.value_low,
+    search_trials.value_high, search_trials.evaluation, search_trials.evaluation_low, search_trials.evaluation_high,
     if(is_maximized, 1, -1) * (search_trials.value - search_trials.evaluation) as optimism,
     if(is_maximized, 1, -1) * (search_trials.value - means.value) as gain,
     if(is_maximized, 1, -1) * (search_trials.evaluation - means.evaluation) as evaluation_gain,
     if(is_maximized, 1, -1) * (search_trials.evaluation - means.evaluation) - gains.reach as evaluation_gain_low,
     if(is_maximized, 1, -1) * (search_trials.evaluation - means.evaluation) + gains.reach as evaluation_gain_high,
-    means.n_within_noise,
-    means.n_compared,
-    means.n_worse,
-    costs.n_done,
-    costs.n_stopped,
-    costs.n_failed,
-    costs.n_trials,
-    costs.steps,
-    search_settings.shared_steps,
-    search_settings.algorithm,
-    search_settings.choose_on,
-    judged.p as evaluation_gain_p,
-    judged.p_adjusted as evaluation_gain_p_adjusted,
+    means.n_within_noise, means.n_compared, means.n_worse, costs.n_done, costs.n_stopped, costs.n_failed,
+    costs.n_trials, costs.steps, search_settings.shared_steps, search_settings.algorithm, search_settings.choose_on,
+    judged.p as evaluation_gain_p, judged.p_adjusted as evaluation_gain_p_adjusted,
     case
         when judged.p_adjusted is null then null
         when judged.p_adjusted <= 0.05 then if((search_trials.evaluation > means.evaluation) = is_maximized, 'higher', 'lower')
         else 'unclear'
     end as evaluation_gain_verdict,
-    means.n_tested,
-    means.n_told_worse,
-    means.n_told_better,
-    flat.flat_low,
-    flat.flat_high,
+    means.n_tested, means.n_told_worse, means.n_told_better, flat.flat_low, flat.flat_high,
     search_trials.is_above_constant
 from search_trials
 inner join search_objectives using (objective)

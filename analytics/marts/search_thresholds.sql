@@ -4,14 +4,9 @@
 -- evaluation: the bias significance at this threshold on the half that did not choose it, with its interval (95 %, by
 -- leaving out groups of articles); null of all, and where a segment is too small there.
 with
-
 tried as (
-
     select
-        trial,
-        scope,
-        sample,
-        number as threshold,
+        trial, scope, sample, number as threshold,
         max(trial_values.value) filter (objective = 'bias_significance') as distance,
         (max(trial_values.value) filter (objective = 'n_lower'))::bigint as n_lower,
         (max(trial_values.value) filter (objective = 'n_higher'))::bigint as n_higher,
@@ -21,14 +16,11 @@ tried as (
     where left_out is null and key = 'thresholds.*'
     group by all
     having n_drawn is not null
-
 ),
 
 lists as (
-
     select
-        scope,
-        sample,
+        scope, sample,
         any_value(n_drawn) as n_drawn,
         count(distance) as n_measured,
         list({'threshold': threshold, 'distance': distance, 'n_lower': n_lower, 'n_higher': n_higher} order by threshold)
@@ -36,16 +28,13 @@ lists as (
     from tried
     where sample <> 'evaluation'
     group by all
-
 ),
 
 chosen as (
-
     select
         scope,
         'paper' as rule,
-        sample,
-        n_measured,
+        sample, n_measured,
         paper_threshold(candidates, n_drawn) as threshold
     from lists
 
@@ -54,34 +43,23 @@ chosen as (
     select
         scope,
         'reference' as rule,
-        sample,
-        n_measured,
+        sample, n_measured,
         reference_threshold(candidates, n_drawn) as threshold
     from lists
-
 ),
 
 evaluated as (
-
     select
-        trial,
-        scope,
-        value,
+        trial, scope, value,
         quantile * error as reach
     from search_values
     where sample = 'evaluation' and objective = 'bias_significance'
-
 )
 
 select
-    chosen.scope,
-    chosen.rule,
-    chosen.sample,
-    chosen.threshold,
-    tried.trial,
+    chosen.scope, chosen.rule, chosen.sample, chosen.threshold, tried.trial,
     if(chosen.threshold is null and chosen.n_measured > 0, 0, tried.distance) as bias_significance,
-    tried.n_lower,
-    tried.n_higher,
+    tried.n_lower, tried.n_higher,
     if(chosen.sample = 'choice', evaluated.value, null) as evaluation,
     if(chosen.sample = 'choice', evaluated.value - evaluated.reach, null) as evaluation_low,
     if(chosen.sample = 'choice', evaluated.value + evaluated.reach, null) as evaluation_high,

@@ -13,31 +13,16 @@
 -- better, else null.
 -- Of trials that were stopped or failed, or that lack the objective in the scope, all of this is null.
 with
-
 chosen as (
-
-    select
-        objective,
-        scope,
-        sample,
-        value,
-        left_out_values
+    select objective, scope, sample, value, left_out_values
     from search_values
     inner join search_chosen using (trial, scope)
     where is_chosen
-
 ),
 
 compared as (
-
     select
-        search_values.trial,
-        objective,
-        scope,
-        sample,
-        search_values.value,
-        search_values.error,
-        search_values.quantile,
+        search_values.trial, objective, scope, sample, search_values.value, search_values.error, search_values.quantile,
         search_values.value - chosen.value as difference,
         jackknife_error(
             list_transform(
@@ -49,27 +34,21 @@ compared as (
         search_values.is_above_constant
     from search_values
     left join chosen using (objective, scope, sample)
-
 ),
 
 on_choice as (
-
     select *
     from compared
     where sample = 'choice'
-
 ),
 
 on_evaluation as (
-
     select *
     from compared
     where sample = 'evaluation'
-
 ),
 
 tests as (
-
     select
         true as family,
         {'trial': trial, 'objective': objective, 'scope': scope} as test,
@@ -81,34 +60,23 @@ tests as (
     inner join search_objectives using (objective)
     anti join (select trial, scope from search_chosen where is_chosen) as chosen_trials using (trial, scope)
     where difference is not null and not is_of_bias_score
-
 ),
 
 judged as (
-
     select
         unnest(test),
-        p,
-        p_adjusted
+        p, p_adjusted
     from tests
     inner join holm('tests') using (family, test)
-
 ),
 
 scopes as (
-
     select distinct scope
     from search_values
-
 )
 
 select
-    trials.trial,
-    search_objectives.objective,
-    scopes.scope,
-    trials.parameters,
-    trials.state,
-    on_choice.value,
+    trials.trial, search_objectives.objective, scopes.scope, trials.parameters, trials.state, on_choice.value,
     on_choice.value - on_choice.quantile * on_choice.error as value_low,
     on_choice.value + on_choice.quantile * on_choice.error as value_high,
     on_evaluation.value as evaluation,
@@ -122,9 +90,7 @@ select
     on_evaluation.difference + on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_high,
     abs(on_choice.difference) <= on_choice.quantile * on_choice.difference_error + 1e-12 as is_within_noise,
     coalesce(search_chosen.is_chosen, false) as is_chosen,
-    trials.steps,
-    trials.problem,
-    judged.p as evaluation_difference_p,
+    trials.steps, trials.problem, judged.p as evaluation_difference_p,
     judged.p_adjusted as evaluation_difference_p_adjusted,
     case
         when judged.p_adjusted is null then null

@@ -11,6 +11,8 @@ import json
 import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -103,6 +105,11 @@ def yaml_value(text: str) -> Any:
     Raises:
         ParseError: it is not YAML, or has a key twice; the message has all of those.
     """
+    return deepcopy(_spec_value(text))
+
+
+@lru_cache(maxsize=64)  # a question over a run reads its spec three times, each as long as a small query
+def _spec_value(text: str) -> Any:
     return _yaml(text, _SpecLoader)
 
 

@@ -10,9 +10,10 @@ import pytest
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import TABLES
-from tests.labelplans import Plan, Rows, rows
+from tests.labelplans import Plan, Rows
 from tests.measuring import measure
-from tests.specs import as_older, write_plan
+from tests.relation import Relations
+from tests.specs import write_plan
 
 
 def _priced(folder: Path, *, is_timed: bool = True) -> str:
@@ -42,18 +43,14 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
                 plan.contexts.append({**plan.contexts[-1], "context_id": f"looc/{row}"})
     for context in plan.contexts:
         context |= {"instruction": True, "n_tokens": n_tokens[context["context_id"]], "demo_ids": ["shown"]}
-    rows: Rows = []
-    steps: Rows = []
+    rows, steps = Rows(), Rows()
     for n_demos, of_rows, losses in ((0, [5, 7], [2.0, 1.0]), (2, [20, 21, 22], [2.0, 1.0, 1.0, 0.5])):
         place = {"adapter": f"task001/k{n_demos}", "task": task, "n_demos": n_demos, "demo_set": 0, "instruction": True}
-        rows += [
-            {**place, "row": row, "instance_id": f"example{row}", "n_tokens": number}
-            for row, number in enumerate(of_rows)
-        ]
-        steps += [
-            {**place, "step": step, "epoch": step * 2 // len(losses), "loss": loss, "seconds": 0.25}
-            for step, loss in enumerate(losses)
-        ]
+        for row, n_tokens_of_row in enumerate(of_rows):
+            rows.append({**place, "row": row, "instance_id": f"example{row}", "n_tokens": n_tokens_of_row})
+        for step, loss in enumerate(losses):
+            epoch = step * 2 // len(losses)
+            steps.append({**place, "step": step, "epoch": epoch, "loss": loss, "seconds": 0.25})
     run = Run.open(plan.write(folder))
     for table, content in (("adapted_scores", plan.label_scores), ("training_rows", rows), ("training", steps)):
         run.write_part(table, 0, TABLES[table].rows(content))
@@ -61,7 +58,6 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
     n_scored = 2 * ((7 + 7 + 7 + 6 + 4) + (9 + 10 + 8 + 16 + 10 + 8 + 9 + 6 + 7))  # by the model, and with its adapters
     scorer = {"scorer": {"scoring_s": 0.1 * n_scored}} if is_timed else {}
     run.write_text("environment.json", json.dumps({"trained_parameters": 100, **scorer}))
-    measure(run.uri)
     return run.uri
 
 
@@ -71,7 +67,7 @@ def test_what_mitigation_needs_by_hand(tmp_path: Path) -> None:
     cc at 2: twice 3 + 5 tokens. looc: 3 + 5, 4 + 5, and contexts of 6 and 7. lora at 2: two epochs of 63 tokens.
     """
     costs = "n_demos, method, n_prompts, tokens, n_adapters, trained_parameters, seconds"
-    found = rows(_priced(tmp_path), f"select {costs} from mitigation_costs order by n_demos, method")
+    found = Relations(_priced(tmp_path)).rows(f"select {costs} from mitigation_costs order by n_demos, method")
     assert [list(row.values()) for row in found] == [
         [0, "cc", 1, 6, 0, 0, pytest.approx(0.6)],
         [0, "lora", 0, 24, 1, 100, 0.5],
@@ -85,28 +81,20 @@ def test_what_mitigation_needs_by_hand(tmp_path: Path) -> None:
 
 
 def test_the_seconds_of_mitigation_are_unknown_where_those_of_scoring_are(tmp_path: Path) -> None:
-    found = rows(_priced(tmp_path, is_timed=False), "from mitigation_costs where n_demos = 2")
-    assert {row["method"]: row["seconds"] for row in found} == {
-        "cc": None,
-        "looc": None,
-        "lora": 1.0,
-        "lora+cc": None,
-        "lora+looc": None,
-    }
+    found = Relations(_priced(tmp_path, is_timed=False)).rows("from mitigation_costs where n_demos = 2")
+    unknown = dict.fromkeys(("cc", "looc", "lora+cc", "lora+looc"))
+    assert {row["method"]: row["seconds"] for row in found} == {**unknown, "lora": 1.0}
 
 
 @pytest.mark.parametrize(
     ("instance_id", "problem"),
     [
-        (
-            "shown",
-            "training_rows_are_held_out: 1 problems, first: adapter task001/k0 is trained on shown, which is",
-        ),
+        ("shown", "training_rows_are_held_out: 1 problems, first: adapter task001/k0 is trained on shown, which is"),
         ("example1", "training_rows: 1 problems, first: {'adapter': task001/k0, 'instance_id': example1}: 2 rows"),
     ],
 )
 def test_an_adapter_that_saw_its_demonstrations_is_not_measured(tmp_path: Path, instance_id: str, problem: str) -> None:
-    run = as_older(_priced(tmp_path))
+    run = Run.open(_priced(tmp_path))
     training_rows = run.read_table("training_rows").to_pylist()
     training_rows[0]["instance_id"] = instance_id
     run.write_part("training_rows", 0, TABLES["training_rows"].rows(training_rows))

@@ -1,36 +1,24 @@
-"""Questions over one or many runs, of any kind, finished or not."""
+"""Questions over one or many runs, of any kind, finished or not, and what is said of those that had no row."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import open_runs, query
+from biaseval.analysis.unmatched_literals import vain_literals
 from biaseval.errors import BiasevalError, InputError
 from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS
+from tests.commands import call
+from tests.compare.runs import label_plan, make
 from tests.labelplans import rows, two_tasks
 from tests.measuring import measure
-
-# Questions over one or many runs
-
-
-def test_likelihoods_of_each_kind_are_a_view(built: str) -> None:
-    scores = pa.concat_tables([Run.open(built).read_table("label_scores")]).to_pylist()
-    found = {(row["prompt_id"], row["label"]): row for row in rows(built, "from label_logprobs")}
-    assert len(found) == len(scores)
-    for score in scores:
-        row, tokens = found[score["prompt_id"], score["label"]], score["token_logprobs"]
-        assert row["logprob_sum"] == pytest.approx(sum(tokens))
-        assert row["logprob_mean"] == pytest.approx(np.mean(tokens))
-        assert row["logprob_sum_without_eos"] == pytest.approx(sum(tokens[:-1]))
-        assert row["logprob_mean_without_eos"] == pytest.approx(np.mean(tokens[:-1]))
 
 
 def test_several_runs_have_a_column_run_and_all_columns_of_any(built: str, tmp_path: Path) -> None:
@@ -80,44 +68,33 @@ def test_a_wrong_or_writing_query_is_the_users_mistake(built: str, sql: str, mes
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_long_query_draws_nothing_on_standard_output(built: str) -> None:
-    assert rows(built, "select current_setting('enable_progress_bar') as is_drawn") == [{"is_drawn": False}]
-
-
 def test_queries_that_read_may_take_any_form(built: str) -> None:
     assert query([built], "describe label_bias_by_task")["column_name"].to_pylist()[:2] == ["model", "task"]
     assert query([built], "pivot label_bias_by_task on method using avg(rsd) group by task; ").num_rows == 2
-    assert query([built], "-- a comment\nselect 1 as x -- another").to_pylist() == [{"x": 1}]
-    assert query([built], "select task from tasks order by task desc")["task"].to_pylist() == [
-        "task002_letters",
-        "task001_animals",
-    ]
+    assert rows(built, "-- a comment\nselect 1 as x -- another") == [{"x": 1}]
+    descending = query([built], "select task from tasks order by task desc")["task"].to_pylist()
+    assert descending == ["task002_letters", "task001_animals"]
+    # Nothing is drawn on standard output.
+    assert rows(built, "select current_setting('enable_progress_bar') as is_drawn") == [{"is_drawn": False}]
 
 
-# Unfinished runs
+def _asked(run: str | Path) -> None:
+    query([str(run)], "select 1")
 
 
-def test_missing_parts_are_counted(tmp_path: Path) -> None:
-    run = two_tasks().write(tmp_path, n_parts=4)
+def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
+    run = two_tasks().write(tmp_path / "run", n_parts=4)
+    with pytest.raises(BiasevalError, match=r"marts/.*missing; biaseval report .* writes it"):
+        _asked(run)
     for part in (1, 3):
         Path(run, "label_scores", f"part-0000{part}.parquet").unlink()
-    for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
-        with pytest.raises(
-            BiasevalError, match=r"2 of 4 parts missing \(first: label_scores/part-00001.parquet\); run the same"
-        ):
+    missing = r"2 of 4 parts missing \(first: label_scores/part-00001.parquet\); run the same"
+    (tmp_path / "empty").mkdir()
+    for ask in (analyse_run, _asked):
+        with pytest.raises(BiasevalError, match=missing):
             ask(run)
-
-
-def test_a_run_without_marts_is_not_finished(tmp_path: Path) -> None:
-    run = two_tasks().write(tmp_path)
-    with pytest.raises(BiasevalError, match=r"marts/.*missing; biaseval report .* writes it"):
-        query([run], "select 1")
-
-
-def test_another_directory_is_no_run(tmp_path: Path) -> None:
-    for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
         with pytest.raises(InputError, match="is not a run directory"):
-            ask(tmp_path)
+            ask(str(tmp_path / "empty"))
     with pytest.raises(InputError, match="no run directory is named"):
         query([], "select 1")
 
@@ -127,9 +104,6 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     Path(run, "contexts", "part-00000.parquet").write_bytes(b"half a file, and no more of it")
     with pytest.raises(BiasevalError, match=r"contexts/part-00000\.parquet"):
         measure(run)
-
-
-# Runs of another kind
 
 
 @pytest.fixture
@@ -165,15 +139,53 @@ def test_scores_of_any_prompts_can_be_queried(scored_prompts: str, built: str) -
         query([scored_prompts], "from label_bias_by_task")
     sql = "select run, count(*) as n from {} group by all order by all"
     n_scores = len(two_tasks().label_scores)
-    both = [built, scored_prompts]
-    assert query(both, sql.format("label_scores")).to_pylist() == [
-        {"run": "built", "n": n_scores},
-        {"run": "scored", "n": 2},
-    ]
-    assert query(both, sql.format("label_bias_by_task")).to_pylist() == [{"run": "built", "n": 22}]
-
-
-def test_missing_scores_of_any_prompts_are_counted(scored_prompts: str) -> None:
+    for table, counts in (("label_scores", {"built": n_scores, "scored": 2}), ("label_bias_by_task", {"built": 22})):
+        found = query([built, scored_prompts], sql.format(table)).to_pylist()
+        assert {row["run"]: row["n"] for row in found} == counts
     Path(scored_prompts, "label_scores", "part-00000.parquet").unlink()
     with pytest.raises(BiasevalError, match="1 of 1 parts missing"):
         query([scored_prompts], "select 1")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make(label_plan({"task1": "11110000"}), tmp_path_factory.mktemp("runs") / "a")
+
+
+PURPOSES = "no row has purpose = {}; it has bias_score, main"
+
+
+@pytest.mark.parametrize(
+    ("sql", "sentences"),
+    [
+        ("from prompts where purpose = 'mian'", [PURPOSES.format("'mian'")]),
+        ("from prompts p where p.PURPOSE='mian' or purpose = 'mian'", [PURPOSES.format("'mian'")]),
+        ("from prompts where purpose in ('mian', 'main', 'it''s')", [PURPOSES.format("'mian' or 'it's'")]),
+        ("from prompts where purpose = 'main' and gold = 'z'", ["no row has gold = 'z'; it has a, b"]),
+        ("from prompts where purpose = 'main' and row < 0", []),
+        ("from prompts where purpose not in ('mian') and row < 0", []),
+        ("from prompts where lower(purpose) = 'mian' and row <> 1", []),
+        ("select 1 where 'purpose' = 'mian'", []),
+    ],
+)
+def test_texts_that_no_row_has_are_named_with_those_that_there_are(run: str, sql: str, sentences: list[str]) -> None:
+    assert vain_literals([run], sql) == sentences
+
+
+@pytest.mark.parametrize(
+    ("sql", "out", "note"),
+    [
+        ("from prompts where purpose = 'mian'", "[]", "note: no row has purpose = 'mian'; it has bias_score, main\n"),
+        ("from prompts where purpose = 'main' limit 1", None, ""),
+        # Aggregates of no row; pages write CC, and SQL cc.
+        *((f"select {what} from label_bias_by_task where method = '{method}'", None, note)
+          for what in ("avg(rsd)", "max(accuracy), count(*)")
+          for method, note in (("NONE", "note: no row has method = 'NONE'; it has none\n"), ("none", ""))),
+    ],
+)  # fmt: skip
+def test_the_command_says_so_on_standard_error_where_there_is_no_row(
+    run: str, sql: str, out: str | None, note: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = call(capsys, monkeypatch, "sql", run, sql, "--format", "json")
+    assert (asked.code, asked.err) == (0, note)
+    assert out is None or asked.out.strip() == out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -13,7 +12,6 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import ANALYTICS, query
@@ -24,9 +22,7 @@ from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import tables_of
 from tests.labelplans import rows, two_tasks
-from tests.measuring import measure
 from tests.relationnames import views_of
-from tests.specs import as_older
 
 OVER_ADAPTERS = ("training_by_setting", "training_by_step", "demonstration_labels")
 """Views over them, and of demonstrations: they have no row here."""
@@ -40,14 +36,11 @@ OF_FORMATS = ("format_pairs", "label_bias_format_changes", "label_bias_format_sp
 OF_RECORDS = ("calibration_methods",)
 """Tables of which there is no file."""
 
-# The files
-
 
 def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
     depth = {"intermediate": 0, "marts": 0, "checks": 1, "comparisons": 1}  # what is tested stands between marts
-    files = {
-        path.stem: path for path in ANALYTICS.glob("*/*.sql") if path.parent.name not in ("macros", "calibrations")
-    }
+    heads = ("macros", "calibrations", "metrics")
+    files = {path.stem: path for path in ANALYTICS.glob("*/*.sql") if path.parent.name not in heads}
     assert {path.parent.name for path in files.values()} == depth.keys()
     for path in files.values():
         text = path.read_text(encoding="utf-8")
@@ -60,8 +53,7 @@ def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
 
 def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
     with closing(duckdb.connect()) as connection:
-        for macro in sorted(ANALYTICS.glob("macros/*.sql")):  # one may use another that comes before
-            connection.execute(macro.read_text()).fetchall()
+        relations.create_macros(connection)
         connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create(*OF_RECORDS)
         for table in tables_of("label_bias").values():
             if table.name in OF_ADAPTERS:  # the run has none, and so no such folder
@@ -117,33 +109,12 @@ def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path:
         }
 
 
-def test_a_run_of_an_older_version_opens_and_is_measured_alike(built: str, tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(built, old)
-    as_older(old)
-    for table in tables_of("label_bias").values():
-        for part in (old / table.name).glob("*") if table.later else ():
-            rows = pq.read_table(part)
-            pq.write_table(rows.drop_columns([name for name in table.later if name in rows.column_names]), part)
-    assert query([str(old)], "select n_tokens, adaptations from prompts, run_settings limit 1").to_pylist() == [
-        {"n_tokens": None, "adaptations": ["none"]}
-    ]
-    both = query([built, str(old)], "select run, method, n_rows from label_bias_by_task")
-    assert both.num_rows == 2 * query([built], "from label_bias_by_task").num_rows
-    measure(old)
-    for mart in Path(built, "marts").iterdir():
-        assert (old / "marts" / mart.name).read_bytes() == mart.read_bytes()
-
-
 def test_a_run_directory_may_have_any_name(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path / "it's [a] *run*?")
     analyse_run(run)
     assert len(rows(run, "from label_bias_by_task")) == 22
     with closing(duckdb.connect(str(Path(run, "results.duckdb")), read_only=True)) as connection:
         assert connection.execute("select count(*) from prompts").fetchall() == [(len(two_tasks().prompts),)]
-
-
-# Object stores
 
 
 def test_a_run_on_s3_gives_what_a_local_run_gives(object_store: str, built: str, tmp_path: Path) -> None:

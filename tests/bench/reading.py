@@ -24,7 +24,7 @@ from transformers import AutoModelForQuestionAnswering, BertConfig, PreTrainedMo
 from biaseval.environment import describe_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.parsing import json_value
-from biaseval.reading import ExtractiveReader, WindowSettings
+from biaseval.qa_models import ExtractiveReader, WindowSettings
 from tests.bench.flops import matrix_flops_per_s
 
 MAX_TOKENS, STRIDE, BATCH_SIZE, N_BEST, MAX_ANSWER_TOKENS = 384, 128, 8, 20, 30

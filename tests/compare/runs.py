@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biaseval.analysis import query
+from biaseval.analysis.comparing import Compared
 from tests.labelplans import Plan
 from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
@@ -41,7 +42,7 @@ def label_plan(hits: Mapping[str, str], n_demos: Sequence[int] = (0,), golds: st
 
 def make(plan: Plan | MajorityPlan | QaPlan, folder: Path) -> str:
     run = plan.write(folder)
-    measure(run)
+    measure(run, has_checks=False)
     return run
 
 
@@ -60,6 +61,16 @@ HITS = {
 def compared_rows(runs: Sequence[str], kind: str = "label_bias", where: str = "true") -> Rows:
     found: Rows = query(runs, f"from {kind}_comparison where {where} order by all").to_pylist()
     return found
+
+
+def conclusions(compared: Compared) -> str:
+    """Return what is said of a comparison, a line each."""
+    return "\n".join(f"{row['lead']} {row['text']}" for row in compared.conclusions)
+
+
+def cautions(compared: Compared) -> str:
+    """Return what a reader of a comparison must know, a line each."""
+    return "\n".join(row["text"] for row in compared.cautions)
 
 
 def flipped(values: Array, signs: Array) -> Array:

@@ -1,8 +1,9 @@
-"""Differences of label-bias runs, by task and by row, against NumPy and by hand."""
+"""Differences of label-bias runs against NumPy and by hand; what is not shared is named, or refused."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
-from biaseval.report.compare_page import render_compare_page
-from biaseval.report.compare_tables import test_lines as lines_of_tests
-from biaseval.report.compare_words import VERDICTS, caveats, sentences
-from tests.compare.runs import GOLDS, HITS, compared_rows, flipped, label_plan, make
+from biaseval.errors import BiasevalError, InputError
+from biaseval.store import Run
+from tests.commands import call
+from tests.compare.runs import GOLDS, HITS, cautions, compared_rows, conclusions, flipped, label_plan, make
+from tests.labelplans import Plan
+from tests.majorityplans import MajorityPlan
+from tests.specs import as_older, write_plan
 from tests.statistics_macros.patterns import step_down
-
-# Label bias, by task
 
 
 def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[str]) -> None:
@@ -57,29 +59,14 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
 def test_both_directions_say_the_same(labels: list[str]) -> None:
     own, back = (compared_rows(labels, where=f"run = '{run}'") for run in ("first", "other"))
     assert len(own) == len(back) == 6
+    opposite = {"higher": "lower", "lower": "higher"}
     for row, other in zip(own, back, strict=True):
-        assert other["estimate"] == -row["estimate"]
-        assert (other["low"], other["high"]) == (-row["high"], -row["low"])
-        assert (other["simultaneous_low"], other["simultaneous_high"]) == (
-            -row["simultaneous_high"],
-            -row["simultaneous_low"],
-        )
-        assert (other["value"], other["other_value"]) == (row["other_value"], row["value"])
-        assert (other["p"], other["p_adjusted"]) == (row["p"], row["p_adjusted"])
-        opposite = {"higher": "lower", "lower": "higher"}
+        ends = [("estimate", "estimate"), ("low", "high"), ("simultaneous_low", "simultaneous_high")]
+        for low, high in ends:
+            assert (other[low], other[high]) == (-row[high], -row[low])
+        for one, two in (("value", "other_value"), ("p", "p"), ("p_adjusted", "p_adjusted")):
+            assert (other[one], other[two]) == (row[two], row[one])
         assert other["verdict"] == opposite.get(row["verdict"], row["verdict"])
-
-
-def test_a_run_and_its_copy_are_not_told_apart(labels: list[str], tmp_path: Path) -> None:
-    shutil.copytree(labels[0], tmp_path / "copy")
-    compared = compare_runs([labels[0], str(tmp_path / "copy")])
-    assert {row["verdict"] for row in compared.tests} == {"unclear"}
-    assert {(row["estimate"], row["p_adjusted"]) for row in compared.tests} == {(0, 1)}
-    assert (compared.wins, compared.disagreements, compared.facts) == ([], [], [])
-    assert sentences(compared) == [
-        "copy against first, 7 tasks with 56 rows: identical. Not one of 56 predictions differs, and all 4 differences "
-        "are 0."
-    ]
 
 
 def test_rows_that_only_one_has_right_are_listed_and_counted(labels: list[str]) -> None:
@@ -117,9 +104,6 @@ def test_more_methods_and_settings_make_one_family(tmp_path: Path) -> None:
     assert [(row["n_demos"], row["n_wins"]) for row in compared.wins] == [(2, 16)]
 
 
-# Label bias, by row
-
-
 def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_path: Path) -> None:
     """Two tasks, one of 8 and one of 24 rows: each counts half."""
     sides = (
@@ -140,34 +124,18 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
     assert row["standard_error"] == pytest.approx(units.std(ddof=1) / np.sqrt(32), abs=1e-9)
     assert (row["unit"], row["n_units"], row["n_tasks"], row["n_rows"]) == ("row", 32, 2, 32)
     compared = compare_runs(runs)
-    assert "the units of the tests are rows" in " ".join(caveats(compared))
-    assert " of 4 comparisons told apart on these tasks; " in " ".join(sentences(compared))
-    words = {row["metric"]: row["word"] for row in lines_of_tests(compared)}
-    assert words["accuracy"] == f"{VERDICTS[row['verdict']]} on these tasks"
-    assert f">{words['accuracy']}</span>" in render_compare_page(compared)
-    assert {row["metric"] for row in compared_rows(runs)} == {
-        "macro_f1",
-        "accuracy",
-        "rsd",
-        "bias_score",
-        "relative_variance",
-        "squared_preference",
-    }
+    assert "the verdicts hold for new rows of these 2 tasks; fewer than 6 say nothing about other" in conclusions(
+        compared
+    )
 
 
 def test_a_task_whose_rows_are_too_few_leaves_its_guard_without_a_test(tmp_path: Path) -> None:
     """Of a label with three rows there is no influence: neither RSD nor relative_variance has a p, and no word."""
-    sides = (
-        {"few": "11110001", "many": "111100001111000010100000"},
-        {"few": "11111111", "many": "111111001111110011111100"},
-    )
     runs = []
-    for hits, name in zip(sides, ("first", "other"), strict=True):
-        plan = label_plan({"many": hits["many"]})
-        few = label_plan({"few": hits["few"]}, golds="aaaaabbb")
-        for table in ("tasks", "prompts", "contexts", "label_scores", "splits"):
-            if hasattr(plan, table):
-                getattr(plan, table).extend(getattr(few, table))
+    for name, few, many in (("first", "11110001", "111100001111000010100000"), ("other", "1" * 8, "11111100" * 3)):
+        plan, more = label_plan({"many": many}), label_plan({"few": few}, golds="aaaaabbb")
+        for table in ("tasks", "prompts", "contexts", "label_scores"):
+            getattr(plan, table).extend(getattr(more, table))
         runs.append(make(plan, tmp_path / name))
     for row in compared_rows(runs, where="run = 'first' and metric in ('rsd', 'relative_variance')"):
         assert (row["n_tasks"], row["p"], row["verdict"]) == (2, None, "unclear"), row["metric"]
@@ -185,3 +153,142 @@ def test_tasks_without_a_hit_leave_the_guard_of_rsd_to_the_others(tmp_path: Path
     [own] = compared_rows(alone, where="run = 'alone-0' and metric = 'relative_variance'")
     assert row["estimate"] == pytest.approx(own["estimate"], abs=1e-12)
     assert row["n_units"] == own["n_units"] == 24
+
+
+OTHER = {task: right for task, (_, right) in HITS.items()}
+
+
+def _change(plan: Plan, **columns: object) -> None:
+    """Change the fourth main row of the last task."""
+    for row in plan.prompts:
+        if (row["task"], row["purpose"], row["row"]) == ("task7", "main", 3):
+            row.update(columns)
+
+
+def _fewer_rows(plan: Plan) -> None:
+    dropped = {row["prompt_id"] for row in plan.prompts if (row["task"], row["row"]) == ("task7", 7)}
+    plan.prompts = [row for row in plan.prompts if row["prompt_id"] not in dropped]
+    plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] not in dropped]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda plan: _change(plan, gold="a"), lambda plan: _change(plan, instance_id="another"), _fewer_rows]
+)
+def test_a_task_with_other_rows_is_left_out_and_named(
+    change: Callable[[Plan], None], labels: list[str], tmp_path: Path
+) -> None:
+    plan = label_plan(OTHER)
+    change(plan)
+    compared = compare_runs([labels[0], make(plan, tmp_path / "changed")])
+    pair = compared.pair("first", "changed")
+    assert (pair["n_tasks"], pair["n_rows"], pair["differing_tasks"]) == (6, 48, ["task7"])
+    [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("first", "accuracy")]
+    assert (row["n_units"], row["estimate"]) == (6, pytest.approx((2 + 3 + 1 + 4 + 2 + 2) / 8 / 6))
+    assert "changed against first: left out, because rows or labels differ: task7." in cautions(compared)
+    assert "task7" not in {row["task"] for row in compared.disagreements}
+
+
+def _more_settings(plan: Plan) -> None:
+    twice = label_plan(OTHER, n_demos=(0, 2))
+    plan.prompts, plan.contexts, plan.label_scores = twice.prompts, twice.contexts, twice.label_scores
+
+
+def _another_task(plan: Plan) -> None:
+    extra = label_plan({"task8": "11110000"})
+    for name in ("tasks", "prompts", "contexts", "label_scores"):
+        getattr(plan, name).extend(getattr(extra, name))
+
+
+def _another_set(plan: Plan) -> None:
+    """Add a second set of demonstrations behind which all answers are wrong."""
+    second = label_plan(dict.fromkeys(HITS, "00000000"))
+    for row in (*second.prompts, *second.contexts):
+        row["demo_set"] = 1
+        row["context_id"] += "/1"
+    for row in (*second.prompts, *second.label_scores):
+        row["prompt_id"] += "/1"
+    for name in ("prompts", "contexts", "label_scores"):
+        getattr(plan, name).extend(getattr(second, name))
+
+
+SCORING = {"normalization": "sum", "eos": True}
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "said"),
+    [
+        (lambda plan: plan.spec.update(seed=43), "has_same_seed", "other seeds in the specs"),
+        (lambda plan: plan.spec.update(scoring=SCORING), "has_same_scoring", "scored in another way"),
+        (
+            lambda plan: plan.contexts[0].update(text="Another."),
+            "has_same_contexts",
+            "the demonstrations, or other text before the rows, differ",
+        ),
+        (
+            lambda plan: plan.prompts[0].update(input_text="Another"),
+            "has_same_inputs",
+            "the prompts show the rows in another way",
+        ),
+        (_more_settings, "has_same_n_demos", "other numbers of demonstrations"),
+        (_another_task, None, "left out, because only one of the two runs has it: task8"),
+        (_another_set, "has_same_sets", "other demonstration sets"),
+    ],
+)
+def test_what_runs_do_not_share_is_named_and_left_out_of_means(
+    change: Callable[[Plan], None], column: str | None, said: str, labels: list[str], tmp_path: Path
+) -> None:
+    plan = label_plan(OTHER)
+    change(plan)
+    compared = compare_runs([labels[0], make(plan, tmp_path / "changed")])
+    pair = compared.pair("first", "changed")
+    lacking = {name for name, value in pair.items() if name.startswith("has_same") and value is not True}
+    assert column is None or column in lacking
+    assert lacking <= {column, "has_same_contexts"} if column == "has_same_sets" else lacking == {column} - {None}
+    assert said in cautions(compared)
+    assert len(compared.tests) == 2 * 6
+    [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("first", "accuracy")]
+    assert row["estimate"] == pytest.approx(15 / 8 / 7)
+
+
+def test_what_cannot_be_compared_is_refused_with_one_message(
+    labels: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    majority = make(MajorityPlan(("likelihood",)), tmp_path / "boolq")
+    elsewhere = make(label_plan({"elsewhere": "11110000"}), tmp_path / "elsewhere")
+    plan = label_plan({"task1": "11110000"})
+    plan.prompts[0]["instance_id"] = "another"
+    others = make(plan, tmp_path / "others")
+    unmeasured = label_plan({"task1": "11110000"}).write(tmp_path / "begun")
+    old, unfinished = (str(shutil.copytree(labels[1], tmp_path / name)) for name in ("old", "unfinished"))
+    as_older(old).delete("sign_flips/part-00000.parquet")
+    Path(unfinished, "label_scores", "part-00000.parquet").unlink()
+    write_plan(Run.open(unfinished))
+    cases: list[tuple[list[str], int, str]] = [
+        ([labels[0]], 2, "compare: needs at least two runs"),
+        ([labels[0], labels[0]], 2, "a run is named twice"),
+        ([labels[0], majority], 2, "name runs of one kind"),
+        ([labels[0], str(tmp_path / "absent")], 2, "is not a run directory"),
+        ([labels[0], elsewhere], 2, "first and elsewhere: nothing can be compared: no task is in both"),
+        ([labels[0], others], 2, "task1 have other main rows or labels in each; a single file is split by"),
+        ([elsewhere, *labels], 2, "name another one first"),
+        ([labels[0], unmeasured], 1, "is missing; biaseval report"),
+        ([labels[0], old], 1, "analysed by a version that stored no sign_flips"),
+        ([labels[0], unfinished], 1, "1 of 1 parts missing"),
+        ([*labels, "--out", str(tmp_path / "page.htm")], 2, "does not end in .html"),
+    ]
+    for arguments, code, said in cases:
+        found = call(capsys, monkeypatch, "compare", *arguments)
+        assert (found.code, found.out) == (code, ""), arguments
+        assert found.err.startswith("error: ")
+        assert said in found.err, found.err
+        assert "Traceback" not in found.err
+    # Beside others that share something, a run that does not is left out.
+    compared = compare_runs([*labels, elsewhere])
+    assert compared.others == ["other"]
+    assert "elsewhere against first: nothing can be compared, so the run is left out." in cautions(compared)
+    search = Run.open(str(tmp_path / "search"))
+    search.write_text("spec.yaml", "kind: search\n")
+    with pytest.raises(InputError, match="is of the kind 'search', which has no metrics to compare"):
+        compare_runs([labels[0], search.uri])
+    with pytest.raises(BiasevalError, match="1 of 1 parts missing"):
+        compare_runs([labels[0], unfinished])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
@@ -19,14 +17,10 @@ from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.errors import InputError
 from biaseval.report import write_comparison
-from biaseval.report.compare_page import write_compared
-from biaseval.report.compare_words import caveats, sentences
-from tests.compare.runs import Array, agreement, compared_rows, flipped, make
+from tests.compare.runs import Array, agreement, cautions, compared_rows, conclusions, flipped, make
 from tests.majorityplans import ANSWERS, GOLD, LARGE, MajorityPlan
-from tests.pages import Page
+from tests.pages import Page, assert_said
 from tests.validation.outcomes import outcomes
-
-# Majority bias
 
 
 @pytest.fixture(scope="module")
@@ -94,19 +88,6 @@ def _other_grid(plan: MajorityPlan) -> None:
         row["setting"] = row["setting"].replace("50/50", "51/49")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [(_other_questions, "0 of 12 test rows of the first are in both"), (_other_grid, "their proportions are others")],
-)
-def test_majority_runs_over_other_data_are_refused(
-    change: Callable[[MajorityPlan], None], said: str, majority: list[str], tmp_path: Path
-) -> None:
-    plan = MajorityPlan(("likelihood",), n_repeats=3)
-    change(plan)
-    with pytest.raises(InputError, match=said):
-        compare_runs([majority[0], make(plan, tmp_path / "changed")])
-
-
 def _other_demonstrations(plan: MajorityPlan) -> None:
     plan.contexts[0]["text"] = "other demonstrations"
 
@@ -119,19 +100,25 @@ def _other_seeds(plan: MajorityPlan) -> None:
 @pytest.mark.parametrize(
     ("change", "lacking", "said"),
     [
+        (_other_questions, None, "0 of 12 test rows of the first are in both"),
+        (_other_grid, None, "their proportions are others"),
         (_other_demonstrations, {"has_same_contexts"}, "other demonstrations or another instruction"),
         (_other_seeds, {"has_same_contexts", "has_same_seeds"}, "other seeds of the demonstrations"),
     ],
 )
-def test_what_majority_runs_do_not_share_is_named(
-    change: Callable[[MajorityPlan], None], lacking: set[str], said: str, majority: list[str], tmp_path: Path
+def test_what_majority_runs_do_not_share_is_named_or_refused(
+    change: Callable[[MajorityPlan], None], lacking: set[str] | None, said: str, majority: list[str], tmp_path: Path
 ) -> None:
     plan = MajorityPlan(("likelihood",), n_repeats=3)
     change(plan)
-    compared = compare_runs([majority[0], make(plan, tmp_path / "changed")])
-    pair = compared.pair("small", "changed")
-    assert {name for name, value in pair.items() if value is False} == lacking
-    assert [caveat for caveat in caveats(compared) if said in caveat]
+    runs = [majority[0], make(plan, tmp_path / "changed")]
+    if lacking is None:
+        with pytest.raises(InputError, match=said):
+            compare_runs(runs)
+        return
+    compared = compare_runs(runs)
+    assert {name for name, value in compared.pair("small", "changed").items() if value is False} == lacking
+    assert said in cautions(compared)
     assert {row["estimate"] for row in compared.tests} == {0}
 
 
@@ -152,45 +139,37 @@ def _boundaries(
             the rows themselves.
         sides: columns of ``majority_by_model``.
     """
-    runs = {"a": 0.0, "b": 1.0}
+
+    def table(**columns: Any) -> list[dict[str, Any]]:
+        """Return rows of each run for each of a column's values; what is a function is asked with run and value."""
+        [(name, values)] = [(name, own) for name, own in columns.items() if isinstance(own, range)]
+        return [
+            {"run": run, "task": "t", **_PLACE}
+            | {key: value(times, one) if callable(value) else value for key, value in columns.items()}
+            | {name: one}
+            for run, times in (("a", 0), ("b", 1))
+            for one in values
+        ]
+
+    seeds, rows, of_setting = range(len(changes)), range(8), {"setting": "0/100", "number": 0}
+    value = {"metric": "mean_f1", "value": 1.0}
+    above = {"is_above_constant": True, "has_enough_rows": True, "is_any_setting_above_constant": True}
     tables = {
         "majority_bias_shared": [
-            {"run": run, "other_run": other, "is_comparable": True} for run, other in (("a", "b"), ("b", "a"))
+            {"run": run, "other_run": other, "is_comparable": True} for run, other in ("ab", "ba")
         ],
         "majority_predictions": [
-            {"run": run, "task": "t", **_PLACE, "setting": "0/100", "number": 0, "seed": seed, "row": row}
-            | {"gold": "yes", "prediction": "yes"}
-            for run in runs
-            for seed in range(len(changes))
-            for row in range(8)
+            {**row, "seed": seed}
+            for seed in seeds
+            for row in table(row=rows, gold="yes", prediction="yes", **of_setting)
         ],
-        "majority_row_values": [
-            {"run": run, "task": "t", **_PLACE, "metric": "mean_f1", "row": row, "value": 1.0}
-            for run in runs
-            for row in range(8)
-        ],
-        "majority_draw_values": [
-            {"run": run, "task": "t", **_PLACE, "metric": "mean_f1", "setting": "0/100", "number": 0}
-            | {"seed": seed, "value": 1.0}
-            for run in runs
-            for seed in range(len(changes))
-        ],
-        "majority_seed_boundaries": [
-            {"run": run, "task": "t", **_PLACE, "seed": seed, "rb_at_10": 0.25 + times * change}
-            for run, times in runs.items()
-            for seed, change in enumerate(changes)
-        ],
-        "majority_draws_by_model": [
-            {"run": run, "task": "t", **_PLACE, "draw": draw, "rb_at_10": 0.5 + times * change}
-            for run, times in runs.items()
-            for draw, change in enumerate(of_rows)
-        ],
-        "majority_by_model": [
-            {"run": run, "task": "t", **_PLACE, "is_above_constant": True, "has_enough_rows": True}
-            | {"majority_accuracy": 0.5, "constant_f1": 1 / 3, "is_any_setting_above_constant": True}
-            | sides
-            for run in runs
-        ],
+        "majority_row_values": table(row=rows, **value),
+        "majority_draw_values": table(seed=seeds, **value, **of_setting),
+        "majority_seed_boundaries": table(seed=seeds, rb_at_10=lambda times, seed: 0.25 + times * changes[seed]),
+        "majority_draws_by_model": table(
+            draw=range(len(of_rows)), rb_at_10=lambda times, draw: 0.5 + times * of_rows[draw]
+        ),
+        "majority_by_model": table(one=range(1), majority_accuracy=0.5, constant_f1=1 / 3, **{**above, **sides}),
     }
     given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
     given["comparison_sign_flips"] = sign_flips(64, 42)
@@ -228,41 +207,12 @@ def test_a_boundary_that_seeds_or_rows_do_not_show_is_not_told_apart(
         assert (row["verdict"], row["reason"]) == (verdict, reason)
 
 
-# What is said and shown
-
-
-def test_the_page_of_majority_runs_has_the_tables_of_all_models(majority: list[str], tmp_path: Path) -> None:
-    page = Path(write_compared(majority, str(tmp_path / "page.html"))).read_text()
-    text = Page(page).text
-    assert "large against small, 12 test rows" in text
-    assert "The effect of model size" in text
-    assert "majority_by_model, majority_over_seeds and majority_size_effect, which biaseval sql RUN RUN" in text
-    queries = {html.unescape(code) for code in re.findall(r'class="query">.*?<code>(.*?)</code>', page)}
-    assert any("_comparison where run = 'small'" in one for one in queries)
-    for one in queries:
-        assert query(majority, one).num_rows > 0, one
-    assert all("sortable" in one or "stacked" in one for one in re.findall(r"<table[^>]*>", page))
-    before = Path(write_comparison(majority, str(tmp_path / "before.html"))).read_text()
-    assert "Majority-label bias, 2 models" in before
-    part = before[
-        before.index('<section aria-labelledby="way-1">') : before.index('<section aria-labelledby="metrics">')
-    ]
-    assert part.strip() in page
-
-
-def test_two_runs_of_one_majority_model_are_compared_without_a_table_of_models(
-    majority: list[str], tmp_path: Path
-) -> None:
-    shutil.copytree(majority[0], tmp_path / "copy")
-    page = Path(write_compared([majority[0], str(tmp_path / "copy")], str(tmp_path / "page.html"))).read_text()
-    assert "copy against small, 12 test rows" in Page(page).text
-    assert "The effect of model size" not in page
-
-
 def test_a_copy_of_a_majority_run_is_identical(majority: list[str], tmp_path: Path) -> None:
-    shutil.copytree(majority[0], tmp_path / "copy")
-    compared = compare_runs([majority[0], str(tmp_path / "copy")])
-    assert compared.agreement == agreement([majority[0], str(tmp_path / "copy")], "majority_bias", "small")
+    copy = str(shutil.copytree(majority[0], tmp_path / "copy"))
+    compared = compare_runs([majority[0], copy])
+    assert compared.agreement == agreement([majority[0], copy], "majority_bias", "small")
     n_predictions = sum(row["n_predictions"] for row in compared.agreement)
     assert n_predictions == query([majority[0]], "from majority_predictions").num_rows
-    assert f"identical. Not one of {n_predictions:,} predictions differs" in sentences(compared)[0]
+    assert_said(conclusions(compared), [f"^Identical. .*not one of {n_predictions:,} predictions differs"])
+    page = Path(write_comparison([majority[0], copy], str(tmp_path / "page.html"))).read_text()
+    assert_said(Page(page).text, ["copy against small, on 12 test rows", "Robustness boundary, model size"])

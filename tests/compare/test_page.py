@@ -1,117 +1,267 @@
-"""What is printed of a comparison, and its page."""
+"""What is said of a comparison, its page, and what the command prints."""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from biaseval.analysis import query
-from biaseval.analysis.comparing import N_LISTED, compare_runs
+from biaseval.analysis.comparing import N_LISTED, compare_runs, comparing
 from biaseval.cli import printing
-from biaseval.report.compare_page import write_compared
-from biaseval.report.compare_tables import matrix, overview
-from biaseval.report.compare_words import caveats
+from biaseval.report import write_comparison
+from biaseval.report.compare import RELATIONS, compare_page, difference_charts
 from tests.commands import call
-from tests.compare.runs import HITS, compared_rows, label_plan, make
-from tests.pages import Page
+from tests.compare.runs import GOLDS, HITS, agreement, compared_rows, conclusions, label_plan, make
+from tests.handmade import found_by, sql_of
+from tests.majorityplans import ANSWERS, LARGE, MajorityPlan
+from tests.pages import Page, assert_answered, assert_said, assert_whole
+from tests.specs import as_older
+
+Rows = list[dict[str, Any]]
 
 
-def test_the_command_prints_verdicts_rows_and_a_page(
+# Sentences, of differences that are written by hand
+
+_HERE = {"run": "old", "other_run": "new", "who": "new", "against": "old", "scope": "9 rows", "holds_for": "new rows"}
+_TEST = {"least_effect": 0.01, "unit": "row", "n_units": 9, "reason": None, "verdict_p": 0.5, "baseline": None}
+_METRICS = {"accuracy": "performance", "macro_f1": "performance", "rsd": "bias", "bias_score": "bias"}
+
+
+def told(*changes: Mapping[str, Any], **every: Any) -> str:
+    """Return the conclusions on two settings, none and CC, of four metrics each that are not told apart.
+
+    Args:
+        *changes: what is otherwise, where metric and setting (``at``) are the same.
+        **every: what is otherwise everywhere.
+    """
+    rows: Rows = []
+    for at, deployed in (("none", "Without mitigation"), ("CC", "With the best supported mitigation"), ("DC", "")):
+        for number, (metric, measures) in enumerate(_METRICS.items(), 1):
+            row = {**_HERE, **_TEST, "metric": metric, "shown": metric, "measures": measures, "number": number}
+            row |= {"place": at, "place_number": len(rows), "is_mitigated": at != "none", "is_headline": at == "CC"}
+            row |= {"deployed": deployed or None, "is_first": True, "is_low_better": measures == "bias"}
+            row |= {"value": 0.5, "other_value": 0.6, "estimate": 0.1, "verdict": "unclear", "verdict_low": -0.2}
+            row |= {"verdict_high": 0.4, "verdict_smallest_detectable": 0.3, "n_predictions": 10, "n_differing": 4}
+            row |= {"is_above_constant": True, "other_is_above_constant": True}
+            for change in changes:
+                own = dict(change)
+                if own.pop("at", at) == at and own.pop("metric", metric) == metric:
+                    row |= own
+            rows.append(row | every)
+    given = pa.Table.from_pylist(rows)
+    for number, field in enumerate(given.schema):
+        if pa.types.is_null(field.type):
+            kind = pa.float64() if field.name == "baseline" else pa.string()
+            given = given.set_column(number, field.name, given[field.name].cast(kind))
+    made = "with compared as (from compared_words('measured')) from compare_conclusions('compared')"
+    found = found_by(made, measured=given)
+    return "\n".join(f"{row['lead']} {row['text']}" for row in found)
+
+
+_HIGHER, _LOWER = ({"metric": "accuracy", "verdict": verdict} for verdict in ("higher", "lower"))
+_RSD = {"metric": "rsd", "verdict": "lower"}
+_NOT = {"is_above_constant": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            (),
+            ["^No difference in performance shown; no difference in bias shown. new against old, on 9 rows: CC. Witho"],
+        ),
+        (({"at": "CC", **_HIGHER},), ["^Better in accuracy; no difference in bias", r"0.500 → 0.600 \(\+0.100 \[−0.2"]),
+        (
+            ({"at": "CC", **_LOWER},),
+            ["^Worse in accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
+        ),
+        (({"at": "CC", **_RSD},), ["; less bias in rsd. new", "!Better", "Without mitigation: no difference in perf"]),
+        (({"at": "none", **_HIGHER},), ["^No difference in performance", "CC. Without mitigation: better in accuracy"]),
+        (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["more bias in rsd"]),
+        (
+            ({"verdict": "negligible"},),
+            ["^No more than a negligible difference in performance; no more", "12 negligible"],
+        ),
+        (({"verdict": "too few"},), ["^Performance cannot be tested; bias cannot be", "0 of 12 .*12 not tested"]),
+        # A side that is not shown to be better than one label for all earns no praise.
+        (
+            ({**_HIGHER, "other_is_above_constant": False},),
+            ["^Cannot say in performance", "!, better", "new is no better"],
+        ),
+        (({**_HIGHER, **_NOT},), ["^Better in accuracy", "!is not shown to be better"]),
+        (({**_RSD, **_NOT},), ["cannot say in bias", "!less bias", "old is not shown to be better than one label"]),
+        (
+            ({**_LOWER, **_NOT},),
+            ["^Cannot say in performance", "!Worse", "!Where new is worse", "3 with a side not shown"],
+        ),
+        # Elsewhere
+        (({"at": "DC", **_LOWER},), ["Where new is worse: accuracy .DC. 0.500 → 0.600", "!Where new is better"]),
+        (({"at": "DC", **_HIGHER},), ["Where new is better: accuracy .DC.", "!Where new is worse"]),
+        (({"baseline": 0.7, "metric": "accuracy"},), ["Always answering one label has accuracy 0.700"]),
+        (({"verdict_p": 0.04},), ["differs, perhaps by less than 0.01"]),
+        (({"reason": "too few seeds"},), ["not tested: too few seeds"]),
+        (
+            ({"estimate": 0.0},),
+            ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:"],
+        ),
+        (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
+        ((), ["How sure: the verdicts hold for new rows. The chance that any of them is wrong is about 5 %"]),
+    ],
+)
+def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], words: list[str]) -> None:
+    assert_said(told(*changes), words)
+
+
+def test_without_a_supported_mitigation_the_headline_is_of_none(labels: list[str]) -> None:
+    plain = {"at": "none", "is_headline": True}
+    others = [{"at": at, "is_headline": False, "deployed": None} for at in ("CC", "DC")]
+    assert_said(told(plain, *others), ["^No .*: none.\n", "No supported mitigation: none is shown to reduce bias"])
+    assert_said(conclusions(compare_runs(labels)), ["!No supported mitigation"])  # nor was there any
+
+
+# The page and the command
+
+
+def test_the_command_prints_conclusions_differences_and_a_page(
     labels: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "page.html"
     found = call(capsys, monkeypatch, "compare", *labels, "--out", str(page))
     assert found.code == 0, found.err
-    words = {row["metric"]: row["verdict"] for row in compare_runs(labels).tests if row["run"] == "first"}
-    assert words.pop("relative_variance") == words["rsd"]
-    assert words.pop("squared_preference") == words["bias_score"]
-    n_apart = sum(word in ("higher", "lower") for word in words.values())
-    assert len(words) == 4
-    assert n_apart >= 2
-    assert f"other against first, 7 tasks with 56 rows: {n_apart} of 4 comparisons told apart" in found.out
-    assert re.search(r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268", found.out)
-    assert found.out.endswith(f"page: {page}\n")
-    text = Page(page.read_text()).text
-    assert f"{n_apart} of 4 comparisons told apart" in text
-    assert "16 predictions that only other has right" in text
-    assert not re.search(r"(src|href)=.(http|//)", page.read_text())
-    as_json = json.loads(call(capsys, monkeypatch, "compare", *labels, "--json").out)
     compared = compare_runs(labels)
-    assert as_json["runs"] == ["first", "other"]
-    assert as_json["tests"] == json.loads(json.dumps(compared.tests))
-    assert len(as_json["disagreements"]) == len(compared.disagreements)
-    # Of many comparisons those that are told apart are printed.
-    left_out = "what is not told apart is not listed here: --json has it, and the page of --out FILE.html\n"
-    assert "│ not told apart" in found.out
-    assert left_out not in found.out
+    headline = "Better in accuracy and macro-F1; no difference in bias shown."
+    accuracy = r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268"
+    assert_said(found.out, [f"^{headline}", accuracy, f"page: {page}\n$", "!further differences"])
+    source = page.read_text()
+    assert_whole(source)
+    assert_answered(source, labels, 4)
+    assert_said(Page(source).text, [headline, "16", "0.500 → 0.768 better", "17 of these predictions"])
+    ids = {"summary", "overview", "differences", "rows", "shared", "words"}
+    assert ids <= set(Page(source).values("id"))
+    as_json = json.loads(call(capsys, monkeypatch, "compare", *labels, "--json").out)
+    assert (as_json["runs"], as_json["tests"]) == (["first", "other"], json.loads(json.dumps(compared.tests)))
+    assert as_json["conclusions"][0]["lead"] == headline
     monkeypatch.setattr(printing, "_MOST_TESTS", 1)
-    short = call(capsys, monkeypatch, "compare", *labels).out
-    assert short.endswith(left_out)
-    assert "│ not told apart" not in short
-    assert re.search(r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268", short)
+    assert_said(call(capsys, monkeypatch, "compare", *labels).out, [accuracy, "!further differences"])  # all deployed
 
 
-def test_every_number_of_the_page_is_a_column(labels: list[str]) -> None:
+def test_every_number_of_the_page_is_a_column(labels: list[str], tmp_path: Path) -> None:
     compared = compare_runs(labels)
     assert compared.tests == compared_rows(labels)
     assert compared.shared == query(labels, "from label_bias_shared order by all").to_pylist()
     rows = query(labels, "from label_bias_disagreements where run = 'first' order by shuffled").to_pylist()
     assert compared.disagreements == rows[:N_LISTED]
+    known = {f"{value:.6g}" for row in compared.tests for value in row.values() if isinstance(value, float)}
+    source = Path(write_comparison(labels, str(tmp_path / "page.html"))).read_text()
+    titles = {title for title in Page(source).values("title") if re.fullmatch(r"-?\d[\d.e+-]*", title)}
+    assert len(titles) > 10
+    assert titles - known == set()
 
 
 @pytest.mark.slow
 def test_ten_runs_stand_side_by_side(labels: list[str], tmp_path: Path) -> None:
-    runs = [labels[0]]
-    for number in range(9):
-        copy = tmp_path / f"model{number}"
-        shutil.copytree(labels[number % 2], copy)
-        runs.append(str(copy))
-    compared = compare_runs(runs)
-    shown = overview(compared)
-    assert shown.columns == [f"model{number}" for number in range(9)]
-    words = {line.metric: [cell.word for cell in line.cells if cell] for line in shown.lines}
-    assert words["accuracy"] == ["not told apart", "higher"] * 4 + ["not told apart"]
-    square = matrix(compared)
-    assert square is not None
-    assert (square.metric, len(square.subjects)) == ("RSD", 10)
-    for own, line in enumerate(square.lines):
-        assert [row is None for row in line] == [other == own for other in range(10)]
-    assert not any("such pairs" in caveat for caveat in caveats(compared))
-    page = Path(write_compared(runs, str(tmp_path / "page.html"))).read_text()
-    assert page.count("predictions that only") == 9
-    assert len(page) < 3_000_000
-    again = Path(write_compared(runs, str(tmp_path / "again.html"))).read_text()
-    assert again == page
-
-
-def test_markup_in_the_rows_is_shown_and_not_interpreted(tmp_path: Path) -> None:
-    hostile = "<img src=//evil onerror=alert(1)>"
-    runs = []
-    for side, name in enumerate(("first", "other")):
-        plan = label_plan({task: hits[side] for task, hits in HITS.items()})
-        for row in plan.prompts:
-            row["input_text"] = hostile
-        runs.append(make(plan, tmp_path / name))
-    page = Path(write_compared(runs, str(tmp_path / "page.html"))).read_text()
-    assert "<img src=//evil" not in page
-    assert hostile in Page(page).text
+    runs = [labels[0], *(str(shutil.copytree(labels[n % 2], tmp_path / f"model{n}")) for n in range(9, 0, -1))]
+    with comparing(runs, RELATIONS) as (compared, ask):
+        page = compare_page(compared, ask)
+        assert compare_page(compared, ask) == page
+    heads = [(row["who"], row["lead"] == "Identical.") for row in compared.conclusions if row["line"] == 1]
+    assert heads == [(f"model{n}", n % 2 == 0) for n in range(9, 0, -1)]
+    assert_whole(page)
+    assert_said(Page(page).text, ["Each against each", "9 runs|model9, model8, model7 … against first"])
+    assert len(page) < 4_000_000
+    assert [chart.text.count("model") >= 9 for chart in difference_charts(compared)] == [True] * 4
 
 
 def test_a_verdict_beside_an_interval_with_zero_is_explained(labels: list[str]) -> None:
-    compared = compare_runs(labels)
-    assert not any("step-down" in caveat for caveat in caveats(compared))
-    rows = [row for row in compared.tests if row["verdict"] == "higher" and row["run"] == "first"]
-    assert rows
-    tests = [{**row, "verdict_low": -0.001} if row is rows[0] else row for row in compared.tests]
-    told = caveats(replace(compared, tests=tests))
-    assert told[-1].startswith(
-        "The interval of 1 difference that is told apart includes 0. Intervals hold for all tests"
+    sql = sql_of("label_bias_compare_cautions")
+    shared = query(labels, "from label_bias_shared")
+    tests = query(labels, "from label_bias_compared").to_pylist()
+    for low, words in (
+        (0.1, ["!step-down"]),
+        (-0.001, ["the interval of 2 significant differences includes 0.*step-dow"]),
+    ):
+        rows = [{**row, "verdict_low": low if row["verdict"] == "higher" else row["verdict_low"]} for row in tests]
+        found = found_by(f"from ({sql}) where run = 'first'", label_bias_shared=shared, label_bias_compared=rows)
+        assert_said(" ".join(row["text"] for row in found), words)
+
+
+def test_equal_metrics_of_other_predictions_are_not_called_identical(labels: list[str], tmp_path: Path) -> None:
+    # As right as the first on each gold label of each task: row 3 (b) wrong and row 5 (b) right in place of 11110000.
+    hits = {task: right for task, (right, _) in HITS.items()} | {"task1": "11100100"}
+    runs = [labels[0], make(label_plan(hits), tmp_path / "moved")]
+    assert_said(
+        conclusions(compare_runs(runs)),
+        ["^No metric differs. .*all 4 differences are 0, and 2 of 56 predictions differ"],
     )
-    assert "step-down" in told[-1]
-    without = [{**row, "verdict_low": None, "verdict_high": None} if row is rows[0] else row for row in compared.tests]
-    assert caveats(replace(compared, tests=without)) == caveats(compared)
+    for run in ("first", "moved"):
+        [row] = agreement(runs, "label_bias", run)
+        assert (row["n_predictions"], row["n_differing"]) == (len(HITS) * len(GOLDS), 2)
+    copy = str(shutil.copytree(labels[0], tmp_path / "copy"))
+    compared = compare_runs([labels[0], copy])
+    assert_said(conclusions(compared), ["^Identical. .*all 4 differences are 0, and not one of 56 predictions differs"])
+    found = {(row["estimate"], row["p_adjusted"], row["verdict"]) for row in compared.tests}
+    assert (found, compared.wins, compared.disagreements, compared.facts) == ({(0, 1, "unclear")}, [], [], [])
+
+
+def test_what_runs_are_of_is_shown_key_by_key_and_markup_is_not_interpreted(tmp_path: Path, labels: list[str]) -> None:
+    hostile, digest = "<img src=//evil onerror=alert(1)>", "0123456789abcdef" * 4
+    plan = label_plan({task: hits[1] for task, hits in HITS.items()})
+    for row in plan.prompts:
+        row["input_text"] = hostile
+    changed = as_older(make(plan, tmp_path / "it's <b>"))
+    changed.write_json("environment.json", {"versions": {"torch": "2.9"}, "model": {"digest": digest, "model": {}}})
+    spec = changed.read_text("spec.yaml").replace("path: models/tiny", "path: models/other")
+    changed.write_text("spec.yaml", spec.replace("max_eval: 1000", "max_eval: 999") + "further: 1\n")
+    runs = [changed.uri, labels[0]]
+    facts = {row["fact"]: row["values"] for row in compare_runs(runs).facts}
+    assert facts["spec.model.path"] == {"first": "models/tiny", "it's <b>": "models/other"}
+    assert facts["versions.torch"] == {"first": None, "it's <b>": "2.9"}
+    source = Path(write_comparison(runs, str(tmp_path / "page.html"))).read_text()
+    assert_whole(source)
+    assert_answered(source, runs, 4)
+    words = [f"it's <b>: {digest[:12]} · first: –", "it's <b>: 1 · first: –", re.escape(hostile)]
+    assert_said(Page(source).text, words)
+    assert "<img src=//evil" not in source
+
+
+def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(labels: list[str], tmp_path: Path) -> None:
+    """The first has an accuracy of one half on four a and four b; the other is better than that."""
+    [row] = [row for row in compare_runs(labels).told if row["metric"] == "accuracy"]
+    assert (row["value"], row["baseline"], row["word"], row["doubt"]) == (0.5, 0.5, "better", None)
+    runs = [
+        make(label_plan(dict.fromkeys(HITS, own), golds="aaaaaabb"), tmp_path / name)
+        for name, own in (("seldom", "00000011"), ("often", "11111100"))
+    ]
+    compared = compare_runs(runs)
+    [row] = [row for row in compared.told if row["metric"] == "accuracy"]
+    assert (row["value"], row["other_value"], row["baseline"], row["verdict"]) == (0.25, 0.75, 0.75, "higher")
+    assert (row["word"], row["doubt"]) == ("higher", "often is no better than one label for all")
+    source = Path(write_comparison(runs, str(tmp_path / "page.html"))).read_text()
+    assert_said(
+        conclusions(compared),
+        ["^Cannot say in performance, with a side not shown to be better than one label for all; cannot say in bias"],
+    )
+    assert not re.search(r'class="word (gain|cost)"', source)
+
+
+def test_the_baseline_is_that_of_what_is_shared(labels: list[str], tmp_path: Path) -> None:
+    by_metric = {row["metric"]: row for row in compared_rows(labels, where="run = 'first'")}
+    for metric in ("accuracy", "macro_f1"):
+        [mean] = query([labels[0]], f"select avg(majority_{metric}) as mean from label_bias_by_task").to_pylist()
+        assert by_metric[metric]["baseline"] == pytest.approx(mean["mean"])
+    assert {by_metric[metric]["baseline"] for metric in ("rsd", "bias_score", "relative_variance")} == {None}
+    runs = [
+        make(MajorityPlan(("likelihood",), answers=answers, n_repeats=3), tmp_path / name)
+        for name, answers in (("small", ANSWERS), ("large", LARGE))
+    ]
+    [constant] = query([runs[0]], "select distinct majority_accuracy, constant_f1 from majority_by_model").to_pylist()
+    for row in compared_rows(runs, "majority_bias"):
+        baselines = {"accuracy": constant["majority_accuracy"], "sd_f1": None, "rb_at_10": None}
+        assert row["baseline"] == baselines.get(row["metric"], constant["constant_f1"])

@@ -17,15 +17,10 @@ from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
 from biaseval.errors import InputError
 from biaseval.report import write_comparison
-from biaseval.report.compare_page import render_compare_page
-from biaseval.report.compare_tables import header, listed_rows, overview
-from biaseval.report.compare_words import caveats, sentences
-from tests.compare.runs import Array, Rows, agreement, compared_rows, flipped, make
-from tests.pages import Page
+from tests.compare.runs import Array, agreement, cautions, compared_rows, conclusions, flipped, make
+from tests.pages import Page, assert_answered, assert_said, assert_whole
 from tests.qaplans import QaPlan
 from tests.specs import as_older
-
-# QA bias
 
 
 def qa_plan(
@@ -73,7 +68,8 @@ def test_exact_match_of_questions_is_tested_by_article(readers: tuple[list[str],
     left_out = np.array([(after - before)[articles != one].mean() for one in range(40)])
     error = np.sqrt(39 / 40 * np.sum((left_out - (after - before).mean()) ** 2))
     assert row["standard_error"] == pytest.approx(error, abs=1e-9)
-    signs = np.array(_signs(runs), dtype=float)[:, :40]
+    drawn = query(runs, "from comparison_sign_flips order by draw")["signs"].to_pylist()
+    signs = np.array(drawn, dtype=float)[:, :40]
     statistics = flipped(sums, signs)
     assert row["p"] == pytest.approx(np.mean(statistics >= statistics[0]))
     assert (row["unit"], row["n_units"], row["n_questions"]) == ("article", 40, 120)
@@ -81,11 +77,6 @@ def test_exact_match_of_questions_is_tested_by_article(readers: tuple[list[str],
     assert (wins["n_wins"], wins["n_losses"]) == (int((after > before).sum()), int((after < before).sum()))
     p = stats.binomtest(wins["n_wins"], wins["n_wins"] + wins["n_losses"]).pvalue
     assert wins["mcnemar_p"] == pytest.approx(p, rel=1e-9)
-
-
-def _signs(runs: Sequence[str]) -> list[list[int]]:
-    found: Rows = query(runs, "from comparison_sign_flips order by draw").to_pylist()
-    return [row["signs"] for row in found]
 
 
 def test_the_gap_is_at_the_threshold_that_both_models_together_choose(readers: tuple[list[str], list[QaPlan]]) -> None:
@@ -132,22 +123,14 @@ def test_answers_that_change_sides_choose_the_same_threshold(
     readers: tuple[list[str], list[QaPlan]], tmp_path: Path
 ) -> None:
     """What sign flips exchange, the answers of an article, moves no threshold: else they would not be exact."""
-    runs, _ = readers
     swapped = [qa_plan(1), qa_plan(2, lean=0.45)]
     for left, right in zip(swapped[0].predictions, swapped[1].predictions, strict=True):
         if int(left["example_id"][1:]) < 60:
             for name in ("exact_match", "f1"):
                 left[name], right[name] = right[name], left[name]
     others = [make(plan, tmp_path / name) for plan, name in zip(swapped, ("plain", "leaning"), strict=True)]
-    chosen = [query(pair, "from qa_bias_comparison_thresholds").to_pylist() for pair in (runs, others)]
+    chosen = [query(pair, "from qa_bias_comparison_thresholds").to_pylist() for pair in (readers[0], others)]
     assert chosen[0] == chosen[1] != []
-
-
-def test_a_threshold_that_the_spec_fixes_is_kept(tmp_path: Path) -> None:
-    fixed = {"thresholds": {"ans_len": 7}}
-    runs = [make(qa_plan(seed, spec=fixed), tmp_path / f"run{seed}") for seed in (1, 2)]
-    [row] = query(runs, "from qa_bias_comparison_thresholds").to_pylist()
-    assert (row["threshold"], row["is_fixed"]) == (7, True)
 
 
 def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
@@ -164,7 +147,7 @@ def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[
     [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("plain", "exact_match")]
     assert row["n_questions"] == 117
     assert row["estimate"] == pytest.approx((hits_of(plans[1]) - hits_of(plans[0]))[kept].mean())
-    assert "changed against plain: left out: 1 question with the same id and another text." in caveats(compared)
+    assert "changed against plain: left out: 1 question with the same id and another text." in cautions(compared)
 
 
 def test_models_of_one_name_are_compared_with_each_other_and_others_with_all(tmp_path: Path) -> None:
@@ -172,25 +155,12 @@ def test_models_of_one_name_are_compared_with_each_other_and_others_with_all(tmp
     other = make(qa_plan(2, ("bert", "electra")), tmp_path / "other")
     pairs = {(row["model"], row["other_model"]) for row in compared_rows([first, other], "qa_bias", "run = 'first'")}
     assert pairs == {("bert", "bert"), ("bert", "electra"), ("roberta", "bert"), ("roberta", "electra")}
-    shown = overview(compare_runs([first, other]))
-    assert shown.columns == ["other: bert", "other: electra"]
-    assert [line.place for line in shown.lines] == ["bert, squad"] * 3 + ["roberta, squad"] * 3
-    assert not any(cell is None for line in shown.lines for cell in line.cells)
-
-
-def test_the_header_names_models_and_the_rows_their_pair_once(
-    readers: tuple[list[str], list[QaPlan]], tmp_path: Path
-) -> None:
-    other = make(qa_plan(3, ["roberta"], lean=0.2), tmp_path / "roberta")
-    compared = compare_runs([readers[0][0], other])
-    lines, _ = header(compared)
-    assert {line.name: line.values for line in lines}["models"] == ["bert", "roberta"]
-    assert not any("{" in value for line in lines for value in line.values)
-    [listed] = listed_rows(compared)
-    assert listed["group"] == "squad, roberta against bert"
-    assert [row["where"] for row in listed["rows"]] == [row["example_id"] for row in listed["rows"]]
-    page = render_compare_page(compared)
-    assert page.index("every difference is") < page.index("The runs: what they are of")
+    compared = compare_runs([first, other])
+    heads = [(row["who"], row["against"]) for row in compared.conclusions if row["line"] == 1]
+    others, own = ("other: bert", "other: electra"), ("first: bert", "first: roberta")
+    assert heads == [(who, against) for who in others for against in own]
+    [models] = [row["values"] for row in compared.facts if row["fact"] == "spec.models"]
+    assert models == {"first": "bert, roberta", "other": "bert, electra"}
 
 
 def test_runs_over_other_questions_are_refused(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
@@ -198,20 +168,14 @@ def test_runs_over_other_questions_are_refused(readers: tuple[list[str], list[Qa
     for example in plan.examples:
         example["context"] = "elsewhere"
     changed = make(plan, tmp_path / "changed")
-    with pytest.raises(
-        InputError, match="no question is in both, by dataset, id and text; 120 questions have the same"
-    ):
+    said = "no question is in both, by dataset, id and text; 120 questions have the same"
+    with pytest.raises(InputError, match=said):
         compare_runs([readers[0][0], changed])
-
-
-# What is said and shown
-
-
-def test_report_with_out_is_the_comparison_of_other_kinds(
-    readers: tuple[list[str], list[QaPlan]], tmp_path: Path
-) -> None:
+    # The command report with --out is the comparison of such runs, too.
     page = Path(write_comparison(readers[0], str(tmp_path / "page.html"))).read_text()
-    assert "leaning against plain, 120 questions on 40 articles" in Page(page).text
+    assert_whole(page)
+    assert_answered(page, readers[0], 4)
+    assert_said(Page(page).text, ["leaning against plain, on 120 questions on 40 articles", "gap by ans_len"])
     with pytest.raises(InputError, match=r"does not end in \.html"):
         write_comparison(readers[0], str(tmp_path / "page.txt"))
 
@@ -219,18 +183,16 @@ def test_report_with_out_is_the_comparison_of_other_kinds(
 def test_a_copy_of_a_qa_run_is_identical_until_an_answer_is_another(
     readers: tuple[list[str], list[QaPlan]], tmp_path: Path
 ) -> None:
-    run, copy = readers[0][0], str(tmp_path / "copy")
-    shutil.copytree(run, copy)
+    run, copy = readers[0][0], str(shutil.copytree(readers[0][0], tmp_path / "copy"))
     as_older(copy)
     n_answers = query([run], "from qa_predictions").num_rows
-    assert f"identical. Not one of {n_answers:,} predictions differs" in sentences(compare_runs([run, copy]))[0]
+    assert f"not one of {n_answers:,} predictions differs" in conclusions(compare_runs([run, copy]))
     [path, *_] = sorted(Path(copy, "qa_predictions").glob("*.parquet"))
     table = pq.read_table(path)
-    answers = table["prediction"].to_pylist()
-    others = pa.array(["another", None, *answers[2:]], table.schema.field("prediction").type)
-    pq.write_table(table.set_column(table.schema.get_field_index("prediction"), "prediction", others), path)
+    answers = pa.array(["another", None, *table["prediction"].to_pylist()[2:]], table.schema.field("prediction").type)
+    pq.write_table(table.drop("prediction").append_column("prediction", answers).select(table.column_names), path)
     compared = compare_runs([run, copy])
     for first in ("plain", "copy"):
         rows = agreement([run, copy], "qa_bias", first)
         assert (sum(row["n_predictions"] for row in rows), sum(row["n_differing"] for row in rows)) == (n_answers, 2)
-    assert f"and 2 of {n_answers:,} predictions differ." in sentences(compared)[0]
+    assert f"and 2 of {n_answers:,} predictions differ." in conclusions(compared)

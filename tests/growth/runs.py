@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from biaseval.analysis import query
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
+from tests.alike import assert_alike
 from tests.label_bias.test_own_data import spec_of
 from tests.test_pipelines import digests
+
+SpecOf = Callable[..., LabelBiasSpec]
+"""Numbers of demonstrations, and sections, to a spec."""
+
+BY_TASK = "from label_bias_by_task order by all"
 
 TABLES = ("prompts", "contexts", "splits", "tasks", "label_scores", "settings", "qa_examples", "qa_attributes")
 
@@ -25,10 +32,10 @@ def rows(run: Run, question: str) -> list[dict[str, Any]]:
 
 
 def own_spec(folder: Path, model: Path, *, prompt: dict[str, Any], **changes: Any) -> LabelBiasSpec:
-    return spec_of(
-        folder,
-        model={"path": str(model)},
-        data={"test": str(folder / "test.csv")},
-        prompt={"demo_sets": 1, **prompt},
-        **changes,
-    )
+    base = {"model": {"path": str(model)}, "data": {"test": str(folder / "test.csv")}}
+    return spec_of(folder, **base, prompt={"demo_sets": 1, **prompt}, **changes)
+
+
+def assert_same_answers(run: Run, other: Run, *questions: str) -> None:
+    for question in questions:
+        assert_alike(rows(run, question), rows(other, question))

@@ -1,9 +1,8 @@
-"""Additions to a label-bias run make what is missing, and the rest keeps its bytes."""
+"""Additions to a label-bias run make what is missing, and the rest keeps its bytes; its analysis is changed."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from biaseval.errors import InputError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.label_bias import data
 from biaseval.pipelines.directory import read_plan
-from biaseval.runs import run_spec, run_status
+from biaseval.runs import reanalyse_run, run_spec, run_status
 from biaseval.runs.commands import claimed_run
 from biaseval.spec import LabelBiasSpec, grown_keys
 from biaseval.store import Run
 from tests.alike import assert_alike
-from tests.growth.runs import kept, own_spec, rows
+from tests.commands import call
+from tests.growth.runs import BY_TASK, SpecOf, assert_same_answers, kept, rows
 from tests.label_bias.test_lm_eval_tasks import write as write_task
 from tests.label_bias.test_own_data import reviews, spec_of, write_csv
 from tests.test_pipelines import digests
@@ -30,184 +30,172 @@ pytestmark = pytest.mark.usefixtures("here")
 CONSTANT = "marts/label_bias_constant_differences.parquet"
 
 
+def n_planned(run: Run) -> int:
+    return sum(part["n_prompts"] for part in read_plan(run)["parts"])
+
+
+def with_data(spec: LabelBiasSpec, *sets: dict[str, Any]) -> LabelBiasSpec:
+    """Return a spec with more sets of data, each with what it has otherwise than the first."""
+    content = spec.model_dump()
+    more = [own if "lm_eval" in own else {**content["data"][0], "test": None, **own} for own in sets]
+    return LabelBiasSpec.model_validate({**content, "data": [*content["data"], *more]})
+
+
 def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
-    run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, spec: SpecOf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = kept(run)
-    first = yaml.safe_load(run.read_text("spec.yaml"))
-    prompt = {"n_demos": [0, 2, 3], "demo_sets": 2}
-    more = own_spec(csv_folder, tiny_llama, prompt=prompt, calibration=["cc", "dc", "looc"])
+    before, first = kept(run), yaml.safe_load(run.read_text("spec.yaml"))
+    more = spec(0, 2, 3, prompt={"demo_sets": 2}, calibration=["cc", "dc", "looc"])
     run_spec(more, run.uri)
-    n_before = sum(part["n_prompts"] for part in read_plan(run)["parts"])
     fresh = run_spec(more, str(tmp_path / "fresh"))
-    assert n_before == sum(part["n_prompts"] for part in read_plan(fresh)["parts"])
+    assert n_planned(run) == n_planned(fresh)
     after = kept(run)
-    assert {name: after[name] for name in before} == before
-    assert f"of {n_before:,} rows are scored" in capsys.readouterr().err
+    assert before.items() <= after.items()
+    assert f"of {n_planned(run):,} rows are scored" in capsys.readouterr().err
     # The numbers are those of a run that was asked for all of it at once.
-    for question in (
-        "from label_bias_by_task order by all",
+    assert_same_answers(
+        *(run, fresh, BY_TASK),
         "select prompt_id, context_id, labels, input_text, n_tokens from prompts order by prompt_id",
         "select context_id, text, demo_ids from contexts order by context_id",
         "select n_demos, method, metric, estimate, verdict from label_bias_verdicts order by all",
-    ):
-        assert_alike(rows(run, question), rows(fresh, question))
+    )
     assert yaml.safe_load(run.read_text("specs/00000.yaml")) == first
     assert run_status(run.uri).is_complete
     # The same again changes nothing, and the first spec is now another.
     run_spec(more, run.uri)
     assert kept(run) == after
     with pytest.raises(InputError, match=r"belongs to another spec; choose another directory"):
-        run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run.uri)
+        run_spec(spec(0, 2), run.uri)
 
 
 @pytest.mark.slow
-def test_a_format_is_added_and_what_was_there_says_the_same(
-    run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path
-) -> None:
-    def spec(n_demos: Sequence[int], **formats: Any) -> LabelBiasSpec:
-        prompt = {"n_demos": list(n_demos), "formats": formats}
-        return own_spec(csv_folder, tiny_llama, prompt=prompt, calibration=["cc"])
-
+def test_a_format_is_added_and_what_was_there_says_the_same(run: Run, spec: SpecOf, tmp_path: Path) -> None:
     terse, back = {"item": "{input} => {label}", "separator": "\n"}, {"order": "reversed"}
     before, marts = kept(run), {name: run.read_bytes(name) for name in run.files("marts")}
-    n_before = sum(part["n_prompts"] for part in read_plan(run)["parts"])
-    run_spec(spec([0, 2], terse=terse), run.uri)
+    n_before = n_planned(run)
+    run_spec(spec(0, 2, prompt={"formats": {"terse": terse}}), run.uri)
     after = kept(run)
-    assert {name: after[name] for name in before} == before
-    assert sum(part["n_prompts"] for part in read_plan(run)["parts"]) == 2 * n_before
+    assert before.items() <= after.items()
+    assert n_planned(run) == 2 * n_before
     of_base = rows(run, "from label_bias_constant_differences where format = 'base' order by all")
     assert of_base == pq.read_table(pa.BufferReader(marts[CONSTANT])).to_pylist()
     changed = {name for name, content in marts.items() if run.read_bytes(name) != content}
-    assert {name.removeprefix("marts/label_bias_format_") for name in changed} == {
-        "marts/label_bias_by_format.parquet",
-        CONSTANT,
-        "changes.parquet",
-        "labels.parquet",
-        "spread.parquet",
-    }
-    more = spec([0, 2, 3], terse=terse, back=back)
-    run_spec(more, run.uri)
-    assert {name: kept(run)[name] for name in after} == after
-    fresh = run_spec(more, str(tmp_path / "fresh"))
-    for question in (
+    of_formats = (
+        "by_format",
+        "metrics",
+        "constant_differences",
+        *(f"format_{x}" for x in ("changes", "labels", "spread")),
+    )
+    named = (*(f"label_bias_{name}" for name in of_formats), "metric_errors", "metric_values")
+    assert changed == {f"marts/{name}.parquet" for name in named}
+    both = {"terse": terse, "back": back}
+    run_spec(spec(0, 2, 3, prompt={"formats": both}), run.uri)
+    assert after.items() <= kept(run).items()
+    assert_same_answers(
+        *(run, run_spec(spec(0, 2, 3, prompt={"formats": both}), str(tmp_path / "fresh")), BY_TASK),
         "select prompt_id, context_id, format, input_text, n_tokens from prompts order by prompt_id",
         "select context_id, format, text, demo_ids from contexts order by context_id",
-        "from label_bias_by_task order by all",
         "from label_bias_by_format order by all",
         "from label_bias_format_spread order by all",
-    ):
-        assert_alike(rows(run, question), rows(fresh, question))
-    counted = "select format, count(*) as n from prompts group by format order by format"
-    assert [row["format"] for row in rows(run, counted)] == ["back", "base", "terse"]
+    )
+    formats = [row["format"] for row in rows(run, "select distinct format from prompts order by format")]
+    assert formats == ["back", "base", "terse"]
     with pytest.raises(InputError, match=r"prompt\.formats"):
-        run_spec(spec([0, 2, 3], terse={**terse, "separator": "\n\n"}, back=back), run.uri)
+        run_spec(spec(0, 2, 3, prompt={"formats": {"terse": {**terse, "separator": "\n\n"}, "back": back}}), run.uri)
 
 
 @pytest.mark.slow
-def test_a_killed_addition_is_begun_again(run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path) -> None:
-    more = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2, 4]}, calibration=["cc"])
+def test_a_killed_addition_is_begun_again(run: Run, spec: SpecOf, tmp_path: Path) -> None:
+    more = spec(0, 2, 4)
     with claimed_run(more, run.uri):
         pass  # planned, and killed before anything was scored
     assert not run_status(run.uri).is_complete
     planned = read_plan(run)
     # Killed earlier: parts are written, the plan is not.
-    shutil.copytree(run.uri, tmp_path / "killed")
-    killed = Run.open(str(tmp_path / "killed"))
-    first = {**planned, "parts": planned["parts"][:1], "n_parts": 1}
-    killed.write_json("plan.json", first)
+    killed = Run.open(str(shutil.copytree(run.uri, tmp_path / "killed")))
+    killed.write_json("plan.json", {**planned, "parts": planned["parts"][:1], "n_parts": 1})
     killed.write_text("spec.yaml", killed.read_text("specs/00000.yaml"))
     killed.delete("specs")
     for one in (run, killed):
         run_spec(more, one.uri)
     assert kept(killed) == kept(run)
-    question = "from label_bias_by_task order by all"
-    assert_alike(rows(killed, question), rows(run, question))
+    assert_same_answers(killed, run, BY_TASK)
 
 
+@pytest.mark.parametrize("parts", [{"prompts": 7}, dict.fromkeys(("tasks", "splits", "contexts", "prompts"), 1)])
 def test_a_killed_addition_that_is_not_repeated_leaves_the_run_as_it_was(
-    run: Run, csv_folder: Path, tiny_llama: Path
+    run: Run, spec: SpecOf, parts: dict[str, int]
 ) -> None:
     before = kept(run)
-    prompts = run.read_part("prompts", 0)
-    run.write_part("prompts", 7, prompts.slice(0, 1))
-    run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run.uri)
+    for table, part in parts.items():
+        run.write_part(table, part, run.read_part(table, 0).slice(0, 1))
+    run_spec(spec(0, 2), run.uri)
     assert kept(run) == before
 
 
-def test_a_run_of_an_older_version_keeps_the_rows_of_bias_score_that_it_drew(
-    csv_folder: Path, tiny_llama: Path, tmp_path: Path
-) -> None:
+def test_a_run_of_an_older_version_keeps_the_rows_of_bias_score_that_it_drew(spec: SpecOf, tmp_path: Path) -> None:
     """They were the first rows, whatever their labels."""
-    run = str(tmp_path / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "bias_score_rows", lambda order, *_, n_fewest, **__: [*order[:n_fewest]])
-        run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run)
-    before = kept(Run.open(run))
-    more = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2, 3]}, calibration=["cc", "dc"])
-    run_spec(more, run)
-    after = kept(Run.open(run))
-    assert {name: after[name] for name in before} == before
-    fresh = run_spec(more, str(tmp_path / "fresh"))
-    drawn, anew = (
-        rows(each, "select instance_id, label from splits where role = 'bias_score' order by position")
-        for each in (Run.open(run), fresh)
-    )
+        run = run_spec(spec(0, 2), str(tmp_path / "run"))
+    before = kept(run)
+    more = spec(0, 2, 3, calibration=["cc", "dc"])
+    run_spec(more, run.uri)
+    assert before.items() <= kept(run).items()
+    asked = "select instance_id, label from splits where role = 'bias_score' order by position"
+    drawn, anew = (rows(each, asked) for each in (run, run_spec(more, str(tmp_path / "fresh"))))
     assert len(drawn) == len(anew) == 6
     assert {row["instance_id"] for row in drawn} != {row["instance_id"] for row in anew}
     assert sorted(row["label"] for row in anew) == ["bad", "bad", "good", "good", "mixed", "mixed"]
 
 
 def test_what_would_change_rows_that_are_there_is_refused(
-    run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path
+    run: Run, spec: SpecOf, csv_folder: Path, tiny_llama: Path, tmp_path: Path
 ) -> None:
-    small = spec_of(csv_folder, model={"path": str(tiny_llama)}, prompt={"n_demos": [0, 2], "demo_sets": 1})
-    run_spec(small, str(tmp_path / "small"))
-    before = kept(Run.open(str(tmp_path / "small")))
-    large = small.model_copy(update={"prompt": small.prompt.model_copy(update={"n_demos": [0, 2, 4]})})
+    def small(*n_demos: int) -> LabelBiasSpec:
+        return spec_of(csv_folder, model={"path": str(tiny_llama)}, prompt={"n_demos": [*n_demos], "demo_sets": 1})
+
+    of_small = run_spec(small(0, 2), str(tmp_path / "small"))
+    before = kept(of_small)
     with pytest.raises(InputError, match=r"tasks would have other rows than it has, .* takes test rows"):
-        run_spec(large, str(tmp_path / "small"))
-    assert kept(Run.open(str(tmp_path / "small"))) == before
-    for changes, said in (
-        ({"prompt": {"n_demos": [0, 4]}}, "prompt.n_demos: the run has [0, 2], the spec [0, 4]"),
-        ({"prompt": {"n_demos": [0, 2, 4]}, "seed": 7}, "seed: the run has 42, the spec 7"),
+        run_spec(small(0, 2, 4), of_small.uri)
+    assert kept(of_small) == before
+    for changed, said in (
+        (spec(0, 4), "prompt.n_demos: the run has [0, 2], the spec [0, 4]"),
+        (spec(0, 2, 4, seed=7), "seed: the run has 42, the spec 7"),
     ):
         with pytest.raises(InputError) as caught:
-            run_spec(own_spec(csv_folder, tiny_llama, calibration=["cc"], **changes), run.uri)
+            run_spec(changed, run.uri)
         assert said in str(caught.value)
 
 
-def test_data_sets_are_added_behind_those_that_are_there(run: Run, csv_folder: Path, tiny_llama: Path) -> None:
-    first = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2, 3]}, calibration=["cc"])
+def test_data_sets_are_added_behind_those_that_are_there(run: Run, spec: SpecOf, csv_folder: Path) -> None:
+    """A refused addition leaves nothing behind."""
+    first = spec(0, 2, 3)
     run_spec(first, run.uri)  # so that a part of contexts has the number that a second task would have
-    before = kept(run)
-    content = first.model_dump()
-    second = {**content["data"][0], "name": "again", "train": content["data"][0]["test"], "test": None}
+    before, whole = kept(run), digests(Path(run.uri))
+    write_csv(csv_folder / "more.csv", reviews(12, "more"))
+    second = {"name": "again", "train": str(csv_folder / "more.csv")}
+    two = with_data(first, second)
+    with pytest.raises(InputError, match=r"has 12 rows that can be used"):
+        run_spec(two, run.uri)
+    assert digests(Path(run.uri)) == whole
     write_csv(csv_folder / "more.csv", reviews(24, "more"))
-    second["train"] = str(csv_folder / "more.csv")
-    two = LabelBiasSpec.model_validate({**content, "data": [*content["data"], second]})
     run_spec(two, run.uri)
-    after = kept(run)
-    assert {name: after[name] for name in before} == before
-    assert rows(run, "select distinct task from label_bias_by_task order by task") == [
-        {"task": "again"},
-        {"task": "reviews"},
-    ]
-    turned = LabelBiasSpec.model_validate({**content, "data": [second, *content["data"]]})
+    assert before.items() <= kept(run).items()
+    tasks = rows(run, "select distinct task from label_bias_by_task order by task")
+    assert [row["task"] for row in tasks] == ["again", "reviews"]
+    turned = LabelBiasSpec.model_validate({**two.model_dump(), "data": two.model_dump()["data"][::-1]})
     with pytest.raises(InputError, match=r"belongs to another spec|would have other rows"):
         run_spec(turned, run.uri)
 
 
-def test_a_task_of_the_harness_is_added_and_stays_what_it_was(
-    run: Run, csv_folder: Path, tiny_llama: Path, tmp_path: Path
-) -> None:
+def test_a_task_of_the_harness_is_added_and_stays_what_it_was(run: Run, spec: SpecOf, tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
-    content = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]).model_dump()
-    task = {"lm_eval": str(write_task(tmp_path / "tasks"))}
-    two = LabelBiasSpec.model_validate({**content, "data": [*content["data"], task]})
+    two = with_data(spec(0, 2), {"lm_eval": str(write_task(tmp_path / "tasks"))})
     before = kept(run)
     run_spec(two, run.uri)
-    assert {name: kept(run)[name] for name in before} == before
+    assert before.items() <= kept(run).items()
     assert {"task": "odd-even"} in rows(run, "select distinct task from label_bias_by_task")
     run_spec(two, run.uri)
     write_task(tmp_path / "tasks", question="another?")
@@ -215,32 +203,126 @@ def test_a_task_of_the_harness_is_added_and_stays_what_it_was(
         run_spec(two, run.uri)
 
 
-def test_a_refused_addition_leaves_nothing_behind(run: Run, csv_folder: Path, tiny_llama: Path) -> None:
-    before = digests(Path(run.uri))
-    content = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]).model_dump()
-    write_csv(csv_folder / "few.csv", reviews(12, "few"))
-    second = {**content["data"][0], "name": "again", "train": str(csv_folder / "few.csv"), "test": None}
-    two = LabelBiasSpec.model_validate({**content, "data": [*content["data"], second]})
-    with pytest.raises(InputError, match=r"has 12 rows that can be used"):
-        run_spec(two, run.uri)
-    assert digests(Path(run.uri)) == before
-    write_csv(csv_folder / "few.csv", reviews(24, "few"))
-    run_spec(two, run.uri)
-    assert len(rows(run, "from tasks")) == 2
-
-
-def test_a_killed_addition_of_a_data_set_is_swept(run: Run, csv_folder: Path, tiny_llama: Path) -> None:
-    before = kept(run)
-    for table in ("tasks", "splits", "contexts", "prompts"):
-        run.write_part(table, 1, run.read_part(table, 0))
-    run_spec(own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]}, calibration=["cc"]), run.uri)
-    assert kept(run) == before
-
-
-def test_what_is_trained_is_planned_once(csv_folder: Path, tiny_llama: Path) -> None:
-    small = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0]})
-    large = own_spec(csv_folder, tiny_llama, prompt={"n_demos": [0, 2]})
+def test_what_is_trained_is_planned_once(spec: SpecOf) -> None:
+    small, large = spec(0), spec(0, 2)
     assert grown_keys(small, large) == ["prompt.n_demos"]
     assert grown_keys(large, small) == []
-    lora = LabelBiasSpec.model_validate({**large.model_dump(), "lora": {}})
-    assert grown_keys(LabelBiasSpec.model_validate({**small.model_dump(), "lora": {}}), lora) == []
+    adapted = [LabelBiasSpec.model_validate({**each.model_dump(), "lora": {}}) for each in (small, large)]
+    assert grown_keys(*adapted) == []
+
+
+def test_analysis_is_changed_on_what_is_stored(
+    run: Run, spec: SpecOf, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, old = kept(run), rows(run, BY_TASK)
+    changes = ("--set", "scoring.normalization=sum", "--set", "calibration=[cc, cc@0.5]")
+    done = call(capsys, monkeypatch, "analyse", run.uri, *changes)
+    assert done.code == 0, done.err
+    assert "cc@0.5" in done.out
+    for said in (
+        "caution: One task: results for these rows say nothing about other tasks.",
+        "caution: Labels are scored by the sum over their tokens, with EOS; the published method takes the mean",
+        "changed: scoring.normalization: was 'mean', now 'sum'\n",
+    ):
+        assert said in done.err
+    assert kept(run) == before
+    assert rows(run, BY_TASK) != old
+    assert yaml.safe_load(run.read_text("specs/00000.yaml"))["scoring"]["normalization"] == "mean"
+    assert run_status(run.uri).is_complete
+    # A run of the changed spec goes on with it.
+    run_spec(spec(0, 2, calibration=["cc", "cc@0.5"], scoring={"normalization": "sum"}), run.uri)
+    back = reanalyse_run(run.uri, ["scoring.normalization=mean", "calibration=[cc]"])
+    assert_alike(rows(back, BY_TASK), old)
+    assert sorted(run.files("specs")) == ["specs/00000.yaml", "specs/00001.yaml"]
+
+
+NO_KEY = "is no key of the analysis of a run of the kind label_bias"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("bootstrap.sample=100", f"bootstrap.sample: {NO_KEY} (scoring"),
+        ("prompt.n_demos=[0, 2, 4]", f"prompt.n_demos: {NO_KEY}"),
+        ("calibration=[cc, dc]", "calibration: dc: nothing is stored for it; biaseval run adds it"),
+        ("calibration=[]", "calibration: cc is stored and stays in every table; name it too"),
+        ("scoring.normalisation=sum", "scoring.normalisation: unknown key; did you mean normalization?"),
+    ],
+)
+def test_what_is_no_analysis_is_refused(run: Run, change: str, problem: str) -> None:
+    before = digests(Path(run.uri))
+    with pytest.raises(InputError) as caught:
+        reanalyse_run(run.uri, [change])
+    assert problem in str(caught.value)
+    assert digests(Path(run.uri)) == before
+
+
+@pytest.mark.slow
+def test_a_spec_says_how_its_run_is_analysed(run: Run, spec: SpecOf, capsys: pytest.CaptureFixture[str]) -> None:
+    before, first = kept(run), rows(run, BY_TASK)
+    reanalyse_run(run.uri, ["scoring.normalization=sum"])
+    summed = rows(run, BY_TASK)
+    assert summed != first
+    capsys.readouterr()
+    # The spec that the run began with takes its analysis back, and says so once.
+    run_spec(spec(0, 2), run.uri)
+    said = "metrics are going to be those of the spec: scoring.normalization: the run has 'sum', the spec 'mean'"
+    assert capsys.readouterr().err.count(said) == 1
+    assert_alike(rows(run, BY_TASK), first)
+    assert kept(run) == before
+    run_spec(spec(0, 2), run.uri)
+    assert "are going to be" not in capsys.readouterr().err
+    # More may be asked for at once.
+    run_spec(spec(0, 2, 3, scoring={"normalization": "sum"}), run.uri)
+    assert "scoring.normalization: the run has 'mean', the spec 'sum'" in capsys.readouterr().err
+    assert_alike(rows(run, "from label_bias_by_task where n_demos < 3 order by all"), summed)
+    # What is neither is refused, and named alone.
+    with pytest.raises(InputError) as caught:
+        run_spec(spec(0, 2, 3, seed=7), run.uri)
+    assert "seed: the run has 42, the spec 7" in str(caught.value)
+    assert "scoring.normalization" not in str(caught.value)
+    assert len(run.files("specs")) == 3
+
+
+def test_suites_of_tasks_are_changed_on_what_is_stored(spec: SpecOf, tmp_path: Path) -> None:
+    first = spec(0, 2, calibration=[]).model_dump()
+    names = ["a_one", "a_two", "b_one"]
+    for name in names:
+        write_csv(tmp_path / f"{name}.csv", reviews(24, name))
+    sets = [{**first["data"][0], "name": name, "train": str(tmp_path / f"{name}.csv"), "test": None} for name in names]
+    of_three = LabelBiasSpec.model_validate({**first, "data": sets})
+    run = run_spec(of_three, str(tmp_path / "run"))
+    before, whole = kept(run), rows(run, "from label_bias_by_model where suite = 'all' order by all")
+    for change, problem in (
+        ("{x: [a_one]}", "suites.x: has a_one alone; name two or more"),
+        ("{x: [a_on]}", "suites.x: no task is called a_on; did you mean a_one?"),
+        ("{all: [a_*]}", "suites.all: is the name of a suite that every run has; choose another"),
+        ("{x: []}", "suites.x"),
+    ):
+        with pytest.raises(InputError) as caught:
+            reanalyse_run(run.uri, [f"suites={change}"])
+        assert problem in str(caught.value)
+    reanalyse_run(run.uri, ["suites={a: ['a_*'], ones: [a_one, b_one]}"])
+    assert kept(run) == before
+    assert_alike(rows(run, "from label_bias_by_model where suite = 'all' order by all"), whole)
+    # The mean over a suite is that over its tasks.
+    for suite, tasks in (("a", "('a_one', 'a_two')"), ("ones", "('a_one', 'b_one')")):
+        own = f"select n_demos, accuracy, n_tasks from label_bias_by_model where suite = '{suite}' order by n_demos"
+        mean = "select n_demos, avg(accuracy) as accuracy, count(*) as n_tasks from label_bias_by_task_over_sets "
+        mean += f"where task in {tasks} group by n_demos order by n_demos"
+        assert_alike(rows(run, own), rows(run, mean))
+        drawn = f"select draw, sum(n_drawn) as n from bootstrap_draws where suite = '{suite}' group by draw"
+        assert {row["n"] for row in rows(run, drawn)} == {2}
+    assert ">ones<" in run.read_text("report.html")
+    # A spec with other suites is the same run.
+    run_spec(of_three.model_copy(update={"suites": {"a": ["a_two", "a_one"]}}), run.uri)
+    assert kept(run) == before
+    found = rows(run, "select distinct suite from label_bias_by_model order by suite")
+    assert [row["suite"] for row in found] == ["a", "all"]
+
+
+def test_an_unfinished_run_is_not_analysed(run: Run) -> None:
+    run.delete("label_scores/part-00000.parquet")
+    with pytest.raises(BiasevalError, match=r"1 of 1 parts missing"):
+        reanalyse_run(run.uri, ["scoring.normalization=sum"])
+    assert not run.has("specs")

@@ -49,14 +49,10 @@ def _tasks(golden: Path, **changes: Any) -> TasksSpec:
     return TasksSpec(**{**content, **changes})
 
 
-def test_selection_leaves_the_published_tasks(golden: Path) -> None:
-    selected = [path.stem for path in select_tasks(_tasks(golden)).files]
-    assert selected == (golden / "expected" / "selected_tasks.txt").read_text().split()
-
-
-def test_pools_and_labels_of_the_single_stream(golden: Path, pools: dict[str, Any]) -> None:
-    sampler = Sampler("reif2024", 42)
-    for path in select_tasks(_tasks(golden)).files:
+def test_selection_pools_and_labels_of_the_single_stream(golden: Path, pools: dict[str, Any]) -> None:
+    sampler, files = Sampler("reif2024", 42), select_tasks(_tasks(golden)).files
+    assert [path.stem for path in files] == (golden / "expected" / "selected_tasks.txt").read_text().split()
+    for path in files:
         task = read_task(path)
         splits = sampler.draw(task, 100)
         pool = [instance.id for instance in (*splits.demonstrations, *splits.bias_score)]
@@ -78,18 +74,13 @@ def test_main_rows_of_the_single_stream(golden: Path, pools: dict[str, Any], exp
 def _recorded_splits(pools: dict[str, Any], expected: list[dict[str, Any]], path: Path) -> Path:
     rows = []
     for task, pool in pools.items():
-        ids = pool["pool_ids"]
         main = [r for r in expected if r["task_file"] == task and r["eval_type"] == "main" and r["k"] == 0]
-        drawn = {
-            "demonstration": ids[: POOL - 32],
-            "bias_score": ids[POOL - 32 :],
-            "main": [row["instance_id"] for row in sorted(main, key=lambda row: row["row"])],
-        }
-        for role, identifiers in drawn.items():
-            rows += [
-                {"task": task, "instance_id": identifier, "role": role, "position": position}
-                for position, identifier in enumerate(identifiers)
-            ]
+        first = POOL - 32
+        drawn = {"demonstration": pool["pool_ids"][:first], "bias_score": pool["pool_ids"][first:]}
+        drawn["main"] = [row["instance_id"] for row in sorted(main, key=lambda row: row["row"])]
+        for role, ids in drawn.items():
+            places = enumerate(ids)
+            rows += [{"task": task, "instance_id": own, "role": role, "position": place} for place, own in places]
     pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 

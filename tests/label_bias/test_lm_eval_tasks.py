@@ -11,11 +11,11 @@ import pytest
 from datasets import load_dataset_builder
 
 from biaseval.errors import InputError
-from biaseval.examples.harness import lm_eval_digest, read_lm_eval
+from biaseval.inputs.harness import lm_eval_digest, read_lm_eval
 from biaseval.label_bias.data import read_datasets
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.pipelines.label_bias import LABEL_BIAS
+from biaseval.pipelines.labels.label_bias import LABEL_BIAS
 from biaseval.spec import LabelBiasSpec, load_spec
 from tests.label_bias.test_own_data import texts
 from tests.tinymodels import make_tokenizer
@@ -38,10 +38,11 @@ def write(folder: Path, task: str = TASK, **changes: Any) -> Path:
     """Write a task of 30 and 12 documents, whose fields ``changes`` replaces."""
     folder.mkdir(exist_ok=True)
     for split, first, number in (("train", 0, 30), ("test", 30, 12)):
+        numbers = range(first, first + number)
         docs = [
-            {"question": f"what is {n}?", "options": [f"odd {n}", f"even {n}"], "answer": 1 - n % 2} | changes
-            for n in range(first, first + number)
+            {"question": f"what is {n}?", "options": [f"odd {n}", f"even {n}"], "answer": 1 - n % 2} for n in numbers
         ]
+        docs = [doc | changes for doc in docs]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(doc) + "\n" for doc in docs))
     (folder / "odd-even.yaml").write_text(task)
     return folder / "odd-even.yaml"
@@ -99,22 +100,17 @@ def test_a_task_of_one_split_is_split_as_rows_are(tmp_path: Path) -> None:
     assert len(set(rows)) == len(rows) == 30
 
 
-def test_a_changed_document_is_another_task(tmp_path: Path) -> None:
+def test_a_changed_document_is_another_task_and_no_run_is_resumed_on_it(tmp_path: Path) -> None:
     uri = write(tmp_path)
     (tmp_path / "outer.yaml").write_text("include: odd-even.yaml\n")
-    before = lm_eval_digest(str(tmp_path / "outer.yaml"))
+    digests = {lm_eval_digest(str(tmp_path / "outer.yaml"))}
+    spec, environment = spec_of({"lm_eval": str(uri)}), {"data": {"odd-even": lm_eval_digest(str(uri))}}
+    assert LABEL_BIAS.changes(spec, environment) == []
     uri.write_text(TASK.replace("Which?", "Which one?"))
-    between = lm_eval_digest(str(tmp_path / "outer.yaml"))
+    digests.add(lm_eval_digest(str(tmp_path / "outer.yaml")))
     with (tmp_path / "test.jsonl").open("a") as file:
         file.write("\n")
-    assert len({before, between, lm_eval_digest(str(tmp_path / "outer.yaml"))}) == 3
-
-
-def test_a_run_is_not_resumed_on_other_documents(tmp_path: Path) -> None:
-    uri = str(write(tmp_path))
-    spec, environment = spec_of({"lm_eval": uri}), {"data": {"odd-even": lm_eval_digest(uri)}}
-    assert LABEL_BIAS.changes(spec, environment) == []
-    write(tmp_path, question="another?")
+    assert len({*digests, lm_eval_digest(str(tmp_path / "outer.yaml"))}) == 3
     assert LABEL_BIAS.changes(spec, environment) == [f"{uri}: the file, or one that it names, changed"]
 
 
@@ -193,9 +189,8 @@ def test_functions_of_a_task_are_called_and_belong_to_it(tmp_path: Path) -> None
     uri = write(tmp_path, task.replace('["A", "B"]', "!function utils.choices"))
     digests = set()
     for labels in (["A", "B"], ["yes", "no"]):
-        (tmp_path / "utils.py").write_text(
-            f"def choices(doc):\n    return {labels}\n\n\ndef target(doc):\n    return choices(doc)[doc['answer']]\n"
-        )
+        code = f"def choices(doc):\n    return {labels}\n\n\ndef target(doc):\n    return choices(doc)[doc['answer']]\n"
+        (tmp_path / "utils.py").write_text(code)
         found = read_lm_eval(str(uri))
         assert (found.choices, found.test[0].label) == (tuple(labels), labels[1])
         assert found.sha256 == lm_eval_digest(str(uri))
@@ -239,12 +234,6 @@ def test_demonstrations_in_place_of_a_tasks_own_are_noted(tmp_path: Path) -> Non
         [dataset] = read_datasets(spec_of({"lm_eval": str(uri)}))
         assert note in dataset.notes[0]
         assert dataset.n_train == (30 if "train," in note else 12)
-
-
-def test_what_stands_before_choices_may_be_a_new_line(tmp_path: Path) -> None:
-    found = read_lm_eval(str(write(tmp_path, TASK.replace('target_delimiter: " "', 'target_delimiter: "\\n"'))))
-    assert found.form.test(found.test[0].fields).endswith("\nAnswer:\n")
-    assert found.form.demonstration(found.train[0].fields, "B").endswith("\nAnswer:\nB\n\n")
 
 
 def test_too_few_documents_for_demonstrations_are_named_by_their_split(tmp_path: Path) -> None:

@@ -89,12 +89,15 @@ def test_without_a_template_options_stand_a_line_each(tmp_path: Path) -> None:
     assert texts(plan, "cc")["rows/k0.s0/cc/0"] == "N/A\nA. N/A\nB. N/A\nC. N/A\nAnswer:"
 
 
-def test_a_template_may_name_the_columns(tmp_path: Path) -> None:
+def test_a_template_may_name_the_columns_and_rows_may_count_them(tmp_path: Path) -> None:
     rows = [columns(number % 3, number) for number in range(30)]
     plan = plan_of(rows, tmp_path, item="{question} {a}, {last} or {b}? {label}", fields={"last": "c"})
     assert "? cat " in next(iter(texts(plan, "main").values()))
     with pytest.raises(InputError, match=r"prompt\.item: does not show the option c; write \{c\} in it"):
         plan_of(rows, tmp_path, item="{question} {a} {b} {label}")
+    counted = [columns(number % 3 + 1, number) for number in range(30)]
+    plan = plan_of(counted, tmp_path, options={"1": "a", "2": "b", "3": "c"})
+    assert labels_of(plan) == {f"train-{number}": "123"[number % 3] for number in range(30)}
 
 
 @pytest.mark.parametrize("kind", ["list", "lists", "numbered"])
@@ -122,12 +125,6 @@ def refused(rows: Sequence[dict[str, Any]], folder: Path, **data: Any) -> str:
     return str(caught.value)
 
 
-def test_options_may_be_called_as_the_rows_count_them(tmp_path: Path) -> None:
-    rows = [columns(number % 3 + 1, number) for number in range(30)]
-    plan = plan_of(rows, tmp_path, options={"1": "a", "2": "b", "3": "c"})
-    assert labels_of(plan) == {f"train-{number}": "123"[number % 3] for number in range(30)}
-
-
 def test_classes_of_a_saved_data_set_are_letters(tmp_path: Path) -> None:
     rows = [{"question": f"q {number}", "choices": options_of(number), "answer": number % 3} for number in range(30)]
     features = {"answer": {"names": ["A", "B", "C"], "_type": "ClassLabel"}}
@@ -138,27 +135,22 @@ def test_classes_of_a_saved_data_set_are_letters(tmp_path: Path) -> None:
 
 def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
     rows = [columns(number % 3, number) for number in range(30)]
-    assert "data.label: places of options count from 0, and no row has 0 in answer" in refused(rows[1::3], tmp_path)
     one_off = [columns("D" if number == 3 else "ABC"[number % 3], number) for number in range(30)]
-    assert "line 4: 'D' in answer is neither the label nor the place (from 0) nor the text" in refused(
-        one_off, tmp_path
-    )
     numbers = [columns(str(number % 3), number) | {"a": "1", "b": "2", "c": "0"} for number in range(30)]
-    assert "line 1: '0' in answer may mean an option by its place, from 0 or its text" in refused(numbers, tmp_path)
-    assert "data.options: no row has d" in refused(rows, tmp_path, options={"A": "a", "B": "d"})
-    assert "data.label: no row has right; it has question, a, b, c, answer" in refused(rows, tmp_path, label="right")
-    assert "question: 'which is 0?' holds no options; write a list" in refused(rows, tmp_path, options="question")
-    assert "data.labels does not go with it" in refused(rows, tmp_path, labels={"0": "A", "1": "B"})
-    assert "names fewer than two options" in refused(rows, tmp_path, options={"A": "a"})
-    assert "names a column twice" in refused(rows, tmp_path, options={"A": "a", "B": "a"})
-    assert "data.fields.a: the prompt has no such field; it has input; write" in refused(
-        rows, tmp_path, fields={"a": "a"}
-    )
-
-
-def test_a_row_without_an_answer_is_named(tmp_path: Path) -> None:
-    rows = [columns(number % 3, number) for number in range(30)]
-    rows[2] |= {"answer": None}
-    rows[4] |= {"b": " "}  # left out, as other rows without a text
-    message = refused(rows, tmp_path)
-    assert message.endswith("line 3: answer: is empty; fill it in, or leave such rows out with data.on_bad_row: drop")
+    empty = [row | {2: {"answer": None}, 4: {"b": " "}}.get(number, {}) for number, row in enumerate(rows)]
+    cases: list[tuple[list[dict[str, Any]], dict[str, Any], str]] = [
+        (rows[1::3], {}, "data.label: places of options count from 0, and no row has 0 in answer"),
+        (one_off, {}, "line 4: 'D' in answer is neither the label nor the place (from 0) nor the text"),
+        (numbers, {}, "line 1: '0' in answer may mean an option by its place, from 0 or its text"),
+        (rows, {"options": {"A": "a", "B": "d"}}, "data.options: no row has d"),
+        (rows, {"label": "right"}, "data.label: no row has right; it has question, a, b, c, answer"),
+        (rows, {"options": "question"}, "question: 'which is 0?' holds no options; write a list"),
+        (rows, {"labels": {"0": "A", "1": "B"}}, "data.labels does not go with it"),
+        (rows, {"options": {"A": "a"}}, "names fewer than two options"),
+        (rows, {"options": {"A": "a", "B": "a"}}, "names a column twice"),
+        (rows, {"fields": {"a": "a"}}, "data.fields.a: the prompt has no such field; it has input; write"),
+        # Rows without a text are left out.
+        (empty, {}, "line 3: answer: is empty; fill it in, or leave such rows out with data.on_bad_row: drop"),
+    ]
+    for own, data, problem in cases:
+        assert problem in refused(own, tmp_path, **data)

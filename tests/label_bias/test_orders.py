@@ -52,9 +52,8 @@ def test_every_option_stands_once_behind_each_label_and_takes_the_answer_along()
     shown = [[order.texts[field] for field in ("1", "2", "3")] for order in orders]
     assert shown == [["x", "y", "z"], ["y", "z", "x"], ["z", "x", "y"]]
     assert [order.label for order in orders] == ["b", "a", "c"]
-    assert all(
-        (order.id, order.texts["text"], order.texts["again"]) == ("q", "?", order.texts["2"]) for order in orders
-    )
+    rest = [(order.id, order.texts["text"], order.texts["again"]) for order in orders]
+    assert rest == [("q", "?", order.texts["2"]) for order in orders]
 
 
 def test_questions_are_those_beside_the_demonstrations_of_a_setting(tmp_path: Path) -> None:
@@ -76,9 +75,8 @@ def test_questions_are_those_beside_the_demonstrations_of_a_setting(tmp_path: Pa
         assert len(rows) == 6 * 3
         assert set(ids) <= roles["demonstration"] - set(shown[rows[0]["context_id"]])
         assert [row["row"] for row in rows] == list(range(18))
-        assert {row["context_id"] for row in rows} == {
-            row["context_id"] for row in prompts(plan, "main", n_demos, demo_set)
-        }
+        main = {row["context_id"] for row in prompts(plan, "main", n_demos, demo_set)}
+        assert {row["context_id"] for row in rows} == main
         for first in range(0, 18, 3):
             assert {row["gold"] for row in rows[first : first + 3]} == set("ABC")
     for row in prompts(plan, "pride", 0):
@@ -87,21 +85,14 @@ def test_questions_are_those_beside_the_demonstrations_of_a_setting(tmp_path: Pa
 
 
 def test_the_texts_of_an_item_template_are_permuted_too(tmp_path: Path) -> None:
-    spec = quiz_spec(
-        quiz(tmp_path, 30),
-        data={"fields": {"last": "c"}},
-        prompt={"item": "{question} {a}, {last} or {b}? {label}"},
-    )
-    first, second, third, *_ = texts(plan_of(spec), "pride").values()
-    assert [[word for word in text.split() if word in ("cat", "dog", "cow")] for text in (first, second, third)] == [
-        ["cat", "cow", "dog"],
-        ["dog", "cat", "cow"],
-        ["cow", "dog", "cat"],
-    ]
+    item = "{question} {a}, {last} or {b}? {label}"
+    plan = plan_of(quiz_spec(quiz(tmp_path, 30), data={"fields": {"last": "c"}}, prompt={"item": item}))
+    shown = [[word for word in text.split() if word in ("cat", "dog", "cow")] for text in texts(plan, "pride").values()]
+    assert shown[:3] == [["cat", "cow", "dog"], ["dog", "cat", "cow"], ["cow", "dog", "cat"]]
 
 
 @pytest.mark.parametrize(("n_rows", "has_test_file", "n_pool"), [(400, False, 64), (97, True, 64), (40, True, 34)])
-def test_the_published_split_and_a_test_file_leave_test_rows_what_they_are(
+def test_test_rows_of_a_split_or_file_stay_what_they_are(
     tmp_path: Path, n_rows: int, has_test_file: bool, n_pool: int
 ) -> None:
     data = {"test": str(write_csv(tmp_path / "test.csv", [columns("B", number) for number in range(900, 912)]))}
@@ -122,25 +113,23 @@ def test_adapters_are_trained_on_other_questions(tmp_path: Path) -> None:
 
 def test_too_few_rows_are_named_with_what_they_are_needed_for(tmp_path: Path) -> None:
     spec = quiz_spec(quiz(tmp_path, 22))
-    with pytest.raises(
-        InputError,
-        match=r"data\.train: has 22 rows that can be used, and 8 demonstrations \(6 of them questions for pride, which "
-        r"a setting does not show\), 6 BiasScore rows and 10 test rows are needed; add rows, or take pride out",
-    ):
+    needed = r"8 demonstrations \(6 of them questions for pride, which a setting does not show\), 6 BiasScore rows and "
+    rows = rf"data\.train: has 22 rows that can be used, and {needed}10 test rows are needed; add rows, or take pride"
+    with pytest.raises(InputError, match=rows):
         read_sources(spec).tasks[0].draw(spec, Sampler("per_task", 0))
 
 
 def test_without_options_there_is_nothing_to_permute(tmp_path: Path) -> None:
     train = quiz(tmp_path, 30)
-    message = (
-        r"calibration: pride permutes the options of questions, and {} none; name them in data\.options, or take pri"
-    )
-    with pytest.raises(ValidationError, match=message.format("data set quiz has")):
-        quiz_spec(train, data={"options": None})
-    with pytest.raises(ValidationError, match=message.format("task files have")):
-        LabelBiasSpec.model_validate(label_bias_spec(tmp_path).model_dump() | {"calibration": ["cc", "pride@0.7"]})
-    with pytest.raises(ValidationError, match=message.format("data set odd has")):
-        harness_spec([{"lm_eval": "odd.yaml"}], calibration=["pride"])
+    tasks = label_bias_spec(tmp_path).model_dump() | {"calibration": ["cc", "pride@0.7"]}
+    for which, make in (
+        ("data set quiz has", lambda: quiz_spec(train, data={"options": None})),
+        ("task files have", lambda: LabelBiasSpec.model_validate(tasks)),
+        ("data set odd has", lambda: harness_spec([{"lm_eval": "odd.yaml"}], calibration=["pride"])),
+    ):
+        message = rf"calibration: pride permutes the options of questions, and {which} none; name them in data\.options"
+        with pytest.raises(ValidationError, match=message):
+            make()
     write_jsonl(tmp_path / "train.jsonl", boolq_rows("dog", 4, 4))
     write_jsonl(tmp_path / "test.jsonl", boolq_rows("cat", 4, 2))
     with pytest.raises(ValidationError, match=r"pride is of label_bias with data\.options alone; take it out"):

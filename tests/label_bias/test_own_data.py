@@ -78,24 +78,13 @@ def test_a_csv_of_thirty_rows_is_measured(tmp_path: Path) -> None:
     assert roles == {"demonstration": 4, "bias_score": 6, "main": 20}
     assert len({row["instance_id"] for row in plan.splits.to_pylist()}) == 30
     [task] = plan.tasks.to_pylist()
-    assert (task["task"], task["labels"], task["n_instances"], task["template"]) == (
-        "reviews",
-        ["bad", "good", "mixed"],
-        30,
-        None,
-    )
+    assert (task["task"], task["labels"], task["template"]) == ("reviews", ["bad", "good", "mixed"], None)
+    assert task["n_instances"] == 30
     whole = texts(plan, "main")["reviews/k2.s0/main/0"]
     assert whole.startswith("Input: row ")
     assert whole.count("\n Output: ") == 2
     assert whole.endswith(", it was fine.\n\nOutput:")
     assert texts(plan, "cc")["reviews/k0.s0/cc/0"] == "Input: N/A.\n\nOutput:"
-
-
-def test_a_large_data_set_is_split_as_published_tasks_are(tmp_path: Path) -> None:
-    write_csv(tmp_path / "reviews.csv", reviews(400))
-    plan = plan_of(spec_of(tmp_path))
-    roles = Counter(row["role"] for row in plan.splits.to_pylist())
-    assert roles == {"demonstration": 64, "bias_score": 32, "main": 304}
 
 
 def moods(*counts: int, prefix: str = "row") -> list[dict[str, str]]:
@@ -132,22 +121,19 @@ def test_rows_of_bias_score_are_balanced_and_more_where_rows_are_left_over(
     plan = plan_of(spec_of(tmp_path, data={"max_test": max_test}))
     assert [bias_score_labels(plan)[label] for label in ("good", "bad", "mixed")] == expected
     told = [note for note in plan.notes if "BiasScore cannot be tested" in note]
-    assert [f"{min(expected)} of {sum(expected)} BiasScore rows have the label 'mixed'" in note for note in told] == (
-        [True] if min(expected) < 5 else []
-    )
+    assert len(told) == (min(expected) < 5)
+    few = f"{min(expected)} of {sum(expected)} BiasScore rows have the label 'mixed'"
+    assert all(few in note for note in told)
     n_main = min(max_test, sum(counts) - 64 - sum(expected))
     assert (len(ids_of(plan, "main")), len(ids_of(plan, "demonstration"))) == (n_main, 64)
     assert len({row["instance_id"] for row in plan.splits.to_pylist()}) == n_main + 64 + sum(expected)
 
 
-def test_rows_of_bias_score_take_neither_test_rows_nor_demonstrations_where_others_are_left_over(
-    tmp_path: Path,
-) -> None:
+def test_rows_of_bias_score_are_those_left_over_by_test_rows_and_demonstrations(tmp_path: Path) -> None:
     write_csv(tmp_path / "reviews.csv", moods(640, 250, 110))
     plan = plan_of(spec_of(tmp_path, data={"max_test": 250}))
     order = [f"train-{index}" for index in generator_of(42, "reviews", "splits").permutation(1000)]
-    assert ids_of(plan, "main") == order[32:282]
-    assert ids_of(plan, "demonstration") == order[:-65:-1]
+    assert (ids_of(plan, "main"), ids_of(plan, "demonstration")) == (order[32:282], order[:-65:-1])
 
 
 def test_rows_of_bias_score_come_from_the_training_file_where_test_rows_have_one(tmp_path: Path) -> None:
@@ -160,25 +146,18 @@ def test_rows_of_bias_score_come_from_the_training_file_where_test_rows_have_one
 
 def test_more_demonstrations_leave_the_other_rows_what_they_are(tmp_path: Path) -> None:
     write_csv(tmp_path / "reviews.csv", reviews(60))
-    few, many = (plan_of(spec_of(tmp_path, prompt={"n_demos": [number]})).splits.to_pylist() for number in (2, 4))
-
-    def ids(rows: list[dict[str, Any]], role: str) -> list[str]:
-        return [row["instance_id"] for row in rows if row["role"] == role]
-
-    assert ids(few, "bias_score") == ids(many, "bias_score")
-    assert ids(many, "demonstration")[:4] == ids(few, "demonstration")
-    assert ids(many, "main") == ids(few, "main")[: len(ids(many, "main"))]
+    few, many = (plan_of(spec_of(tmp_path, prompt={"n_demos": [number]})) for number in (2, 4))
+    assert ids_of(few, "bias_score") == ids_of(many, "bias_score")
+    assert ids_of(many, "demonstration")[:4] == ids_of(few, "demonstration")
+    assert ids_of(many, "main") == ids_of(few, "main")[: len(ids_of(many, "main"))]
 
 
 def test_main_rows_may_have_a_file_of_their_own(tmp_path: Path) -> None:
     write_csv(tmp_path / "reviews.csv", reviews(40))
     write_csv(tmp_path / "test.csv", [*reviews(2), *reviews(10, "other")])
     plan = plan_of(spec_of(tmp_path, data={"test": str(tmp_path / "test.csv"), "max_test": 8}))
-    rows = plan.splits.to_pylist()
-    main = [row for row in rows if row["role"] == "main"]
-    assert len(main) == 8
-    assert {row["instance_id"].split("-")[0] for row in main} == {"test"}
-    shown = {row["input"] for row in rows if row["role"] != "main"}
+    assert [name.split("-")[0] for name in ids_of(plan, "main")] == ["test"] * 8
+    shown = {row["input"] for row in plan.splits.to_pylist() if row["role"] != "main"}
     assert shown.isdisjoint(row["review"] for row in reviews(2))
     assert any("2 of 40 rows have another row's, or a test row's, text" in note for note in plan.notes)
 
@@ -218,29 +197,18 @@ def test_several_data_sets_are_one_suite(tmp_path: Path) -> None:
         LabelBiasSpec.model_validate({**spec, "data": [{**own, "name": "same"} for own in data]})
 
 
-def test_balanced_sets_show_every_label(tmp_path: Path) -> None:
-    write_csv(tmp_path / "reviews.csv", reviews(60))
-    for demos, spread in (("random", False), ("balanced", True)):
-        spec = spec_of(tmp_path, prompt={"n_demos": [6], "demo_sets": 3, "demos": demos})
-        contexts = plan_of(spec).contexts.to_pylist()
-        counts = [Counter(row["demo_labels"]) for row in contexts]
-        assert len(counts) == 3
-        assert all(own == {"good": 2, "bad": 2, "mixed": 2} for own in counts) == spread
-
-
-@pytest.mark.parametrize("n_demos", [2, 4, 5, 7])
-def test_balanced_sets_are_even_where_they_begin_within_a_round(tmp_path: Path, n_demos: int) -> None:
+@pytest.mark.parametrize("n_demos", [2, 4, 6, 7])
+def test_balanced_sets_are_even_wherever_in_a_round_they_begin(tmp_path: Path, n_demos: int) -> None:
     """And have orders of their own: where labels take turns, all sets would end with the same one."""
     rows = [{**row, "mood": ("good", "bad", "mixed")[number % 3]} for number, row in enumerate(reviews(150))]
     write_csv(tmp_path / "reviews.csv", rows)
-    spec = spec_of(tmp_path, prompt={"n_demos": [n_demos], "demo_sets": 6, "demos": "balanced"})
-    contexts = plan_of(spec).contexts.to_pylist()
-    assert len(contexts) == 6
-    for context in contexts:
-        counts = Counter(context["demo_labels"])
-        numbers = [counts[label] for label in ("good", "bad", "mixed")]
-        assert (sum(numbers), max(numbers) - min(numbers) <= 1) == (n_demos, True)
-    assert len({tuple(context["demo_labels"]) for context in contexts}) > 1
+    for demos in ("balanced", "random"):
+        spec = spec_of(tmp_path, prompt={"n_demos": [n_demos], "demo_sets": 6, "demos": demos})
+        sets = [row["demo_labels"] for row in plan_of(spec).contexts.to_pylist()]
+        assert [len(shown) for shown in sets] == [n_demos] * 6
+        counts = [[shown.count(label) for label in ("good", "bad", "mixed")] for shown in sets]
+        assert all(max(own) - min(own) <= 1 for own in counts) == (demos == "balanced")
+        assert len(set(map(tuple, sets))) > 1
 
 
 def test_rounds_hold_each_label_once_until_it_is_used_up() -> None:
@@ -279,15 +247,11 @@ def _refused(spec: LabelBiasSpec) -> str:
         (reviews(30), {"data": {"fields": {"review": "review"}}}, "data.fields.review: the prompt has no such field"),
         (reviews(30), {"data": {"fields": {}}}, "data.fields.input: no row has input or text"),
         ([*reviews(30), {"review": "x", "shop": "x", "mood": " "}], {}, "line 32: mood: is empty; fill it in"),
-        (
-            [{**row, "review": ""} for row in reviews(30)],
-            {},
-            "review: no row has a text; name the columns that have some in data.fields",
-        ),
+        ([{**row, "review": ""} for row in reviews(30)], {}, "review: no row has a text; name the columns that have"),
         ([{**row, "mood": "good"} for row in reviews(30)], {}, "every row has the label 'good'"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_remedy(
+def test_mistakes_have_a_remedy(
     tmp_path: Path, rows: list[dict[str, str]], changes: dict[str, Any], problem: str
 ) -> None:
     write_csv(tmp_path / "reviews.csv", rows)
@@ -308,10 +272,7 @@ def test_a_spec_has_tasks_or_data(tmp_path: Path) -> None:
         ("", "tasks and data: are missing; name a folder of Super-NaturalInstructions in tasks.path, or files of your"),
         ("tasks: {path: t}\ndata: {train: a.csv}\n", "tasks and data: stand there both"),
         ("data: {tran: a.csv}\n", "data.tran: unknown key; did you mean train?"),
-        (
-            "tasks: {path: t, sampling: reif2024}\nprompt: {demos: balanced}\n",
-            "prompt.demos: balanced does not go with tasks.sampling",
-        ),
+        ("tasks: {path: t, sampling: reif2024}\nprompt: {demos: balanced}\n", "prompt.demos: balanced does not go"),
     ):
         (tmp_path / "spec.yaml").write_text(base + text)
         with pytest.raises(InputError, match=problem.replace(".", r"\.")):

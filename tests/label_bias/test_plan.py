@@ -7,6 +7,7 @@ from typing import Any
 from biaseval.label_bias.plan import TaskPlan, _blocks, plan_tasks
 from biaseval.label_bias.prompts import build_prompt
 from biaseval.label_bias.sources import read_sources
+from biaseval.label_bias.splits import Sampler
 from biaseval.prompting.parts import n_prompts
 from biaseval.prompting.task_files import read_task
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
@@ -72,32 +73,14 @@ def test_every_prompt_is_the_published_text_of_its_row(tmp_path: Path) -> None:
     assert len({row["prompt_id"] for row in _prompts(plan)}) == n_prompts(plan.parts)
 
 
-def test_one_draw_of_random_words_serves_all_settings(tmp_path: Path) -> None:
-    write_task(tmp_path)
-    texts: dict[int, set[str]] = {}
-    for row in _prompts(_plan(tmp_path)):
-        if row["purpose"] == "dc":
-            texts.setdefault(row["row"], set()).add(row["input_text"])
-    assert len(texts) == 20
-    assert all(len(same) == 1 for same in texts.values())
-    assert next(iter(texts[0])).startswith("Input: First: ")
-
-
-def test_demonstrations_that_do_not_fit_are_dropped_and_counted(tmp_path: Path) -> None:
+def test_demonstrations_that_do_not_fit_are_dropped_and_a_prompt_that_is_too_long_alone_is_cut(tmp_path: Path) -> None:
     write_task(tmp_path)
     plan = _plan(tmp_path, prompt={"n_demos": [4], "demo_sets": 1, "max_tokens": 90}, calibration=[])
-    used = {row["n_demos_used"] for row in _prompts(plan)}
-    assert used <= {1, 2, 3}
-    assert {row["n_demos"] for row in _prompts(plan)} == {4}
     contexts = {row["context_id"]: row for row in plan.contexts.to_pylist()}
     for row in _prompts(plan):
+        assert row["n_demos"] == 4 > row["n_demos_used"] > 0
         assert len(contexts[row["context_id"]]["demo_ids"]) == row["n_demos_used"]
-
-
-def test_a_prompt_that_is_too_long_alone_is_cut_on_the_right(tmp_path: Path) -> None:
-    write_task(tmp_path)
-    plan = _plan(tmp_path, prompt={"n_demos": [0], "max_tokens": 20}, calibration=[])
-    for row in _prompts(plan):
+    for row in _prompts(_plan(tmp_path, prompt={"n_demos": [0], "max_tokens": 20}, calibration=[])):
         assert row["is_truncated"]
         assert not row["input_text"].endswith("Output:")
         assert row["input_text"].startswith("Say whether the two words match.")
@@ -120,34 +103,30 @@ def test_small_tasks_and_inferred_templates_are_recorded(tmp_path: Path) -> None
     assert (row["template"], row["template_source"]) == ("First: {INPUT} Second: {INPUT}", "inferred")
 
 
-def test_parts_hold_as_many_rows_as_asked_for(tmp_path: Path) -> None:
+def test_parts_hold_whole_settings_or_as_many_rows_as_asked_for(tmp_path: Path) -> None:
     write_task(tmp_path)
-    plan = _plan(tmp_path, execution=ExecutionSpec(part_rows=50))
-    sizes = [part.prompts.num_rows for part in plan.parts]
-    assert set(sizes[:-1]) == {50}
-    assert sum(sizes) == n_prompts(plan.parts)
-    assert all(part.tokens < part.tokens_unshared for part in plan.parts)
+    plan = _plan(tmp_path)
+    assert _blocks(_prompts(plan)) == [75, 75, 2, 75, 2, 75, 4, 75, 4]
+    # Parts of at most 512 rows: no setting is cut.
+    assert [part.prompts.num_rows for part in plan.parts] == [75 + 77 + 77 + 79 + 79]
+    cut = _plan(tmp_path, execution=ExecutionSpec(part_rows=50))
+    sizes = [part.prompts.num_rows for part in cut.parts]
+    assert (set(sizes[:-1]), sum(sizes)) == ({50}, n_prompts(plan.parts))
+    assert all(part.tokens < part.tokens_unshared for part in cut.parts)
 
 
 def test_a_task_whose_rest_has_one_label_is_refused(tmp_path: Path) -> None:
-    path = write_task(tmp_path, n_instances=397)
-    task = read_task(path)
-    from biaseval.label_bias.splits import Sampler
-
-    pool = {row.id for row in (*Sampler("per_task", 42).draw(task, 1).demonstrations,)}
-    content = [
-        {"id": row.id, "input": row.input, "output": ["rare" if row.id in pool else "common"]} for row in task.instances
-    ]
-    write_task(tmp_path, changes={"Instances": content})
+    write_rare(tmp_path, "task9500_made_classification", 9500)
     plan = _plan(tmp_path)
     assert plan.parts == []
     (problem,) = plan.problems
     assert "task9500_made_classification: outside the pool of 96 every instance has the label 'common'" in problem
 
 
-def test_the_rows_of_a_setting_are_a_block_and_so_are_its_leave_one_out_rows(tmp_path: Path) -> None:
-    write_task(tmp_path)
-    plan = _plan(tmp_path)
-    assert _blocks(_prompts(plan)) == [75, 75, 2, 75, 2, 75, 4, 75, 4]
-    # Parts of at most 512 rows: no setting is cut.
-    assert [part.prompts.num_rows for part in plan.parts] == [75 + 77 + 77 + 79 + 79]
+def write_rare(folder: Path, name: str, number: int) -> None:
+    """Write a task of whose labels one is in the pool alone."""
+    task = read_task(write_task(folder, name, number=number, n_instances=397))
+    pool = {row.id for row in Sampler("per_task", 42).draw(task, 1).demonstrations}
+    labels = {row.id: "rare" if row.id in pool else "common" for row in task.instances}
+    instances = [{"id": row.id, "input": row.input, "output": [labels[row.id]]} for row in task.instances]
+    write_task(folder, name, number=number, changes={"Instances": instances})

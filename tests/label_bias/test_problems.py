@@ -8,23 +8,16 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.label_bias.sources import read_sources
-from biaseval.label_bias.splits import Sampler
-from biaseval.prompting.task_files import read_task
 from biaseval.runs.commands import claimed_run, describe
 from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.label_bias.test_plan import write_rare
 from tests.taskfiles import write_task
 
 
 def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tmp_path: Path, tiny_llama: Path) -> None:
     tasks = tmp_path / "tasks"
     write_task(tasks, "task9501_one_classification", number=9501)
-    second = read_task(write_task(tasks, "task9502_two_classification", number=9502))
-    pool = {row.id for row in Sampler("per_task", 42).draw(second, 1).demonstrations}
-    instances = [
-        {"id": row.id, "input": row.input, "output": ["rare" if row.id in pool else "common"]}
-        for row in second.instances
-    ]
-    write_task(tasks, second.name, number=9502, changes={"Instances": instances})
+    write_rare(tasks, "task9502_two_classification", 9502)
     write_task(tasks, "task9503_three_classification", number=9503)
     (tmp_path / "templates.csv").write_text("task,template\ntask9501_one_classification,Question: {INPUT}\n")
     spec = LabelBiasSpec(
@@ -41,13 +34,14 @@ def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tm
     with pytest.raises(InputError) as written, claimed_run(spec, str(tmp_path / "run")):
         pass
     assert str(shown.value) == str(written.value)
-    title, *problems = str(shown.value).split("\n")
-    assert title == "3 problems:"
-    assert problems[0].startswith("  - task9501_one_classification: 5 of 5 inputs lack a literal part of the template")
-    assert problems[1].startswith(
-        "  - task9502_two_classification: outside the pool of 96 every instance has the label"
+    expected = (
+        "3 problems:",
+        "  - task9501_one_classification: 5 of 5 inputs lack a literal part of the template",
+        "  - task9502_two_classification: outside the pool of 96 every instance has the label",
+        "  - task9503_three_classification/k0.s0: a training row has ",
     )
-    assert problems[2].startswith("  - task9503_three_classification/k0.s0: a training row has ")
+    for line, begin in zip(str(shown.value).split("\n"), expected, strict=True):
+        assert line.startswith(begin)
     assert not (tmp_path / "run" / "spec.yaml").exists()
 
 

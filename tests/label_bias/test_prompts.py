@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,20 +26,10 @@ test_text.__test__ = False  # type: ignore[attr-defined]  # a function of the pa
 def test_the_example_of_the_protocol() -> None:
     prompt = build_prompt("Say yes or no", [("The tea was cold", "no")], "Lovely!")
     assert prompt == "Say yes or no.\n\nInput: The tea was cold.\n Output: no.\n\nInput: Lovely!\n\nOutput:"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("a", "a."), ("a!", "a!"), ("a)", "a)"), ("a”", "a”."), ("a…", "a…."), ("", ""), (" ", " .")]
-)
-def test_a_full_stop_follows_all_but_ascii_punctuation(text: str, expected: str) -> None:
-    assert with_full_stop(text) == expected
-
-
-def test_an_empty_input_becomes_a_full_stop() -> None:
+    # A full stop follows all but ASCII punctuation, and labels are stripped in demonstrations.
+    texts = {"a": "a.", "a!": "a!", "a)": "a)", "a”": "a”.", "a…": "a….", "": "", " ": " ."}
+    assert {text: with_full_stop(text) for text in texts} == texts
     assert test_text("") == "Input: .\n\nOutput:"
-
-
-def test_labels_are_stripped_in_demonstrations() -> None:
     assert demonstration_text(" x ", "  Yes  ") == "Input: x.\n Output: Yes.\n\n"
 
 
@@ -78,40 +69,20 @@ def _assert_fits_as_published(counter: TokenCounter, texts: list[tuple[str, str]
 
 _REAL = ("golden/tiny-llama", "data/models/stories260K")
 _TEXTS = st.lists(st.sampled_from([*WORDS, "é", "1.", "\n", "„x“", "  "]), max_size=12).map(" ".join)
+_DEMOS = st.lists(st.tuples(_TEXTS, st.sampled_from(["yes", "no", "not sure"])), max_size=6)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    demos=st.lists(st.tuples(_TEXTS, st.sampled_from(["yes", "no", "not sure"])), max_size=6),
-    text=_TEXTS,
-    limit=st.integers(min_value=5, max_value=300),
-)
-def test_the_length_limit_equals_the_published_rule(
-    trained: TokenCounter, demos: list[tuple[str, str]], text: str, limit: int
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(demos=_DEMOS, text=_TEXTS, limit=st.integers(min_value=5, max_value=300))
+def test_the_length_limit_is_as_published(
+    trained: TokenCounter, shared: Path, demos: list[tuple[str, str]], text: str, limit: int
 ) -> None:
-    _assert_fits_as_published(trained, demos, text, limit)
+    for counter in (trained, *(TokenCounter(_tokenizer(shared / folder)) for folder in _REAL)):
+        _assert_fits_as_published(counter, demos, text, limit)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    demos=st.lists(st.tuples(_TEXTS, st.sampled_from(["yes", "no", "not sure"])), max_size=6),
-    text=_TEXTS,
-    limit=st.integers(min_value=5, max_value=300),
-)
-def test_the_length_limit_equals_the_published_rule_on_real_tokenizers(
-    shared: Path, demos: list[tuple[str, str]], text: str, limit: int
-) -> None:
-    for folder in _REAL:
-        _assert_fits_as_published(TokenCounter(_tokenizer(shared / folder)), demos, text, limit)
-
-
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    demos=st.lists(st.tuples(_TEXTS, st.sampled_from(["yes", "no", "not sure"])), max_size=6),
-    text=_TEXTS,
-    n_kept=st.integers(min_value=0, max_value=6),
-    away=st.integers(min_value=-10, max_value=10),
-)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(demos=_DEMOS, text=_TEXTS, n_kept=st.integers(0, 6), away=st.integers(-10, 10))
 def test_so_it_does_where_the_limit_is_a_few_tokens_away(
     trained: TokenCounter, shared: Path, demos: list[tuple[str, str]], text: str, n_kept: int, away: int
 ) -> None:
@@ -120,10 +91,6 @@ def test_so_it_does_where_the_limit_is_a_few_tokens_away(
         _assert_fits_as_published(counter, demos, text, max(1, counter.count(prompt) + away))
 
 
-_LOADED: dict[Path, object] = {}
-
-
+@cache
 def _tokenizer(path: Path) -> object:
-    if path not in _LOADED:
-        _LOADED[path] = AutoTokenizer.from_pretrained(path)
-    return _LOADED[path]
+    return AutoTokenizer.from_pretrained(path)

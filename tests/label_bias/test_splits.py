@@ -35,16 +35,12 @@ def test_roles_share_no_instance_and_more_rows_extend_fewer(tmp_path: Path, samp
     assert len(set(drawn)) == 400
 
 
-def test_demonstration_sets_are_slices_of_the_pool(tmp_path: Path) -> None:
-    splits = Sampler("per_task", 0).draw(read_task(write_task(tmp_path)), 10)
+def test_demonstration_sets_are_slices_of_the_pool_and_labels_come_from_outside_it(tmp_path: Path) -> None:
+    splits = Sampler("per_task", 0).draw(read_task(write_task(tmp_path, labels=("b", "B", " a"))), 10)
     assert splits.demonstration_set(16, 3) == splits.demonstrations[48:64]
     assert splits.demonstration_set(4, 1) == splits.demonstrations[4:8]
     assert splits.demonstration_set(0, 0) == ()
-
-
-def test_labels_come_from_outside_the_pool_in_code_point_order(tmp_path: Path) -> None:
-    task = read_task(write_task(tmp_path, labels=("b", "B", " a")))
-    assert Sampler("per_task", 0).draw(task, 10).labels == (" a", "B", "b")
+    assert splits.labels == (" a", "B", "b")  # in the order of code points
 
 
 def test_recorded_splits_are_reproduced_exactly(tmp_path: Path) -> None:
@@ -60,13 +56,13 @@ def test_recorded_splits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     task = read_task(write_task(tmp_path))
     other = read_task(write_task(tmp_path, "task2_x_classification", number=2))
     table = Sampler("per_task", 7).draw(task, 30).table(task.name)
-    with pytest.raises(InputError, match="holds no row of task2_x"):
-        reproduce(other, {task.name: table})
-    with pytest.raises(InputError, match="has no instance 'task9500-"):
-        reproduce(other, {other.name: table})
-    with pytest.raises(InputError, match="64 and 32 are needed"):
-        reproduce(task, {task.name: table.slice(1)})
-    with pytest.raises(InputError, match="has no main row"):
-        reproduce(task, {task.name: table.slice(0, 96)})
+    for asked, splits, message in (
+        (other, {task.name: table}, "holds no row of task2_x"),
+        (other, {other.name: table}, "has no instance 'task9500-"),
+        (task, {task.name: table.slice(1)}, "64 and 32 are needed"),
+        (task, {task.name: table.slice(0, 96)}, "has no main row"),
+    ):
+        with pytest.raises(InputError, match=message):
+            reproduce(asked, splits)
     with pytest.raises(InputError, match="is no splits table"):
         read_splits(str(tmp_path / "task2_x_classification.json"))

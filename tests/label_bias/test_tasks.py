@@ -9,7 +9,7 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.label_bias import suites
 from biaseval.label_bias.tasks import check_tasks, select_tasks
-from biaseval.prompting.task_files import parse_task, read_task
+from biaseval.prompting.task_files import parse_task
 from biaseval.spec import TasksSpec
 from tests.taskfiles import task_content, write_task
 
@@ -20,19 +20,14 @@ def _problem(path: Path) -> str:
     return "\n".join(problems)
 
 
-def test_the_published_rule_keeps_500_of_the_table(shared: Path) -> None:
+def test_the_rule_and_the_suites_have_the_published_sizes(shared: Path) -> None:
     rows = suites.read_task_table(shared / "data" / "superni" / "task_info.csv")
     candidates = [row for row in rows if suites.is_candidate(row)]
-    assert len(candidates) == 662
-    assert len([row for row in candidates if suites.is_english(row)]) == 528
+    assert (len(candidates), len([row for row in candidates if suites.is_english(row)])) == (662, 528)
     assert len(suites.select_by_table(rows)) == 500
-
-
-def test_the_suites_have_the_published_sizes() -> None:
     assert len(suites.REIF2024) == len(set(suites.REIF2024)) == 279
-    assert len(suites.SEMANTICALLY_EQUIVALENT) == 18
     numbers = {int(name.removeprefix("task").partition("_")[0]) for name in suites.SEMANTICALLY_EQUIVALENT}
-    assert len(numbers & set(suites.REIF2024)) == 18
+    assert len(suites.SEMANTICALLY_EQUIVALENT) == len(numbers & set(suites.REIF2024)) == 18
 
 
 def test_all_real_tasks_are_usable_and_in_the_suite(shared: Path) -> None:
@@ -53,13 +48,6 @@ def test_selection_rejects_the_real_tasks_that_it_should(shared: Path) -> None:
     names = set(suites.select_by_table(suites.read_task_table(folder / "task_info.csv")))
     # One each by excluded name, name part, language and missing candidate word; the others by their files.
     assert len([path for path in (folder / "tasks_filtered_out").glob("*.json") if path.stem in names]) == 3
-
-
-def test_run_keys_are_those_of_the_template_table(shared: Path) -> None:
-    folder = shared / "data" / "superni"
-    task = read_task(folder / "tasks" / "task843_financial_phrasebank_classification.json")
-    assert task.run_key == "task843_financial_phrasebank_sentiment_analysis"
-    assert task.number == 843
 
 
 @pytest.mark.parametrize(
@@ -89,14 +77,14 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, changes: dict[str, An
 
 def test_files_that_are_no_json_or_no_text_are_said(tmp_path: Path) -> None:
     path = tmp_path / "task1_x.json"
-    path.write_text('{"Definition": [')
-    assert "line 1, column 17: is not JSON" in _problem(path)
-    path.write_bytes(b'{"Definition": ["caf\xe9"]}')
-    assert "line 1, byte 20: is not UTF-8" in _problem(path)
-    path.write_text('{"Definition": ["half a pair: \\ud83d"]}')
-    assert "holds half a surrogate pair" in _problem(path)
-    path.write_text("[1]")
-    assert "is not a JSON object" in _problem(path)
+    for content, problem in (
+        (b'{"Definition": [', "line 1, column 17: is not JSON"),
+        (b'{"Definition": ["caf\xe9"]}', "line 1, byte 20: is not UTF-8"),
+        (b'{"Definition": ["half a pair: \\ud83d"]}', "holds half a surrogate pair"),
+        (b"[1]", "is not a JSON object"),
+    ):
+        path.write_bytes(content)
+        assert problem in _problem(path)
 
 
 def test_a_run_stops_with_the_list_of_all_bad_files(tmp_path: Path) -> None:
@@ -147,16 +135,8 @@ def test_a_folder_without_tasks_is_said(tmp_path: Path) -> None:
         select_tasks(TasksSpec(path=str(tmp_path)))
     with pytest.raises(InputError, match="no such folder"):
         select_tasks(TasksSpec(path=str(tmp_path / "absent")))
-
-
-def test_checking_lists_every_problem_at_once(tmp_path: Path) -> None:
-    write_task(tmp_path, "task1_good_classification")
-    write_task(tmp_path, "task2_small_classification", n_instances=200)
     write_task(tmp_path, "task3_bad_classification", changes={"Definition": [""], "Instances": [3]})
-    checked = check_tasks(tmp_path, min_instances=396)
-    assert checked.usable == ["task1_good_classification"]
-    assert list(checked.left_out) == ["task2_small_classification"]
-    assert len(checked.bad["task3_bad_classification"]) == 2
+    assert len(check_tasks(tmp_path, min_instances=396).bad["task3_bad_classification"]) == 2
 
 
 def test_the_table_of_tasks_may_have_other_delimiters_and_spaces_and_no_column_twice(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
-"""The runs whose pages are read."""
+"""The run whose page is read."""
 
 from __future__ import annotations
 
 import pytest
 
-from biaseval.report.findings import Findings, read_findings
 from biaseval.runs import write_report
 from biaseval.store import Run
 from tests.label_bias_report.runs import make_run
@@ -15,8 +14,3 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = make_run(tmp_path_factory.mktemp("runs") / "many", n_tasks=12, n_equivalent=4)
     write_report(run.uri)
     return run
-
-
-@pytest.fixture(scope="session")
-def findings(run: Run) -> Findings:
-    return read_findings(run)

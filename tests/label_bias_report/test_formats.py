@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from biaseval.analysis import query
-from biaseval.report.cautions import caveats
-from biaseval.report.compare_words import PARTNERS
-from biaseval.report.findings import Findings, read_findings
-from biaseval.report.format_words import formats_words
-from biaseval.report.formats import formats_of
-from biaseval.report.summary import BESIDE_CONSTANT
-from biaseval.report.verdict import conclude
 from biaseval.runs import describe, run_spec
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
 from tests.commands import call
+from tests.handmade import sql_of
 from tests.label_bias.test_own_data import ITEM, reviews, spec_of, write_csv
+from tests.label_bias_report.runs import said
+from tests.pages import assert_said
+from tests.relation import Relations
 
 TERSE = {"item": "{review} ({shop}) => {label}", "separator": "\n"}
 FORMATS = {"terse": TERSE, "back": {"order": "reversed"}}
@@ -85,83 +81,50 @@ def test_a_format_is_measured_as_if_it_were_the_prompt(
 
 def test_the_page_has_a_section_whose_numbers_are_those_of_sql(several: Run) -> None:
     page = several.read_text("report.html")
-    assert "Wordings and orders of the prompt" in page
-    assert '<a href="#formats">' in page
+    assert_said(page, ["Wordings of the prompt", r"\{review\} \(\{shop\}\) =&gt; \{label", r"&#34;\\n&#34;|\n"])
     for row in rows(several, "from label_bias_by_format where suite = 'all'"):
-        assert f'title="{row["rsd"]:.6g}">{row["rsd"]:.3f}' in page
-    for row in rows(several, "from label_bias_format_spread where suite = 'all' and method = 'none' and task is null"):
-        if row["metric"] not in PARTNERS:
-            assert f'title="{row["deviation"]:.6g}">{row["deviation"]:.3f}' in page
-    assert "{review} ({shop}) =&gt; {label}" in page
-    assert "&#34;\\n&#34;" in page
-    findings = read_findings(several)
-    assert findings.formats is not None
-    first, *sentences, last = formats_words(findings.formats)
-    assert first.startswith("3 formats of one prompt")
-    [rsd] = rows(
-        several,
-        "from label_bias_format_spread where task is null and suite = 'all' and method = 'none' and metric = 'rsd' "
-        "and n_demos = 2",
+        assert f'title="{row["rsd"]:.6g}"' in page
+    spread = "from label_bias_format_spread where suite = 'all' and method = 'none' and task is null"
+    for row in rows(several, f"{spread} and metric not in ('relative_variance', 'squared_preference')"):
+        assert f'title="{row["deviation"]:.6g}"' in page
+    [rsd] = rows(several, f"{spread} and metric = 'rsd' and n_demos = 2")
+    ends = [rf"{rsd[end]:.3f} \({rsd[f'{end}_format']}[^)]*\)" for end in ("minimum", "maximum")]
+    assert_said(
+        said(several), [rf"RSD over 3 wordings: .*{' to '.join(ends)} with 2 demonstrations; standard deviation"]
     )
-    is_above = {
-        row["format"]: row["is_above_constant"]
-        for row in findings.formats.means
-        if (row["n_demos"], row["method"]) == (2, "none")
-    }
-    least, most = (
-        f"{rsd[end]:.3f} ({name}{'' if is_above[name] else f', {BESIDE_CONSTANT[is_above[name]]}'})"
-        for end in ("minimum", "maximum")
-        for name in (rsd[f"{end}_format"],)
-    )
-    reach = f"{least} to {most}"
-    assert f"RSD is {reach}: a standard deviation of {rsd['deviation']:.3f}" in sentences[1]
-    [line] = [line for line in conclude(findings) if line.lead == "RSD over 3 formats, no calibration"]
-    assert f"{reach} with 2 demonstrations (standard deviation {rsd['deviation']:.3f}, where rows alone" in line.text
-    asked = f"from label_bias_format_changes where suite = 'all' and method = 'none' and metric not in {PARTNERS}"
-    [n] = rows(several, f"select count(p_adjusted) as n {asked}")
-    assert f"Of {n['n']} differences" in last
-
-
-def test_a_run_of_one_format_has_no_section(findings: Findings, run: Run) -> None:
-    assert findings.formats is None
-    assert "Wordings and orders" not in run.read_text("report.html")
-    assert "label_bias_format_spread" not in json.loads(run.read_text("summary.json"))["metrics"]
 
 
 def test_summary_gates_and_plan_know_formats(
-    several: Run,
-    folder: Path,
-    tiny_llama: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    several: Run, folder: Path, tiny_llama: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    summary = json.loads(several.read_text("summary.json"))
-    assert {row["n_formats"] for row in summary["metrics"]["label_bias_format_spread"]} == {2, 3}
+    given = [request.getfixturevalue(name) for name in ("capsys", "monkeypatch")]
+    spread = several.read_json("summary.json")["metrics"]["label_bias_format_spread"]
+    assert {row["n_formats"] for row in spread} == {2, 3}
     gate = "label_bias_format_spread.{} where metric = 'rsd' and method = 'none' and task is null"
-    assert call(capsys, monkeypatch, "check", several.uri, gate.format("range >= 0")).code == 0
-    assert call(capsys, monkeypatch, "check", several.uri, gate.format("maximum < 0")).code == 3
+    assert call(*given, "check", several.uri, gate.format("range >= 0")).code == 0
+    assert call(*given, "check", several.uri, gate.format("maximum < 0")).code == 3
     lines = dict(describe(spec(folder, tiny_llama, formats=FORMATS)).lines)
     assert lines["formats of the prompt"] == "3 (base, terse, back)"
     [n_prompts] = rows(several, "select count(*) as n from prompts")
     assert lines["prompts"] == f"{n_prompts['n']:,}"
-    done = call(capsys, monkeypatch, "export", "lm-eval", several.uri, "--out", str(tmp_path / "out"))
+    done = call(*given, "export", "lm-eval", several.uri, "--out", str(tmp_path / "out"))
     assert done.code == 0, done.err
 
 
 def test_a_preferred_label_that_changes_is_a_caution(several: Run) -> None:
-    findings = read_findings(several)
-    place = {"task": "reviews", "n_demos": 2}
-    labels = [{**place, "format": form, "label": label} for form, label in (("base", "good"), ("terse", "bad"))]
-    shown: dict[str, list[dict[str, Any]]] = {
-        "means": [],
-        "changes": [],
-        "base_changes": [],
-        "spread": [],
-        "labels": labels,
-    }
-    said = "The preferred label is another in another format of the prompt: reviews (2 demonstrations: “good” in base"
-    for formats, n in ((formats_of({"formats": FORMATS}, shown), 1), (findings.formats, 0)):
-        assert formats is not None
-        own = Findings(**{**vars(findings), "formats": formats})
-        assert sum(sentence.startswith(said) for sentence in caveats(own)) == n
+    relations = Relations(several.root).changeable()
+    relations.rows("from label_bias_cautions")
+    asked = f"select text from ({sql_of('label_bias_cautions')}) where text like 'The preferred label changes%'"
+    relations.connection.execute("delete from label_bias_format_labels").fetchall()
+    assert relations.rows(asked) == []
+    for form, label in LABELS:
+        relations.connection.execute(
+            "insert into label_bias_format_labels by name select 'reviews' as task, 2 as n_demos, 'none' as method, "
+            f"'{form}' as format, '{label}' as label, true as is_rsd_above"
+        ).fetchall()
+    [found] = relations.rows(asked)
+    assert "reviews (with 2 demonstrations: “bad” in terse and “good” in base)" in found["text"]
+    relations.connection.close()
+
+
+LABELS = (("base", "good"), ("terse", "bad"))

@@ -74,11 +74,6 @@ def test_a_heading_sorts_its_table_and_again_the_other_way(
         assert [heading for heading in headings if heading] == [word]
 
 
-def test_equal_cells_keep_the_order_in_which_they_were_written(tmp_path: Path) -> None:
-    rows = [(name, "1", "<td></td>") for name in ("d", "b", "c", "a")]
-    assert found("click(1); return names();", tmp_path, page(rows)) == ["d", "b", "c", "a"]
-
-
 def test_the_box_above_a_long_table_keeps_rows_with_its_text(tmp_path: Path) -> None:
     script = """
     const box = document.querySelector('input[type="search"]');
@@ -94,7 +89,9 @@ def test_the_box_above_a_long_table_keeps_rows_with_its_text(tmp_path: Path) -> 
     assert found("return document.querySelectorAll('input').length;", tmp_path, page(classes="sortable")) == 0
 
 
-def test_rows_that_are_hidden_stay_hidden_when_sorted(tmp_path: Path) -> None:
+def test_equal_cells_keep_their_order_and_hidden_rows_stay_hidden(tmp_path: Path) -> None:
+    rows = [(name, "1", "<td></td>") for name in ("d", "b", "c", "a")]
+    assert found("click(1); return names();", tmp_path, page(rows)) == ["d", "b", "c", "a"]
     script = """
     const box = document.querySelector("input");
     box.value = "p"; box.dispatchEvent(new Event("input"));
@@ -110,11 +107,8 @@ def test_the_page_of_a_run_allows_its_script_and_its_tables_sort(run: Run, tmp_p
     shown = shown_by_browser(tmp_path / "report.html")
     n_headings = len(re.findall(r"<th [^>]*data-column", source))
     assert len(re.findall(r"<th [^>]*data-column[^>]*><button>", shown)) == n_headings > 0
-    ranked = [
-        row
-        for row in mart(run, "label_bias_by_task_over_sets")
-        if (row["method"], row["n_demos"]) == ("none", 8) and row["accuracy"] is not None
-    ]
+    marts = mart(run, "label_bias_by_task_over_sets")
+    ranked = [row for row in marts if (row["method"], row["n_demos"]) == ("none", 8) and row["accuracy"] is not None]
     script = """
     const tasks = document.querySelector("#most-biased").parentElement.querySelector("table.sortable");
     const heading = [...tasks.querySelectorAll("th[data-column]")].find((each) => each.textContent === "accuracy");
@@ -126,41 +120,3 @@ def test_the_page_of_a_run_allows_its_script_and_its_tables_sort(run: Run, tmp_p
     assert sorted(order) == sorted(accuracies)
     assert [accuracies[task] for task in order] == sorted(accuracies.values(), reverse=True)
     assert order != [row["task"] for row in ranked]
-
-
-def test_tables_in_what_is_folded_open_with_it_and_sort(run: Run, tmp_path: Path) -> None:
-    script = """
-    const folded = [...document.querySelectorAll("#tasks ~ details")][0];
-    const table = folded.querySelector("table.sortable");
-    const told = [folded.open, table.checkVisibility()];
-    folded.querySelector("summary").click();
-    told.push(folded.open, table.checkVisibility());
-    const names = () => [...table.querySelectorAll("tbody tr")].map((row) => row.cells[0].textContent.trim());
-    table.querySelector('th[data-column="0"] button').click();
-    told.push(names());
-    folded.querySelector("summary").click();
-    told.push(folded.open, table.checkVisibility());
-    return told;
-    """
-    *before, opened, seen, names, again, seen_again = found_by_script(run.read_text("report.html"), script, tmp_path)
-    assert before == [False, False]
-    assert (opened, seen) == (True, True)
-    assert (again, seen_again) == (False, False)
-    assert names == sorted({row["task"] for row in mart(run, "label_bias_by_task")})
-    assert len(names) == 12
-
-
-def test_a_table_in_groups_loses_no_row_when_sorted(run: Run, tmp_path: Path) -> None:
-    script = """
-    const table = document.querySelector("#suite").parentElement.querySelector("table.sortable");
-    const rows = () => [...table.querySelectorAll("tbody tr")].map((row) => row.textContent.trim());
-    const before = rows();
-    table.querySelector('th[data-column="2"] button').click();
-    const values = [...table.querySelectorAll("tbody tr")].map((row) => Number(row.cells[2].title));
-    return [before.sort(), rows().sort(), values];
-    """
-    before, after, values = found_by_script(run.read_text("report.html"), script, tmp_path)
-    assert before == after
-    assert values == sorted(values, reverse=True)
-    expected = sorted((row["rsd"] for row in mart(run, "label_bias_by_model") if row["suite"] == "all"), reverse=True)
-    assert values == pytest.approx(expected, rel=1e-5)

@@ -11,14 +11,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from biaseval.analysis.sign_flips import sign_flips
-from biaseval.analysis.sql_files import connect, create, needed, relations
+from biaseval.analysis.sql_files import Chosen, connect, relations
+from biaseval.metric_files import metric_files
 from biaseval.tables import BOOTSTRAP_DRAWS, RUN_SETTINGS, TASKS
+from tests.relation import Relations
 
 Array = npt.NDArray[Any]
 
 Rows = list[dict[str, Any]]
 
 METRICS = ("macro_f1", "accuracy", "rsd", "bias_score", "relative_variance", "squared_preference")
+
+MORE = ("brier", "ckld", "ece")
+"""Metrics that a spec names."""
 
 OF_BIAS_SCORE_ROWS = ("bias_score", "squared_preference")
 """Metrics of the rows of BiasScore; the others are of main rows."""
@@ -45,74 +50,75 @@ class Answers(NamedTuple):
         return [self.labels[place] for place in self.probabilities.argmax(axis=1)]
 
 
-def analysed(
-    answers: Iterable[Answers],
-    suites: Mapping[str, Sequence[str]] | None = None,
-    seed: int = 0,
-    primary: tuple[str, str] | None = None,
-    only: str | None = None,
-) -> duckdb.DuckDBPyConnection:
-    """Return a connection with all relations that follow from calibrated predictions, as tables.
+class Analysed(Relations):
+    """All relations that follow from calibrated predictions, each computed when a test asks for it.
 
     Args:
         answers: of every task and setting, of both purposes.
         suites: their tasks; otherwise all tasks are one.
         seed: of the signs.
         primary: metric and method of the primary question.
-        only: the relation that is asked for, with what it is made of; None: all.
+        metrics: that the run names beside those of every run.
     """
-    given = list(answers)
-    tasks = {each.task: list(each.labels) for each in given}
-    suites = suites or {"all": sorted(tasks)}
-    formats = list(dict.fromkeys(["base", *(each.format for each in given)]))
-    parts = [
-        pa.table(
-            {
-                "task": [each.task] * len(each.gold),
-                "purpose": [each.purpose] * len(each.gold),
-                "n_demos": [each.n_demos] * len(each.gold),
-                "demo_set": [each.demo_set] * len(each.gold),
-                "format": [each.format] * len(each.gold),
-                "row": range(len(each.gold)),
-                "gold": list(each.gold),
-                "method": [each.method] * len(each.gold),
-                "labels": [list(each.labels)] * len(each.gold),
-                "probabilities": each.probabilities.tolist(),
-                "prediction": each.predicted,
-            }
-        )
-        for each in given
-    ]
-    drawn = [
-        {"suite": suite, "draw": 0, "task": task, "n_drawn": 1} for suite, members in suites.items() for task in members
-    ]
-    question = dict(zip(("primary_metric", "primary_method"), primary, strict=True)) if primary else {}
-    n_tested = max(1000 if len(members) == 1 else len(members) for members in suites.values())
-    made = {
-        "calibrated_predictions": pa.concat_tables(parts),
-        "tasks": TASKS.rows([{"task": task, "labels": labels, "category": ""} for task, labels in tasks.items()]),
-        "run_settings": RUN_SETTINGS.rows([{"model": "tiny", "formats": formats, **question}]),
-        "bootstrap_draws": BOOTSTRAP_DRAWS.rows(drawn),
-        "sign_flips": sign_flips(n_tested, seed),
-    }
-    connection = connect([])
-    for name, table in made.items():
-        connection.from_arrow(table).create(name)
-    every = relations("intermediate", "marts", tables=made)
-    asked = [relation for relation in every if only in (None, relation.name)]
-    for relation in every if only is None else [*needed(every, asked), *asked]:
-        create("table", relation.name, relation.sql, connection)
-    return connection
+
+    def __init__(
+        self,
+        answers: Iterable[Answers],
+        suites: Mapping[str, Sequence[str]] | None = None,
+        seed: int = 0,
+        primary: tuple[str, str] | None = None,
+        metrics: Sequence[str] = (),
+    ) -> None:
+        given = list(answers)
+        tasks = {each.task: list(each.labels) for each in given}
+        suites = suites or {"all": sorted(tasks)}
+        parts = [
+            pa.table(
+                {
+                    **{name: [value] * len(each.gold) for name, value in each._asdict().items() if name in _OF_SETTING},
+                    "row": range(len(each.gold)),
+                    "gold": list(each.gold),
+                    "labels": [list(each.labels)] * len(each.gold),
+                    "probabilities": each.probabilities.tolist(),
+                    "prediction": each.predicted,
+                }
+            )
+            for each in given
+        ]
+        drawn = [
+            {"suite": suite, "draw": 0, "task": task, "n_drawn": 1}
+            for suite, members in suites.items()
+            for task in members
+        ]
+        settings = {"model": "tiny", "formats": list(dict.fromkeys(["base", *(each.format for each in given)]))}
+        if primary:
+            settings |= {"primary_metric": primary[0], "primary_method": primary[1]}
+        n_tested = max(1000 if len(members) == 1 else len(members) for members in suites.values())
+        made = {
+            "calibrated_predictions": pa.concat_tables(parts),
+            "tasks": TASKS.rows([{"task": task, "labels": labels, "category": ""} for task, labels in tasks.items()]),
+            "run_settings": RUN_SETTINGS.rows([settings]),
+            "bootstrap_draws": BOOTSTRAP_DRAWS.rows(drawn),
+            "sign_flips": sign_flips(n_tested, seed),
+        }
+        self.connection = connect([])
+        for name, table in made.items():
+            self.connection.from_arrow(table).create(name)
+        chosen = Chosen(metrics=metric_files(metrics))
+        self._left = relations("intermediate", "marts", tables=made, chosen=chosen)
 
 
-def rows(connection: duckdb.DuckDBPyConnection, sql: str) -> Rows:
-    found: Rows = connection.sql(sql).to_arrow_table().to_pylist()
+_OF_SETTING = ("task", "purpose", "n_demos", "demo_set", "format", "method")
+
+
+def rows(made: Analysed | duckdb.DuckDBPyConnection, sql: str) -> Rows:
+    found: Rows = made.rows(sql) if isinstance(made, Analysed) else made.sql(sql).to_arrow_table().to_pylist()
     return found
 
 
-def verdicts(connection: duckdb.DuckDBPyConnection, metric: str) -> dict[str, dict[str, Any]]:
+def verdicts(made: Analysed, metric: str) -> dict[str, dict[str, Any]]:
     """Return the verdicts of a metric by method, of the one suite."""
-    found = rows(connection, f"from label_bias_verdicts where metric = '{metric}'")
+    found = rows(made, f"from label_bias_verdicts where metric = '{metric}'")
     by_method = {row["method"]: row for row in found}
     assert len(by_method) == len(found)
     return by_method

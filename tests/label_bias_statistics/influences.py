@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
 
 from tests.label_bias_statistics.answers import Answers, Array
 
@@ -59,6 +60,27 @@ def weighted_squared_preference(answers: Answers, weights: Array) -> float:
     return float(((np.mean(means, axis=0) - 1 / n_labels) ** 2).sum() - noise)
 
 
+def weighted_brier(answers: Answers, weights: Array) -> float:
+    hot = np.array(answers.gold)[:, None] == np.array(list(answers.labels))
+    return float(np.average(((answers.probabilities - hot) ** 2).sum(axis=1), weights=weights))
+
+
+def weighted_ece(answers: Answers, weights: Array) -> float:
+    """Return it by the bins of Guo et al. (2017): each without its lower end, with its upper one."""
+    confidence = answers.probabilities.max(axis=1)
+    gap = (np.array(answers.predicted) == np.array(answers.gold)) - confidence
+    bins = np.digitize(confidence, np.linspace(0, 1, 16), right=True)
+    return float(sum(abs((weights * gap)[bins == one].sum()) for one in range(16)) / weights.sum())
+
+
+def weighted_ckld(answers: Answers, weights: Array) -> float:
+    of = {label: weights[np.array(answers.gold) == label].sum() for label in sorted(set(answers.gold))}
+    predicted = [weights[np.array(answers.predicted) == label].sum() for label in of]
+    return float(stats.entropy(list(of.values()), predicted)) + float(
+        np.log(weights.sum() / sum(predicted))  # labels that are no gold label take shares, too
+    )
+
+
 METRIC: dict[str, Callable[[Answers, Array], float]] = {
     "macro_f1": weighted_macro_f1,
     "accuracy": weighted_accuracy,
@@ -66,6 +88,9 @@ METRIC: dict[str, Callable[[Answers, Array], float]] = {
     "bias_score": weighted_bias_score,
     "relative_variance": weighted_relative_variance,
     "squared_preference": weighted_squared_preference,
+    "brier": weighted_brier,
+    "ckld": weighted_ckld,
+    "ece": weighted_ece,
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis.gates import PRESETS
-from tests.label_bias_statistics.answers import Answers, analysed, right_with, rows
+from tests.label_bias_statistics.answers import Analysed, Answers, preferring, right_with, rows
 
 SKEWED = ["a"] * 68 + ["b"] * 22 + ["c"] * 10
 """Gold labels as support tickets have them."""
@@ -20,9 +20,7 @@ SKEWED = ["a"] * 68 + ["b"] * 22 + ["c"] * 10
 def _answers(gold: Sequence[str], predicted: Sequence[str], labels: str = "abc", **setting: Any) -> list[Answers]:
     """Return what a model answers, and rows of BiasScore without a preference."""
     bias_gold = list(labels) * 6
-    even = np.full((len(bias_gold), len(labels)), 1 / len(labels)) + 0.01 * np.resize(
-        np.eye(len(labels)), (len(bias_gold), len(labels))
-    )
+    even = 1 / len(labels) + 0.01 * np.tile(np.eye(len(labels)), (6, 1))
     even /= even.sum(axis=1, keepdims=True)
     return [
         Answers("t", labels, list(gold), right_with(predicted, labels), **setting),
@@ -31,31 +29,20 @@ def _answers(gold: Sequence[str], predicted: Sequence[str], labels: str = "abc",
 
 
 def _by_model(answers: Sequence[Answers]) -> dict[str, Any]:
-    [row] = rows(analysed(answers), "from label_bias_by_model where method = 'none'")
+    [row] = rows(Analysed(answers), "from label_bias_by_model where method = 'none'")
     return row
 
 
 def test_accuracy_is_tested_as_mcnemar_does_with_edwards_correction() -> None:
     """Of 12 a and 8 b the model is right on 10 a and 7 b: it wins 7 rows against a constant a, and loses 2."""
-    gold = ["a"] * 12 + ["b"] * 8
-    predicted = ["a"] * 10 + ["b"] * 2 + ["b"] * 7 + ["a"]
+    gold, predicted = ["a"] * 12 + ["b"] * 8, ["a"] * 10 + ["b"] * 9 + ["a"]
     [row] = rows(
-        analysed(_answers(gold, predicted, "ab")),
-        "select difference, square, largest from label_bias_constant_differences "
-        "where metric = 'accuracy' and demo_set is null",
+        Analysed(_answers(gold, predicted, "ab")),
+        "select difference, square, largest, normal_p((difference - largest) / sqrt(square)) / 2 as p "
+        "from label_bias_constant_differences where metric = 'accuracy' and demo_set is null",
     )
-    assert row == {
-        "difference": pytest.approx(5 / 20),
-        "square": pytest.approx(9 / 400),
-        "largest": pytest.approx(1 / 20),
-    }
-    z = (7 - 2 - 1) / math.sqrt(7 + 2)
-    [tested] = rows(
-        analysed(_answers(gold, predicted, "ab")),
-        "select normal_p((difference - largest) / sqrt(square)) / 2 as p from label_bias_constant_differences "
-        "where metric = 'accuracy' and demo_set is null",
-    )
-    assert tested["p"] == pytest.approx(stats.norm.sf(z), rel=1e-6)
+    p = stats.norm.sf((7 - 2 - 1) / math.sqrt(7 + 2))
+    assert [*row.values()] == pytest.approx([5 / 20, 9 / 400, 1 / 20, p], rel=1e-6)
 
 
 def test_macro_f1_of_the_constant_answer_and_its_rows_are_those_of_a_jackknife() -> None:
@@ -63,7 +50,7 @@ def test_macro_f1_of_the_constant_answer_and_its_rows_are_those_of_a_jackknife()
     rng = np.random.default_rng(0)
     gold = [str(label) for label in rng.choice(list("abc"), 600, p=[0.6, 0.25, 0.15])]
     predicted = [label if rng.random() < 0.6 else str(rng.choice(list("abc"))) for label in gold]
-    connection = analysed(_answers(gold, predicted))
+    connection = Analysed(_answers(gold, predicted))
     [row] = rows(connection, "from label_bias_constant_differences where metric = 'macro_f1' and demo_set is null")
     [task] = rows(connection, "from label_bias_by_task")
     assert row["difference"] == pytest.approx(task["macro_f1"] - task["majority_macro_f1"])
@@ -80,13 +67,6 @@ def test_macro_f1_of_the_constant_answer_and_its_rows_are_those_of_a_jackknife()
     assert row["square"] == pytest.approx((values**2).sum() / 600**2, rel=0.02)
 
 
-@pytest.mark.parametrize("label", "abc")
-def test_a_constant_answer_is_never_better(label: str) -> None:
-    row = _by_model(_answers(SKEWED, [label] * 100))
-    assert row["is_above_constant"] is False
-    assert (row["n_tasks_not_above"], row["n_demo_sets_not_above"], row["share_most_frequent"]) == (1, 1, 1.0)
-
-
 @pytest.mark.parametrize("counts", [(131, 49, 20), (100, 61, 39), (57, 30, 13), (3000, 61, 7)])
 def test_rounding_is_no_difference_from_a_constant_answer(counts: Sequence[int]) -> None:
     """Sums over rows of what is 0 each leave about 1e-16, far above what each row leaves."""
@@ -95,24 +75,23 @@ def test_rounding_is_no_difference_from_a_constant_answer(counts: Sequence[int])
     assert (row["is_above_constant"], row["constant_p"]) == (False, 1)
 
 
-def test_there_is_no_cliff_where_answers_are_nearly_all_the_same() -> None:
-    """94 of 100 answers are c, of which few are right: below 95 %, and no better than always answering a."""
-    predicted = ["c"] * 100
-    for place in (0, 70, 71, 72, 73, 74):
-        predicted[place] = "b"
-    row = _by_model(_answers(SKEWED, predicted))
-    assert row["share_most_frequent"] == 0.94
+@pytest.mark.parametrize(
+    ("predicted", "share"),
+    [
+        *((label * 100, 1.0) for label in "abc"),
+        ("b" + "c" * 69 + "b" * 5 + "c" * 25, 0.94),  # below 95 %, of which few are right: there is no cliff
+    ],
+)
+def test_a_constant_answer_is_never_better_nor_one_that_is_nearly_constant(predicted: str, share: float) -> None:
+    row = _by_model(_answers(SKEWED, list(predicted)))
     assert row["is_above_constant"] is False
+    assert (row["n_tasks_not_above"], row["n_demo_sets_not_above"], row["share_most_frequent"]) == (1, 1, share)
 
 
 def test_sets_that_each_repeat_a_label_of_their_own_are_seen() -> None:
     """Over both sets b and c are half of the answers each; in each set one of them is all."""
-    answers = [
-        each
-        for demo_set, label in enumerate("bc")
-        for each in _answers(SKEWED, [label] * 100, n_demos=4, demo_set=demo_set)
-    ]
-    connection = analysed(answers)
+    first, second = (_answers(SKEWED, [label] * 100, n_demos=4, demo_set=place) for place, label in enumerate("bc"))
+    connection = Analysed([*first, *second])
     [task] = rows(connection, "from label_bias_by_task_over_sets")
     assert (task["share_most_frequent"], task["is_constant"]) == (1.0, True)
     assert (task["n_demo_sets_not_above"], task["is_above_constant"]) == (2, False)
@@ -120,17 +99,14 @@ def test_sets_that_each_repeat_a_label_of_their_own_are_seen() -> None:
 
 
 def test_a_constant_set_beside_a_good_one_is_counted() -> None:
-    answers = [
-        *_answers(SKEWED, SKEWED, n_demos=4, demo_set=0),
-        *_answers(SKEWED, ["b"] * 100, n_demos=4, demo_set=1),
-    ]
-    [task] = rows(analysed(answers), "from label_bias_by_task_over_sets")
+    answers = [*_answers(SKEWED, SKEWED, n_demos=4, demo_set=0), *_answers(SKEWED, ["b"] * 100, n_demos=4, demo_set=1)]
+    [task] = rows(Analysed(answers), "from label_bias_by_task_over_sets")
     assert (task["n_demo_sets"], task["n_demo_sets_not_above"], task["share_most_frequent"]) == (2, 1, 1.0)
 
 
 def test_formats_have_the_constant_answer_beside_them() -> None:
     answers = [*_answers(SKEWED, SKEWED), *_answers(SKEWED, ["a"] * 100, format="ask")]
-    by_format = {row["format"]: row for row in rows(analysed(answers), "from label_bias_by_format")}
+    by_format = {row["format"]: row for row in rows(Analysed(answers), "from label_bias_by_format")}
     assert {name: row["is_above_constant"] for name, row in by_format.items()} == {"base": True, "ask": False}
     ask = by_format["ask"]
     assert ask["accuracy"] == ask["majority_accuracy"] == 0.68
@@ -147,15 +123,10 @@ def test_better_in_macro_f1_alone_is_better() -> None:
     assert row["is_above_constant"] is True
 
 
-def test_few_rows_do_not_show_it() -> None:
-    gold, predicted = list("aaabbb"), list("aaabba")
-    assert _by_model(_answers(gold, predicted, "ab"))["is_above_constant"] is None
-
-
-def test_a_lucky_hit_on_a_rare_label_shows_nothing() -> None:
+def test_few_rows_and_a_lucky_hit_on_a_rare_label_show_nothing() -> None:
     """One row of a label of one row, right: macro-F1 jumps by a third, and is not tested with so few rows."""
-    gold = ["a"] * 60 + ["b"] * 39 + ["c"]
-    row = _by_model(_answers(gold, ["a"] * 99 + ["c"]))
+    assert _by_model(_answers(list("aaabbb"), list("aaabba"), "ab"))["is_above_constant"] is None
+    row = _by_model(_answers(["a"] * 60 + ["b"] * 39 + ["c"], ["a"] * 99 + ["c"]))
     assert row["macro_f1"] > row["majority_macro_f1"] + 0.3
     assert row["is_above_constant"] is None
 
@@ -167,13 +138,9 @@ def _gate(connection: Any, preset: str) -> bool:
 
 
 def test_constant_answers_fall_through_the_ready_made_gates() -> None:
-    for label in "abc":
-        connection = analysed(_answers(SKEWED, [label] * 100))
-        assert not _gate(connection, "better-than-constant")
-        assert not _gate(connection, "unbiased")
-    good = analysed(_answers(SKEWED, SKEWED))
-    assert _gate(good, "better-than-constant")
-    assert _gate(good, "unbiased")
+    for predicted, passes in (*((label * 100, False) for label in "abc"), (SKEWED, True)):
+        made = Analysed(_answers(SKEWED, list(predicted)))
+        assert [_gate(made, gate) for gate in ("better-than-constant", "unbiased")] == [passes, passes]
 
 
 @pytest.mark.slow
@@ -186,21 +153,11 @@ def test_an_unbiased_model_on_twenty_rows_seldom_fails_a_ready_made_gate() -> No
         answers = []
         for n_demos in (0, 2, 4):
             predicted = [label if rng.random() < 0.7 else "ba"["ab".index(label)] for label in gold]
-            bias_gold = list("ab" * 10)
-            logits = rng.normal(size=(20, 2)) + 1.5 * np.array([[label == x for x in "ab"] for label in bias_gold])
-            weights = np.exp(logits)
             answers += [
                 Answers("t", "ab", gold, right_with(predicted, "ab"), n_demos=n_demos),
-                Answers(
-                    "t",
-                    "ab",
-                    bias_gold,
-                    weights / weights.sum(axis=1, keepdims=True),
-                    n_demos=n_demos,
-                    purpose="bias_score",
-                ),
+                preferring(rng, "t", "ab", list("ab" * 10), [0, 0], n_demos=n_demos),
             ]
-        fallen += not _gate(analysed(answers), "unbiased")
+        fallen += not _gate(Analysed(answers), "unbiased")
     assert fallen / n_runs <= 0.05
 
 

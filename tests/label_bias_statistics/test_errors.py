@@ -1,32 +1,38 @@
-"""What rows move, and the errors of tasks and of differences that follow, against resampled rows."""
+"""What rows move: errors of tasks and differences, parts of a variance, floors and p-values, against NumPy, SciPy."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
+from biaseval.analysis.sql_files import connect
 from tests.label_bias_statistics.answers import (
+    LABELS,
     METRICS,
+    MORE,
     OF_BIAS_SCORE_ROWS,
+    Analysed,
     Answers,
-    analysed,
+    Array,
+    answers_of,
     one_task,
     right_with,
     rows,
     side,
 )
 from tests.label_bias_statistics.influences import METRIC, influences, resampled
-
-# What a row moves
+from tests.statistics_macros.patterns import values
 
 
 def test_influences_are_derivatives_in_the_weight_of_a_row() -> None:
     answers = one_task(60)
     assert all("d" in each.predicted and "d" not in each.gold for each in side(answers, "rsd"))
-    connection = analysed(answers)
-    for metric in METRICS:
-        of_metric = f"select row, {metric} as x from row_influences where {metric} is not null order by row"
+    connection = Analysed(answers, metrics=MORE)
+    for metric in (*METRICS, *MORE):
+        of_metric = f"select row, influence as x from row_influences where metric = '{metric}' order by row"
         found = rows(connection, of_metric)
         expected = influences(side(answers, metric), metric)
         if metric in OF_BIAS_SCORE_ROWS:  # of means within gold labels, whose error has one row less
@@ -42,63 +48,50 @@ def test_a_metric_that_rows_cannot_move_has_no_influences() -> None:
     wrong = Answers("wrong", "ab", list("ab" * 6), right_with("ba" * 6, "ab"))
     equal = Answers("equal", "ab", list("ab" * 6), right_with("abba" * 3, "ab"))
     single = Answers("single", "ab", list("a" * 12), right_with("aab" * 4, "ab"))
-    found = rows(analysed([wrong, equal, single]), "from row_influences")
-    assert len(found) == 36
-    assert {row["rsd"] for row in found} == {0}
-    assert {row["accuracy"] for row in found if row["task"] == "wrong"} == {0}
-    assert {row["accuracy"] for row in found if row["task"] == "equal"} == {0.5, -0.5}
-
-
-def test_pseudo_values_average_to_the_metric() -> None:
-    connection = analysed(one_task(60))
-    [task] = rows(connection, "from label_bias_by_task_over_sets")
-    found = rows(connection, "from label_bias_row_values order by metric, row")
-    assert {row["n_rows"] for row in found if row["metric"] in OF_BIAS_SCORE_ROWS} == {40}
-    for metric in METRICS:
-        values = [row["value"] for row in found if row["metric"] == metric]
-        assert len(values) == (40 if metric in OF_BIAS_SCORE_ROWS else 60)
-        assert np.mean(values) == pytest.approx(task[metric], abs=1e-12)
-
-
-# Errors
+    found = rows(Analysed([wrong, equal, single]), "from row_influences")
+    moved = {(row["metric"], row["task"]): set[float]() for row in found}
+    for row in found:
+        moved[row["metric"], row["task"]].add(row["influence"])
+    assert [moved["rsd", task] for task in ("wrong", "equal", "single")] == [{0}] * 3
+    assert (moved["accuracy", "wrong"], moved["accuracy", "equal"]) == ({0}, {0.5, -0.5})
 
 
 def test_errors_of_a_task_are_those_of_resampled_rows() -> None:
     answers = one_task()
-    [errors] = rows(analysed(answers), "from task_errors")
-    assert (errors["n_main_rows"], errors["n_free"], errors["n_free_bias_score"]) == (200, 197, 36)
-    for metric in METRICS:
+    errors = {row["metric"]: row for row in rows(Analysed(answers, metrics=MORE), "from metric_errors")}
+    assert errors.keys() == {*METRICS, *MORE}
+    for metric in errors:
+        counted = (40, 36) if metric in OF_BIAS_SCORE_ROWS else (200, 197)
+        assert (errors[metric]["n_units"], errors[metric]["n_free"]) == counted
         draws = resampled(side(answers, metric), metric=metric, rng=np.random.default_rng(1))
-        assert errors[metric] == pytest.approx(draws.std(), rel=0.1), metric
+        assert errors[metric]["standard_error"] == pytest.approx(draws.std(), rel=0.1), metric
 
 
 def test_errors_of_a_difference_are_those_of_rows_resampled_on_both_sides() -> None:
     none = one_task()
     moderate = {"a": 0.7, "b": 0.65, "c": 0.5}
     other = one_task(seed=1, recalls=moderate, method="cc")
-    connection = analysed([*none, *other])
-    [errors] = rows(connection, "from paired_errors")
-    assert (errors["method"], errors["against_method"], errors["n_free"]) == ("cc", "none", 197)
+    connection = Analysed([*none, *other], metrics=MORE)
     changes = {row["metric"]: row for row in rows(connection, "from label_bias_changes_by_task")}
-    assert changes.keys() == set(METRICS)
-    for metric in METRICS:
+    assert changes.keys() == {*METRICS, *MORE}
+    for metric, row in changes.items():
+        assert (row["method"], row["against_method"]) == ("cc", "none")
         draws = resampled(side(other, metric), side(none, metric), metric=metric, rng=np.random.default_rng(1))
-        assert errors[metric] == pytest.approx(draws.std(), rel=0.1), metric
-        row = changes[metric]
+        assert row["standard_error"] == pytest.approx(draws.std(), rel=0.1), metric
         weights = np.ones(len(side(none, metric)[0].gold))
         difference = [np.mean([METRIC[metric](each, weights) for each in side(both, metric)]) for both in (other, none)]
         assert row["estimate"] == pytest.approx(difference[0] - difference[1])
         n_free = 36 if metric in OF_BIAS_SCORE_ROWS else 197
-        t = row["estimate"] / errors[metric]
+        t = row["estimate"] / row["standard_error"]
         assert row["p"] == pytest.approx(2 * stats.t.sf(abs(t), n_free), rel=0.02, abs=1e-6)
-        interval = stats.t.interval(0.95, n_free, loc=row["estimate"], scale=errors[metric])
+        interval = stats.t.interval(0.95, n_free, loc=row["estimate"], scale=row["standard_error"])
         assert [row["low"], row["high"]] == pytest.approx(interval, abs=1e-5)
 
 
 def test_what_no_row_changes_has_no_p() -> None:
     none = one_task(60)
     same = [each._replace(method="cc") for each in none]
-    for row in rows(analysed([*none, *same]), "from label_bias_changes_by_task"):
+    for row in rows(Analysed([*none, *same]), "from label_bias_changes_by_task"):
         assert [row["estimate"], row["standard_error"], row["low"], row["high"], row["p"]] == [0, 0, 0, 0, None]
 
 
@@ -109,7 +102,7 @@ def test_the_luck_of_which_gold_labels_were_drawn_is_no_difference_between_const
         Answers("t", "ab", gold, right_with("a" * 100, "ab")),
         Answers("t", "ab", gold, right_with("b" * 100, "ab"), "cc"),
     ]
-    connection = analysed(answers)
+    connection = Analysed(answers)
     change = "from label_bias_changes_by_task where metric = 'accuracy'"
     [row] = rows(connection, change)
     assert row["estimate"] == pytest.approx(-0.04)
@@ -118,3 +111,189 @@ def test_the_luck_of_which_gold_labels_were_drawn_is_no_difference_between_const
     [verdict] = rows(connection, "from label_bias_verdicts where metric = 'accuracy'")
     assert verdict["p"] == pytest.approx(stats.binomtest(48, 100).pvalue, abs=0.03)
     assert verdict["verdict"] == "unclear"
+
+
+def test_an_interval_of_a_distance_has_room_above_0() -> None:
+    connection = connect([])
+
+    def high(x: Array) -> Array:
+        return values(connection, "norm_interval(x, 0.1, 0.04, 3, 2.0)[2]", x=x)
+
+    below = high(np.array([0.0, 0.05, 0.1]))
+    assert below == pytest.approx([below[2]] * 3)
+    assert below[2] == pytest.approx(np.sqrt(2 * 0.08**2 + np.sqrt(4 * 0.08**4 + 8 * 0.1**4 / 3)))
+    assert (np.diff(high(np.linspace(0.1, 2, 50))) > 0).all()
+    lows = values(connection, "norm_interval(x, 0.1, 0.04, 3, 2.0)[1]", x=[0.0, 0.1, 1.0])
+    assert lows[:2].tolist() == [0, 0]
+    assert 0.8 < lows[2] < 1
+    # Without noise to speak of the distance is what is measured.
+    sharp = values(connection, "norm_interval(x, 1e-6, 1e-6, 3, 2.0)[2]", x=[0.5])
+    assert sharp == pytest.approx([0.5], abs=1e-4)
+
+
+def test_row_noise_of_one_set_alone_is_what_rows_differ_by_between_sets() -> None:
+    answers = one_task(120)
+    connection = Analysed(answers)
+    found = {row["metric"]: row["of_rows_alone"] for row in rows(connection, "from metric_errors")}
+    for metric in METRICS:
+        own = side(answers, metric)
+        by_set = np.array([influences([each], metric) for each in own])
+        between = by_set.var(axis=0, ddof=1) / 2
+        gold = own[0].gold
+        counts = np.array([Counter(gold)[label] for label in gold])
+        factor = counts / (counts - 1) if metric not in ("accuracy", "macro_f1") else len(gold) / (len(gold) - 1)
+        expected = np.sum(between * factor) / len(gold) ** 2
+        assert found[metric] == pytest.approx(expected, rel=1e-4), metric
+
+
+def test_sets_that_differ_by_luck_alone_have_no_part_in_the_variance() -> None:
+    """40 tasks of one accuracy, six sets each, of which every one answers for itself."""
+    rng = np.random.default_rng(2)
+    gold = list("ab" * 50)
+    answers = [
+        answers_of(rng, f"t{number:02d}", "ab", gold, 0.7, n_demos=4, demo_set=demo_set)
+        for number in range(40)
+        for demo_set in range(6)
+    ]
+    [found] = rows(Analysed(answers), "from label_bias_components where metric = 'accuracy'")
+    expected = 0.7 * 0.3 / 100 / 6
+    assert found["from_rows"] == pytest.approx(expected, rel=0.1)
+    assert found["variance"] == pytest.approx(expected, rel=0.7)
+    assert found["from_sets"] < 0.2 * expected  # the variance between sets is as large as that of rows
+    assert found["from_tasks"] + found["from_sets"] < 0.7 * expected
+
+
+@pytest.mark.parametrize(("counts", "recall"), [([150, 30, 20], 0.7), ([10] * 10, 0.4), ([60, 5, 3], 0.9)])
+def test_the_floor_of_rsd_is_that_of_shuffled_hits(counts: list[int], recall: float) -> None:
+    labels = "abcdefghij"[: len(counts)]
+    gold = [label for label, n in zip(labels, counts, strict=True) for _ in range(n)]
+    answers = answers_of(np.random.default_rng(0), "t", labels, gold, recall)
+    [row] = rows(Analysed([answers]), "from label_bias_by_task")
+    n_hits, places = round(row["accuracy"] * len(gold)), np.array(gold)
+    hits = np.random.default_rng(1).permuted(np.tile(np.arange(len(gold)) < n_hits, (2000, 1)), axis=1)
+    shuffled = np.stack([hits[:, places == label].mean(axis=1) for label in labels], axis=1).var(axis=1)
+    assert row["rsd_floor"] == pytest.approx(np.sqrt(shuffled.mean()) / row["accuracy"], rel=0.04)
+    # The mean RSD itself is a little below its root mean square.
+    assert np.sqrt(shuffled).mean() / row["accuracy"] <= row["rsd_floor"] * 1.02
+    excess = np.sqrt(max(0, row["rsd"] ** 2 - row["rsd_floor"] ** 2))
+    assert row["rsd_excess"] == pytest.approx(excess, abs=1e-9)
+
+
+@pytest.mark.parametrize(("n_labels", "n_gold"), [(45, 32), (2, 1), (5, 5)])
+def test_a_model_that_is_always_right_and_sure_has_the_bias_score_of_perfect(n_labels: int, n_gold: int) -> None:
+    labels = [f"l{number:02d}" for number in range(n_labels)]
+    gold = [labels[row % n_gold] for row in range(32)]
+    sure = np.array([[float(label == each) for label in labels] for each in gold])
+    answers = [Answers("t", labels, gold, sure, purpose=purpose) for purpose in ("main", "bias_score")]
+    [row] = rows(Analysed(answers), "from label_bias_by_task")
+    assert row["bias_score"] == pytest.approx(row["bias_score_of_perfect"], abs=1e-12)
+    assert row["bias_score_of_perfect"] == pytest.approx(1 - n_gold / n_labels)
+    assert row["n_gold_labels"] == n_gold
+    if n_gold < n_labels:
+        assert row["bias_score_floor"] is row["bias_score_p"] is None
+
+
+def test_the_floor_of_bias_score_is_what_rows_leave_of_a_model_without_preference() -> None:
+    """The mean over 300 tasks of the score and of its floor agree, and 5 % of them have a p below .05."""
+    rng = np.random.default_rng(0)
+    gold = list("abc" * 12)
+    answers = []
+    for number in range(300):
+        probabilities = rng.dirichlet(np.ones(3), size=len(gold))
+        answers.append(Answers(f"t{number:03d}", "abc", gold, probabilities, purpose="bias_score"))
+        answers.append(Answers(f"t{number:03d}", "abc", gold, right_with(gold, "abc")))
+    found = rows(Analysed(answers), "from label_bias_by_task")
+    scores, floors = (np.mean([row[name] for row in found]) for name in ("bias_score", "bias_score_floor"))
+    assert scores == pytest.approx(floors, rel=0.06)
+    assert np.mean([row["bias_score_p"] <= 0.05 for row in found]) < 0.08
+
+
+def test_p_values_of_labels_are_those_of_scipy() -> None:
+    answers = one_task(80)
+    connection = Analysed(answers)
+    by_label = {(row["demo_set"], row["label"]): row for row in rows(connection, "from label_bias_by_label")}
+    assert len(by_label) == 8
+    for main, bias in zip(side(answers, "rsd"), side(answers, "bias_score"), strict=True):
+        gold, hit = np.array(main.gold), np.array(main.predicted) == np.array(main.gold)
+        for place, label in enumerate(LABELS):
+            row = by_label[main.demo_set, label]
+            if label == "d":
+                assert (row["n_gold"], row["recall"], row["recall_p"]) == (0, None, None)
+            else:
+                chance = stats.hypergeom(len(gold), int(hit.sum()), int((gold == label).sum()))
+                k = int(hit[gold == label].sum())
+                assert row["recall_p"] == pytest.approx(min(1, 2 * min(chance.cdf(k), chance.sf(k - 1))), rel=1e-6)
+            # As many rows of each gold label: the error of a mean of means, with the fewest degrees of freedom.
+            groups = [bias.probabilities[np.array(bias.gold) == each, place] for each in LABELS]
+            squares = np.array([group.var(ddof=1) / len(group) for group in groups])
+            error = np.sqrt(squares.sum()) / 4
+            n_free = min(len(group) - 1 for group in groups)
+            assert row["mean_probability"] == pytest.approx(np.mean([group.mean() for group in groups]))
+            assert row["standard_error"] == pytest.approx(error)
+            expected = 2 * stats.t.sf(abs(row["mean_probability"] - 0.25) / error, n_free)
+            assert row["preference_p"] == pytest.approx(expected, rel=0.03, abs=2e-4)
+            assert row["preference_p"] >= expected * 0.99
+
+
+def test_p_values_of_a_task_are_the_smallest_of_its_labels_times_their_number() -> None:
+    connection = Analysed(one_task(80))
+    found = rows(connection, "from label_bias_by_task order by demo_set")
+    for row in found:
+        labels = rows(connection, f"from label_bias_by_label where demo_set = {row['demo_set']}")
+        recall_p = [label["recall_p"] for label in labels if label["recall_p"] is not None]
+        assert row["rsd_p"] == pytest.approx(min(1, 3 * min(recall_p)))
+        assert row["bias_score_p"] == pytest.approx(min(1, 4 * min(label["preference_p"] for label in labels)))
+    [task] = rows(connection, "from label_bias_by_task_over_sets")
+    assert task["rsd_p"] == pytest.approx(min(1, 2 * min(row["rsd_p"] for row in found)))
+    assert task["bias_score_p"] == pytest.approx(min(1, 2 * min(row["bias_score_p"] for row in found)))
+
+
+def test_a_model_that_always_gives_one_answer() -> None:
+    """65 of 100 rows are a: recall 1 and 0, RSD .5 / .65, and as good as the majority class, as it is that."""
+    gold = list("a" * 65 + "b" * 35)
+    connection = Analysed([Answers("t", "ab", gold, right_with("a" * 100, "ab"))])
+    [row] = rows(connection, "from label_bias_by_task")
+    assert (row["accuracy"], row["majority_accuracy"], row["share_most_frequent"]) == (0.65, 0.65, 1)
+    assert [row["macro_f1"], row["majority_macro_f1"]] == pytest.approx([0.65 / 1.65] * 2)
+    assert row["rsd"] == pytest.approx(0.5 / 0.65)
+    # Exactly a's rows are the hits: as unlikely as any one choice of 65 rows, on either side.
+    assert row["rsd_p"] == pytest.approx(2 * stats.hypergeom(100, 65, 65).pmf(65), rel=1e-6)
+    [over_sets] = rows(connection, "from label_bias_by_task_over_sets")
+    assert over_sets["is_constant"]
+    wilson = stats.binomtest(65, 100).proportion_ci(method="wilson")
+    assert [over_sets["accuracy_low"], over_sets["accuracy_high"]] == pytest.approx([*wilson], abs=0.001)
+    [model] = rows(connection, "from label_bias_by_model")
+    assert (model["n_tasks_constant"], model["rsd_normalized"]) == (1, pytest.approx(0.5 / 0.65))
+    assert (model["accuracy_low"], model["unit"]) == (over_sets["accuracy_low"], "rows")
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "accuracy"),
+    [("a" * 20, "a" * 12 + "b" * 8, 0.6), ("ab" * 10, "ba" * 10, 0), ("ab" * 10, "ab" * 10, 1)],
+)
+def test_rsd_has_no_floor_nor_p_where_it_says_nothing(gold: str, predicted: str, accuracy: float) -> None:
+    """A single gold label; no answer is right; every one is."""
+    connection = Analysed([Answers("t", "ab", list(gold), right_with(predicted, "ab"))])
+    [row] = rows(connection, "from label_bias_by_task_over_sets")
+    assert (row["accuracy"], row["rsd"]) == (accuracy, 0)
+    for column in ("rsd_floor", "rsd_excess", "rsd_p", "rsd_low", "rsd_high"):
+        assert row[column] is None, column
+    [model] = rows(connection, "from label_bias_by_model")
+    counts = [model[f"n_tasks_{what}"] for what in ("single_gold", "without_hit", "rsd")]
+    assert counts == [gold == "a" * 20, accuracy == 0, 0]
+
+
+def test_pseudo_values_average_to_the_metric() -> None:
+    connection = Analysed(one_task(60), metrics=MORE)
+    [task] = rows(connection, "from label_bias_by_task_over_sets")
+    measured = rows(connection, "from label_bias_metrics where task is not null")
+    assert {name: task[name] for name in METRICS} == {
+        row["metric"]: row["value"] for row in measured if row["metric"] in METRICS
+    }
+    task |= {row["metric"]: row["value"] for row in measured}
+    found = rows(connection, "from label_bias_row_values order by metric, row")
+    assert {row["n_rows"] for row in found if row["metric"] in OF_BIAS_SCORE_ROWS} == {40}
+    for metric in (*METRICS, *MORE):
+        own = [row["value"] for row in found if row["metric"] == metric]
+        assert len(own) == (40 if metric in OF_BIAS_SCORE_ROWS else 60)
+        assert np.mean(own) == pytest.approx(task[metric], abs=1e-12)

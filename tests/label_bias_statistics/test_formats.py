@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import combinations, product
 from typing import Any
 
-import duckdb
 import numpy as np
 import pytest
 
-from tests.label_bias_statistics.answers import METRICS, Answers, Array, analysed, right_with, rows
+from tests.label_bias_statistics.answers import METRICS, Analysed, Answers, Array, right_with, rows
 
 LABELS = "ab"
 FORMATS = ("base", "terse", "back")
@@ -17,10 +16,14 @@ N_ROWS, N_SETS = 60, 2
 GOLD = {task: ["a" if row % 3 else "b" for row in range(N_ROWS)] for task in ("one", "two")}
 
 
-def hits(rng: np.random.Generator) -> dict[tuple[str, str, str, int], Array]:
+Hits = dict[tuple[str, str, str, int], Array]
+
+
+@pytest.fixture(scope="module")
+def right() -> Hits:
     """Return which rows are right, by task, method, format and set: one format is better in one task."""
+    rng, found = np.random.default_rng(5), {}
     luck = {task: rng.random(N_ROWS) for task in GOLD}
-    found = {}
     for task, method, form, demo_set in product(GOLD, ("none", "cc"), FORMATS, range(N_SETS)):
         own = np.where(rng.random(N_ROWS) < 0.7, luck[task], rng.random(N_ROWS))
         found[task, method, form, demo_set] = own < 0.6 + 0.25 * (task == "one" and form == "terse")
@@ -28,32 +31,24 @@ def hits(rng: np.random.Generator) -> dict[tuple[str, str, str, int], Array]:
 
 
 @pytest.fixture(scope="module")
-def right() -> dict[tuple[str, str, str, int], Array]:
-    return hits(np.random.default_rng(5))
-
-
-@pytest.fixture(scope="module")
-def connection(right: dict[tuple[str, str, str, int], Array]) -> duckdb.DuckDBPyConnection:
+def connection(right: Hits) -> Analysed:
     answers = []
     for (task, method, form, demo_set), own in right.items():
         gold = GOLD[task]
         predicted = [label if hit else "ab"[label == "a"] for label, hit in zip(gold, own, strict=True)]
         setting: dict[str, Any] = {"method": method, "n_demos": 4, "demo_set": demo_set, "format": form}
-        answers.append(Answers(task, LABELS, gold, right_with(predicted, LABELS), **setting))
-        answers.append(
-            Answers(task, LABELS, gold[:32], right_with(predicted[:32], LABELS), purpose="bias_score", **setting)
-        )
-    return analysed(answers)
+        for purpose, n in (("main", N_ROWS), ("bias_score", 32)):
+            said = right_with(predicted[:n], LABELS)
+            answers.append(Answers(task, LABELS, gold[:n], said, purpose=purpose, **setting))
+    return Analysed(answers)
 
 
-def one(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
+def one(connection: Analysed, sql: str) -> dict[str, Any]:
     [row] = rows(connection, sql)
     return row
 
 
-def test_other_marts_are_of_the_base_alone(
-    connection: duckdb.DuckDBPyConnection, right: dict[tuple[str, str, str, int], Array]
-) -> None:
+def test_other_marts_are_of_the_base_alone(connection: Analysed, right: Hits) -> None:
     base = [own.mean() for (_, method, form, _), own in right.items() if (method, form) == ("none", "base")]
     [row] = rows(connection, "from label_bias_by_model where method = 'none'")
     assert row["accuracy"] == pytest.approx(np.mean(base))
@@ -71,17 +66,13 @@ BASE_ALONE = {
     "label_bias_by_label": 2 * 2 * N_SETS * 2,
     "label_bias_changes_by_task": 2 * len(METRICS),
     "label_bias_verdicts": len(METRICS),
-    "task_errors": 2 * 2,
-    "set_errors": 2 * 2,
     "label_bias_row_values": 2 * 2 * (4 * N_ROWS + 2 * 32),
 }
 """Relations of the base, to their rows."""
 
 
 @pytest.mark.parametrize("task", ["one", None])
-def test_spread_and_its_noise_are_those_of_numpy(
-    connection: duckdb.DuckDBPyConnection, right: dict[tuple[str, str, str, int], Array], task: str | None
-) -> None:
+def test_spread_and_its_noise_are_those_of_numpy(connection: Analysed, right: Hits, task: str | None) -> None:
     of = {
         name: np.array([np.mean([right[name, "none", form, s] for s in range(N_SETS)], axis=0) for form in FORMATS])
         for name in GOLD
@@ -119,40 +110,32 @@ def test_spread_and_its_noise_are_those_of_numpy(
     assert row["n_rows"] == 3 * N_SETS * N_ROWS * len(members)
 
 
-def test_a_difference_between_formats_is_tested_over_paired_rows(
-    connection: duckdb.DuckDBPyConnection, right: dict[tuple[str, str, str, int], Array]
-) -> None:
-    for method, form, against_method, against_form in (
-        ("none", "terse", "none", "base"),
-        ("cc", "back", "none", "back"),
-    ):
+def test_a_difference_between_formats_is_tested_over_paired_rows(connection: Analysed, right: Hits) -> None:
+    for method, form, other_method, other_form in (("none", "terse", "none", "base"), ("cc", "back", "none", "back")):
         differences = [
             np.mean([right[name, method, form, s] for s in range(N_SETS)], axis=0)
-            - np.mean([right[name, against_method, against_form, s] for s in range(N_SETS)], axis=0)
+            - np.mean([right[name, other_method, other_form, s] for s in range(N_SETS)], axis=0)
             for name in GOLD
         ]
         row = one(
             connection,
             f"from label_bias_format_changes where metric = 'accuracy' and method = '{method}' and format = '{form}' "
-            f"and against_method = '{against_method}' and against_format = '{against_form}'",
+            f"and against_method = '{other_method}' and against_format = '{other_form}'",
         )
         assert row["estimate"] == pytest.approx(np.mean([own.mean() for own in differences]))
         errors = [own.std(ddof=1) / np.sqrt(N_ROWS) for own in differences]
         assert row["standard_error"] == pytest.approx(np.hypot(*errors) / 2)
         assert (row["n_units"], row["n_rows"], row["n_tasks"]) == (2 * N_ROWS, 2 * N_ROWS * N_SETS, 2)
-    asked = rows(
-        connection,
-        "select distinct method, format, against_method, against_format from label_bias_format_changes order by all",
-    )
-    assert [tuple(row.values()) for row in asked] == sorted(
+    pair = "select distinct method, format, against_method, against_format from"
+    asked = [tuple(row.values()) for row in rows(connection, f"{pair} label_bias_format_changes order by all")]
+    assert asked == sorted(
         [(method, form, method, "base") for method in ("none", "cc") for form in ("terse", "back")]
         + [("cc", form, "none", form) for form in ("terse", "back")]
     )
-
-
-def test_all_pairs_of_formats_have_errors(connection: duckdb.DuckDBPyConnection) -> None:
-    pairs = rows(connection, "select distinct format, against_format from format_pairs where method = against_method")
-    assert {frozenset(row.values()) for row in pairs} == {frozenset(pair) for pair in combinations(FORMATS, 2)}
+    # All pairs of formats have errors.
+    errors_of = rows(connection, f"{pair} format_pairs where method = against_method")
+    pairs = {frozenset((row["format"], row["against_format"])) for row in errors_of}
+    assert pairs == {frozenset(pair) for pair in combinations(FORMATS, 2)}
 
 
 def test_a_label_is_preferred_where_recall_depends_on_it() -> None:
@@ -161,12 +144,9 @@ def test_a_label_is_preferred_where_recall_depends_on_it() -> None:
         Answers("t", LABELS, gold, right_with(predicted, LABELS), format=form)
         for form, predicted in (("base", ["a"] * 59 + ["b"]), ("terse", ["b"] * 60), ("even", gold))
     ]
-    found = rows(analysed(answers), "from label_bias_format_labels order by format")
-    assert [(row["format"], row["label"], row["is_rsd_above"]) for row in found] == [
-        ("base", "a", True),
-        ("even", "a", None),
-        ("terse", "b", True),
-    ]
+    found = rows(Analysed(answers), "from label_bias_format_labels order by format")
+    preferred = [(row["format"], row["label"], row["is_rsd_above"]) for row in found]
+    assert preferred == [("base", "a", True), ("even", "a", None), ("terse", "b", True)]
 
 
 def test_wordings_that_make_no_difference_are_rarely_said_to() -> None:
@@ -182,7 +162,7 @@ def test_wordings_that_make_no_difference_are_rarely_said_to() -> None:
             answers.append(Answers(f"t{run}", LABELS, gold, right_with(predicted, LABELS), format=form))
     suites = {f"s{run}": [f"t{run}"] for run in range(n_runs)}
     found = rows(
-        analysed(answers, suites),
+        Analysed(answers, suites),
         "select count(distinct suite) filter (verdict in ('higher', 'lower')) as n, count(distinct suite) as n_all, "
         "count(*) filter (p <= 0.05 and metric = 'accuracy') / count(*) filter (metric = 'accuracy') as share "
         "from label_bias_format_changes",

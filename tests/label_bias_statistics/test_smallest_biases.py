@@ -1,14 +1,15 @@
-"""The smallest biases that a run would see, by how often simulated runs see them."""
+"""The smallest biases that a run would see, and false alarms, by how often simulated runs see them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from biaseval.analysis.sql_files import connect
-from tests.label_bias_statistics.answers import Answers, Rows, analysed, right_with, rows
+from tests.label_bias_statistics.answers import METRICS, Analysed, Answers, Rows, right_with, rows
 
 N_RUNS = 300
 """A power of 80 % has a Monte Carlo error of 2.3 points."""
@@ -35,12 +36,12 @@ def runs_that_prefer(counts: Sequence[int], recalls: Sequence[float], seed: int)
         is_right = rng.random(len(gold)) < chances
         predicted = [own if hit else other for own, other, hit in zip(gold, others, is_right, strict=True)]
         answers.append(Answers(f"t{number:03}", labels, gold, right_with(predicted, labels)))
-    return rows(analysed(answers, only="label_bias_by_task"), "from label_bias_by_task")
+    return rows(Analysed(answers), "from label_bias_by_task")
 
 
 @pytest.mark.parametrize(
     ("counts", "accuracy", "is_preferred"),
-    [([100, 100], 0.7, True), ([60, 60, 60], 0.6, False), ([30] * 5, 0.52, False), ([96, 37, 17], 0.6, False)],
+    [([100, 100], 0.7, True), ([30] * 5, 0.52, False), ([96, 37, 17], 0.6, False)],
 )
 def test_the_smallest_rsd_is_told_in_four_of_five_runs(counts: list[int], accuracy: float, is_preferred: bool) -> None:
     rsd = smallest(counts, accuracy)
@@ -94,7 +95,7 @@ def test_the_smallest_bias_score_is_told_in_four_of_five_runs(n_labels: int) -> 
             for number in range(N_RUNS)
         ]
         main = [Answers(each.task, labels, gold, right_with(gold, labels)) for each in answers]
-        return rows(analysed([*answers, *main], only="label_bias_by_task"), "from label_bias_by_task")
+        return rows(Analysed([*answers, *main]), "from label_bias_by_task")
 
     bias = 0.1
     for _ in range(2):  # the errors are those of probabilities with that bias
@@ -105,26 +106,41 @@ def test_the_smallest_bias_score_is_told_in_four_of_five_runs(n_labels: int) -> 
     assert np.mean([row["bias_score_smallest_detectable"] for row in found]) == pytest.approx(bias, rel=0.03)
 
 
-def test_means_over_sets_and_tasks() -> None:
-    rng = np.random.default_rng(0)
-    answers, gold = [], list("ab" * 40)
-    for task in ("one", "two"):
-        for demo_set in range(3):
-            predicted = [label if rng.random() < 0.7 else "ab"[label == "a"] for label in gold]
-            setting = {"n_demos": 4, "demo_set": demo_set}
-            answers.append(Answers(task, "ab", gold, right_with(predicted, "ab"), **setting))
-            answers.append(Answers(task, "ab", gold[:32], _shares(rng, 2, 0, 5.0), purpose="bias_score", **setting))
-    connection = analysed(answers)
-    by_set = rows(connection, "from label_bias_by_task order by task, demo_set")
-    over_sets = rows(connection, "from label_bias_by_task_over_sets order by task")
-    [model] = rows(connection, "from label_bias_by_model")
-    for place, task in enumerate(over_sets):
-        own = by_set[3 * place : 3 * place + 3]
-        expected = [smallest([40, 40], row["accuracy"], 3) for row in own]
-        assert task["rsd_smallest_detectable"] == pytest.approx(np.mean([x for x in expected if x is not None]))
-        for metric in ("rsd", "bias_score"):
-            name = f"{metric}_smallest_detectable"
-            assert task[name] > np.mean([row[name] for row in own])
-    for metric in ("rsd", "bias_score"):
-        name = f"{metric}_smallest_detectable"
-        assert model[name] == pytest.approx(np.mean([task[name] for task in over_sets]))
+def without_effect(n_suites: int, n_tasks: int, n_rows: int, shares_of_a: Sequence[float]) -> dict[str, Any]:
+    """Return answers that have nothing to do with gold labels, of methods that answer a by these chances."""
+    rng = np.random.default_rng([1, n_tasks])
+    answers, suites = [], {}
+    for suite in range(n_suites):
+        suites[f"s{suite}"] = [f"s{suite}t{task}" for task in range(n_tasks)]
+        for task in suites[f"s{suite}"]:
+            gold = rng.choice(list("ab"), size=n_rows).tolist()
+            shift = rng.normal(0, 0.05) if n_tasks > 1 else 0
+            for method, share in zip(("none", "cc", "dc"), shares_of_a, strict=True):
+                p = rng.random(n_rows) < share + shift
+                answers.append(Answers(task, "ab", gold, right_with(np.where(p, "a", "b").tolist(), "ab"), method))
+                probabilities = rng.dirichlet([2, 2], size=16)
+                answers.append(Answers(task, "ab", list("ab" * 8), probabilities, method, purpose="bias_score"))
+    return {"answers": answers, "suites": suites}
+
+
+@pytest.mark.parametrize("n_tasks", [2, 6])
+def test_words_are_wrong_in_few_suites_without_any_effect(n_tasks: int) -> None:
+    connection = Analysed(**without_effect(300, n_tasks, 30, [0.6, 0.6, 0.6]))
+    found = rows(connection, "from label_bias_verdicts")
+    assert len(found) == 300 * 2 * len(METRICS)
+    wrong = {row["suite"] for row in found if row["verdict"] in ("higher", "lower")}
+    assert len(wrong) / 300 < 0.07
+    assert wrong if n_tasks > 5 else {row["verdict"] for row in found} == {"too few"}
+
+
+def test_words_on_one_task_are_wrong_in_few_runs_where_methods_prefer_other_labels() -> None:
+    """None nearly always answers a, cc b: neither knows anything, and they are biased alike."""
+    connection = Analysed(**without_effect(150, 1, 60, [0.9, 0.1, 0.9]))
+    found = rows(connection, "from label_bias_verdicts")
+    assert len(found) == 150 * 2 * len(METRICS)
+    for metric in METRICS:
+        wrong = {row["suite"] for row in found if row["verdict"] in ("higher", "lower") and row["metric"] == metric}
+        assert len(wrong) / 150 < 0.05, metric
+    intervals = rows(connection, "from label_bias_by_task_over_sets")
+    covered = [row["accuracy_low"] <= 0.5 <= row["accuracy_high"] for row in intervals]
+    assert 0.93 < np.mean(covered) < 0.98

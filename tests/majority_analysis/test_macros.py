@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from biaseval.analysis import sql_files as relations
-from tests.majorityplans import F1, GOLD, TEXT, Rows
+from tests.handmade import ask
+from tests.majorityplans import Rows
 
 
-@functools.cache
-def _macros() -> duckdb.DuckDBPyConnection:
-    """Return a DuckDB with nothing but the macros."""
-    connection = duckdb.connect()
-    for macro in sorted(relations.ANALYTICS.glob("macros/*.sql")):
-        connection.execute(macro.read_text()).fetchall()
-    return connection
-
-
-def _ask(sql: str, *parameters: Any) -> Any:
-    """Return what DuckDB answers with nothing but the macros: a value, or a row of several."""
-    [answer] = _macros().execute(f"select {sql}", parameters).fetchall()
-    return answer[0] if len(answer) == 1 else answer
-
-
-@pytest.mark.parametrize("predictions", F1)
-def test_weighted_f1_by_hand(predictions: str) -> None:
-    answer = _ask("weighted_f1(?, ?)", [TEXT[x] for x in GOLD], [TEXT[x] for x in predictions])
-    assert answer == pytest.approx(F1[predictions], abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("golds", "predictions", "expected"),
-    [
-        (["a", "b"], [None, None], 0.0),
-        (["a", "b"], ["c", "c"], 0.0),
+def test_weighted_f1_of_no_label_and_of_no_row() -> None:
+    for golds, predictions, expected in (
+        (["a", "b"], [None, None], 0.0), (["a", "b"], ["c", "c"], 0.0), (["a"], ["a"], 1.0), ([], [], None),
         (["none", "a"], ["none", None], 0.5),  # a label may itself be called none
-        (["a"], ["a"], 1.0),
-        ([], [], None),
-    ],
-)
-def test_weighted_f1_of_no_label_and_of_no_row(
-    golds: list[str], predictions: list[str | None], expected: float | None
-) -> None:
-    assert _ask("weighted_f1(?::varchar[], ?::varchar[])", golds, predictions) == expected
+    ):  # fmt: skip
+        assert ask("weighted_f1(?::varchar[], ?::varchar[])", golds, predictions) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,7 +27,7 @@ def test_weighted_f1_of_no_label_and_of_no_row(
 )
 def test_weighted_f1_refuses_rows_without_gold_or_prediction(golds: list[str], predictions: list[str]) -> None:
     with pytest.raises(duckdb.Error, match="a gold label is null, or the lists differ in length"):
-        _ask("weighted_f1(?, ?)", golds, predictions)
+        ask("weighted_f1(?, ?)", golds, predictions)
 
 
 def test_weighted_f1_equals_scikit_learn() -> None:
@@ -70,7 +39,7 @@ def test_weighted_f1_equals_scikit_learn() -> None:
             expected = f1_score(golds, predictions, average="weighted", zero_division=0)
             # The label that never occurs in gold is the one that is none.
             given = [None if x == n_labels else str(x) for x in predictions]
-            answer = _ask("weighted_f1(?::varchar[], ?::varchar[])", [str(x) for x in golds], given)
+            answer = ask("weighted_f1(?::varchar[], ?::varchar[])", [str(x) for x in golds], given)
             assert answer == pytest.approx(expected, abs=1e-12)
 
 
@@ -89,32 +58,18 @@ def test_weighted_f1_equals_scikit_learn() -> None:
     ],
 )
 def test_rb_at_k_by_hand(f1s: list[float], k: float, absolute: float | None, relative: float | None) -> None:
-    assert _ask("rb_at_k(?::double[], ?)", f1s, k) == absolute
-    assert _ask("rb_at_k_relative(?::double[], ?)", f1s, k) == relative
+    assert ask("rb_at_k(?::double[], ?)", f1s, k) == absolute
+    assert ask("rb_at_k_relative(?::double[], ?)", f1s, k) == relative
 
 
-@pytest.mark.parametrize(
-    ("value", "low", "high", "sign"),
-    [
-        (0.2, 0.1, 0.3, 1),
-        (-0.2, -0.3, -0.2, -1),
-        (0.2, 0.0, 0.3, None),
-        (0.2, -0.1, 0.3, None),
+def test_a_change_is_clear_only_where_its_interval_has_its_sign_and_includes_it() -> None:
+    for value, low, high, sign in (
+        (0.2, 0.1, 0.3, 1), (-0.2, -0.3, -0.2, -1), (0.2, 0.0, 0.3, None), (0.2, -0.1, 0.3, None),
         (0.0, -0.3, -0.1, 0),  # the bootstrap of RB@10 may leave its own estimate out
-        (1e-12, -0.3, -0.1, 0),
-        (0.2, 1e-17, 0.3, None),
-        (-0.2, -0.3, -5.6e-17, None),
-        (0.2, -0.3, -0.1, None),
-        (0.2, 0.3, 0.4, None),
-        (0.2, None, None, None),
-        (0.0, None, None, 0),
-        (None, None, None, None),
-    ],
-)
-def test_a_change_is_clear_only_where_its_interval_has_its_sign_and_includes_it(
-    value: float | None, low: float | None, high: float | None, sign: int | None
-) -> None:
-    assert _ask("clear_sign(?::double, ?::double, ?::double)", value, low, high) == sign
+        (1e-12, -0.3, -0.1, 0), (0.2, 1e-17, 0.3, None), (-0.2, -0.3, -5.6e-17, None), (0.2, -0.3, -0.1, None),
+        (0.2, 0.3, 0.4, None), (0.2, None, None, None), (0.0, None, None, 0), (None, None, None, None),
+    ):  # fmt: skip
+        assert ask("clear_sign(?::double, ?::double, ?::double)", value, low, high) == sign, (value, low, high)
 
 
 def _published(columns: Rows) -> set[str]:
@@ -122,7 +77,7 @@ def _published(columns: Rows) -> set[str]:
     other = set()
     sql = "rb_at_k(list(f1), 10), avg(f1), stddev_samp(f1) from (select unnest(?::double[]) as f1)"
     for column in columns:
-        rb, mean, deviation = _ask(sql, column["weighted_f1"])
+        rb, mean, deviation = ask(sql, column["weighted_f1"])
         assert mean == pytest.approx(column["mean_f1"], abs=1e-3)
         assert deviation == pytest.approx(column["sd_f1"], abs=1e-3)
         if rb != pytest.approx(column["rb_at_10"], abs=1e-3):
@@ -156,5 +111,5 @@ def test_the_published_table_gives_nine_of_ten_published_boundaries(shared: Path
     assert _published(columns) == {"MPT-7B-wo"}
     for column, expected in zip(columns, tables["rb10"]["per_column"], strict=True):
         assert column["name"] == expected["column"]
-        relative = _ask("rb_at_k_relative(?::double[], 10)", column["weighted_f1"])
+        relative = ask("rb_at_k_relative(?::double[], 10)", column["weighted_f1"])
         assert relative == pytest.approx(expected["relative_count"] / 15)

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis import sql_files as relations
-from tests.majorityplans import ANSWERS, DEMOS, MajorityPlan, Rows, rows
-from tests.measuring import measure
+from tests.handmade import made
+from tests.majorityplans import DEMOS, MajorityPlan
 
 PLACE = {"model": "m", "task": "boolq", "n_demos": 10, "instruction": True, "predict": "likelihood"}
 VERDICT: dict[str, Any] = {
-    **PLACE,
-    "against_instruction": True,
-    "method": "cc",
-    "against_method": "none",
-    "estimate": 0.0,
-    "low": -0.02,
-    "high": 0.02,
-    "both_low": -0.02,
-    "verdict": "unclear",
-    "reason": None,
-}
+    **PLACE, "against_instruction": True, "method": "cc", "against_method": "none", "estimate": 0.0, "low": -0.02,
+    "high": 0.02, "both_low": -0.02, "verdict": "unclear", "reason": None,
+}  # fmt: skip
 METRICS = ("mean_f1", "sd_f1", "rb_at_10")
 LOWER_SD = {"sd_f1": {"verdict": "lower"}}
 NOT_JUDGED = {"rb_at_10": {"verdict": "too few", "reason": "too few seeds"}}
@@ -45,43 +34,43 @@ def remedy(words: Mapping[str, Mapping[str, Any]], *, is_above: bool | None = Tr
         {**PLACE, **counts, "method": "cc", "mean_f1": 0.6, "sd_f1": 0.02, "rb_at_10": 10 / 11},
     ]
     types = {"reason": pa.string(), "verdict": pa.string(), "low": pa.float64(), "both_low": pa.float64()}
-    names = [*VERDICT, "metric"]
-    table = pa.table(
-        {name: pa.array([row[name] for row in verdicts], types.get(name)) for name in names}  # None alone has no type
-    )
-    with closing(relations.connect([])) as connection:
-        connection.from_arrow(table).create("majority_verdicts")
-        connection.from_arrow(pa.Table.from_pylist(by_model)).create("majority_by_model")
-        sql = (relations.ANALYTICS / "marts" / "majority_remedies.sql").read_text()
-        [row] = connection.sql(sql).to_arrow_table().to_pylist()
-    return dict(row)
+    # None alone has no type.
+    columns = {name: pa.array([row[name] for row in verdicts], types.get(name)) for name in verdicts[0]}
+    tables = {"majority_verdicts": pa.table(columns), "majority_by_model": pa.Table.from_pylist(by_model)}
+    [row] = made("majority_remedies", **tables)
+    return row
+
+
+RISES, FALLS = {"rb_at_10": {"verdict": "higher"}}, {"rb_at_10": {"verdict": "lower"}}
+NOT_RULED_OUT, NOT_SHOWN = "bias falls, loss not ruled out", "F1 rises, bias not shown to fall"
 
 
 @pytest.mark.parametrize(
-    ("words", "evidence", "falls_in", "is_supported"),
+    ("words", "evidence", "falls_in"),
     [
-        (LOWER_SD | NO_LOSS, "bias falls, no loss", "sd_f1", True),
-        (LOWER_SD | NO_LOSS | NOT_JUDGED, "bias falls, no loss", "sd_f1", True),
-        (LOWER_SD | HIGHER | {"rb_at_10": {"verdict": "higher"}}, "bias falls, F1 rises", "sd_f1 and rb_at_10", True),
-        (HIGHER | {"rb_at_10": {"verdict": "higher"}}, "bias falls, F1 rises", "rb_at_10", True),
-        (LOWER_SD, "bias falls, loss not ruled out", "sd_f1", False),
-        (LOWER_SD | {"mean_f1": {"both_low": None}}, "bias falls, loss not ruled out", "sd_f1", False),
-        (LOWER_SD | {"mean_f1": {"both_low": -0.01}}, "bias falls, loss not ruled out", "sd_f1", False),
-        (LOWER_SD | {"mean_f1": {"verdict": "lower", "both_low": -0.1}}, "bias falls, F1 falls", "sd_f1", False),
-        (HIGHER | NOT_JUDGED, "F1 rises, bias not shown to fall", None, False),
-        (HIGHER, "F1 rises, bias not shown to fall", None, False),
-        (HIGHER | {"sd_f1": {"verdict": "higher"}}, "bias rises", None, False),
-        (HIGHER | {"rb_at_10": {"verdict": "lower"}}, "bias rises", None, False),
-        (HIGHER | LOWER_SD | {"rb_at_10": {"verdict": "lower"}}, "mixed", None, False),
-        (NO_LOSS, "not shown", None, False),
-        ({}, "not shown", None, False),
+        (LOWER_SD | NO_LOSS, "bias falls, no loss", "sd_f1"),
+        (LOWER_SD | NO_LOSS | NOT_JUDGED, "bias falls, no loss", "sd_f1"),
+        (LOWER_SD | HIGHER | RISES, "bias falls, F1 rises", "sd_f1 and rb_at_10"),
+        (HIGHER | RISES, "bias falls, F1 rises", "rb_at_10"),
+        (LOWER_SD, NOT_RULED_OUT, "sd_f1"),
+        (LOWER_SD | {"mean_f1": {"both_low": None}}, NOT_RULED_OUT, "sd_f1"),
+        (LOWER_SD | {"mean_f1": {"both_low": -0.01}}, NOT_RULED_OUT, "sd_f1"),
+        (LOWER_SD | {"mean_f1": {"verdict": "lower", "both_low": -0.1}}, "bias falls, F1 falls", "sd_f1"),
+        (HIGHER | NOT_JUDGED, NOT_SHOWN, None),
+        (HIGHER, NOT_SHOWN, None),
+        (HIGHER | {"sd_f1": {"verdict": "higher"}}, "bias rises", None),
+        (HIGHER | FALLS, "bias rises", None),
+        (HIGHER | LOWER_SD | FALLS, "mixed", None),
+        (NO_LOSS, "not shown", None),
+        ({}, "not shown", None),
     ],
 )
 def test_the_evidence_for_a_remedy_is_graded(
-    words: Mapping[str, Mapping[str, Any]], evidence: str, falls_in: str | None, *, is_supported: bool
+    words: Mapping[str, Mapping[str, Any]], evidence: str, falls_in: str | None
 ) -> None:
     row = remedy(words)
-    assert (row["evidence"], row["bias_falls_in"], row["is_supported"]) == (evidence, falls_in, is_supported)
+    assert (row["evidence"], row["bias_falls_in"]) == (evidence, falls_in)
+    assert row["is_supported"] is (evidence in ("bias falls, no loss", "bias falls, F1 rises"))
     assert row["is_rb_at_10_judged"] is ("reason" not in words.get("rb_at_10", {}))
 
 
@@ -108,65 +97,13 @@ def test_a_loss_is_ruled_out_by_the_band_over_rows_and_draws(of_mean: Mapping[st
     assert row["f1_evidence"] == wanted
 
 
-def test_differences_stand_with_both_sides_and_the_interval_of_their_test() -> None:
-    row = remedy({"rb_at_10": {"estimate": 0.5, "low": 0.3, "high": 0.7}})
-    assert (row["mean_f1_before"], row["mean_f1"]) == (0.45, 0.6)
-    assert row["mean_f1_difference"] == pytest.approx(0.15)
-    assert row["sd_f1_difference"] == pytest.approx(-0.1)
-    assert row["rb_at_10_difference"] == pytest.approx(7 / 11)
-    assert [row[f"mean_f1_difference_{end}"] for end in ("low", "high")] == [-0.02, 0.02]
-    of_seeds = [row[f"rb_at_10_of_seeds{end}"] for end in ("", "_low", "_high")]
-    assert of_seeds == [0.5, 0.3, 0.7]
-
-
-def test_a_remedy_of_a_run_has_the_numbers_of_the_other_marts(opened: duckdb.DuckDBPyConnection) -> None:
-    found = rows(opened, "from majority_remedies")
-    gains = rows(opened, "from majority_calibration_gain")
-    tests = {
-        (row["instruction"], row["method"], row["metric"]): row
-        for row in rows(opened, "from majority_verdicts where instruction = against_instruction")
-    }
-    assert len(found) == len(gains) == 4
-    for row, gain in zip(found, gains, strict=True):
-        place = (row["instruction"], row["method"])
-        assert place == (gain["instruction"], gain["method"])
-        for metric in METRICS:
-            test = tests[*place, metric]
-            assert row[f"{metric}_difference"] == pytest.approx(gain[metric], abs=1e-12)
-            assert row[f"{metric}_verdict"] == test["verdict"]
-            low = "rb_at_10_of_seeds_low" if metric == "rb_at_10" else f"{metric}_difference_low"
-            assert row[low] == test["low"]
-
-
-def _answered(folder: Path, answers: tuple[str, str], n_repeats: int = 1) -> str:
-    run = MajorityPlan(("likelihood",), answers=dict.fromkeys(ANSWERS, answers), n_repeats=n_repeats).write(folder)
-    measure(run)
-    return run
-
-
-def test_settings_of_a_constant_answer_are_not_marked_inside(tmp_path: Path) -> None:
-    run = _answered(tmp_path / "always", ("TTTT", "TTTT"))
-    found = rows(run, "from majority_over_seeds")
-    assert {(row["is_within"], row["is_marked"], row["boundary"]) for row in found} == {(True, False, None)}
-    found = rows(run, "from majority_by_model")
-    assert {(row["is_any_setting_above_constant"], row["n_marked"]) for row in found} == {(False, 0)}
-    run = _answered(tmp_path / "right", ("TTTF", "TTTF"), n_repeats=20)
-    assert {row["is_marked"] for row in rows(run, "from majority_over_seeds")} == {True}
-
-
-def _changed(folder: Path, answers: dict[tuple[str, bool], tuple[str, str]]) -> Rows:
-    run = MajorityPlan(("likelihood",), answers=answers).write(folder)
-    measure(run)
-    return rows(run, "from majority_changed_rows order by place")
-
-
 def test_rows_that_change_between_the_most_skewed_settings_by_hand(tmp_path: Path) -> None:
     """Row 0 is always True, row 1 False with one seed of 0/100; rows 2 and 3 turn with the settings."""
     assert list(DEMOS) == ["0/100", "50/50", "100/0"]
-    found = _changed(
-        tmp_path,
-        {("0/100", True): ("TFFT", "TTFT"), ("50/50", True): ("FFFF", "FFFF"), ("100/0", True): ("TTTF", "TTTF")},
-    )
+    outputs = (("TFFT", "TTFT"), ("FFFF", "FFFF"), ("TTTF", "TTTF"))
+    answers = {(setting, True): own for setting, own in zip(DEMOS, outputs, strict=True)}
+    plan = MajorityPlan(("likelihood",), answers=answers)
+    found = plan.relations(tmp_path).rows("from majority_changed_rows order by place")
     by_row = {row["row"]: row for row in found}
     assert set(by_row) == {1, 2, 3}
     assert {row: by_row[row]["changed"] for row in by_row} == {1: pytest.approx(0.5), 2: 1.0, 3: 1.0}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.examples.files import Example
+from biaseval.inputs.files import Example
 from biaseval.majority_bias.data import Dataset, read_dataset
 from biaseval.store import Run
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
@@ -42,9 +42,10 @@ def test_boolqs_own_form_needs_no_more_than_the_preset(tmp_path: Path) -> None:
     dataset = _read(tmp_path, boolq_rows("dog", 3, 1), boolq_rows("cat", 1, 1))
     assert dataset.labels == ("True", "False")
     assert dataset.available() == {"True": 3, "False": 1}
-    assert dataset.test == (
-        Example("test-0", {"sentence": "is cat 0 a amber"}, "True"),
-        Example("test-1", {"sentence": "is cat 1 a river"}, "False"),
+    texts = ("is cat 0 a amber", "is cat 1 a river")
+    shown = zip(texts, ("True", "False"), strict=True)
+    assert dataset.test == tuple(
+        Example(f"test-{n}", {"sentence": text}, label) for n, (text, label) in enumerate(shown)
     )
     assert [example.id for example in dataset.train] == ["train-0", "train-1", "train-2", "train-3"]
     assert dataset.notes == []
@@ -87,12 +88,9 @@ def test_glues_table_of_rte_is_read_without_quoting(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("names", "labels"),
-    [
-        (("premise", "hypothesis"), ("entailment", "not_entailment")),
-        (("sentence1", "sentence2"), (0, 1)),
-    ],
+    [(("premise", "hypothesis"), ("entailment", "not_entailment")), (("sentence1", "sentence2"), (0, 1))],
 )
-def test_rtes_lines_are_read_under_either_pair_of_names(
+def test_rte_is_read_under_either_pair_of_names(
     tmp_path: Path, names: tuple[str, str], labels: tuple[object, object]
 ) -> None:
     rows = [{names[0]: f"p{n}", names[1]: f"h{n}", "label": label, "idx": n + 5} for n, label in enumerate(labels)]
@@ -124,9 +122,8 @@ def test_demonstrations_that_stand_in_the_test_file_are_left_out_and_counted(tmp
     dataset = _read(tmp_path, train, test)
     assert len(dataset.test) == 2
     assert dataset.available() == {"True": 2, "False": 4}
-    assert dataset.notes == [
-        "data.train: 2 of 8 examples stand among the test rows too (same id or same text) and are no demonstrations"
-    ]
+    [note] = dataset.notes
+    assert note.startswith("data.train: 2 of 8 examples stand among the test rows too (same id or same text)")
 
 
 def test_max_test_draws_rows_by_the_seed_and_keeps_their_order(tmp_path: Path) -> None:
@@ -176,22 +173,18 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
     assert message.startswith("10 problems:")
 
 
-def test_a_long_list_of_mistakes_is_cut_and_counted(tmp_path: Path) -> None:
+def test_many_mistakes_are_cut_and_counted(tmp_path: Path) -> None:
     message = _mistakes(tmp_path, [{"question": f"q{number}", "answer": number + 2} for number in range(37)])
     assert len(message.splitlines()) == 1 + 10 + 1
     assert message.endswith("27 more problems like these")
-
-
-def test_a_mistake_of_many_rows_is_said_once(tmp_path: Path) -> None:
     message = _mistakes(tmp_path, [{"question": f"q{number}", "answer": ""} for number in range(37)])
     assert "line 1, line 2, line 3 (and 34 rows more): answer: is empty" in message
     assert len(message.splitlines()) == 1
-
-
-def test_a_long_label_is_cut_in_messages(tmp_path: Path) -> None:
     message = _mistakes(tmp_path, [{"question": "q", "answer": "a passage " * 100}])
     assert "a passage a passage" in message
     assert len(message) < 400
+    rows = [{"target": "tea", "tweet": f"t{number}", "label": "none"} for number in range(4)]
+    assert "every example has the label 'none'; two are" in _mistakes(tmp_path, rows[:2], rows[2:], prompt=STANCE)
 
 
 @pytest.mark.parametrize(
@@ -209,45 +202,31 @@ def test_a_long_label_is_cut_in_messages(tmp_path: Path) -> None:
             "data.fields.sentence: no row has sentence or question; name the file's field in "
             "data.fields: {sentence: ...} (its fields: text, answer)",
         ),
-        (
-            [{"question": "x", "gold": True}],
-            {},
-            "data.label: no row has label or answer; name the file's field in data.label (its fields: question, gold)",
-        ),
+        ([{"question": "x", "gold": True}], {}, "data.label: no row has label or answer; name the file's field in"),
         (
             [{"question": "x", "answer": True}],
             {"data": {"fields": {"sentense": "question"}}},
             "data.fields.sentense: the prompt has no such field; it has sentence",
         ),
-        (
-            [{"target": "x", "tweet": "y", "label": True}],
-            {"prompt": STANCE},
-            "label: the label true is no text; say in data.labels what prompts show for it, as in {true: ...}",
-        ),
+        ([{"target": "x", "tweet": "y", "label": True}], {"prompt": STANCE}, "label: the label true is no text; say"),
     ],
 )
-def test_a_mistake_names_the_place_and_the_remedy(
-    tmp_path: Path, train: object, changes: dict[str, Any], problem: str
-) -> None:
+def test_mistakes_name_place_and_remedy(tmp_path: Path, train: object, changes: dict[str, Any], problem: str) -> None:
     assert problem in _mistakes(tmp_path, train, [], **changes)
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "train.jsonl", boolq_rows("dog", 2, 2))
-    with pytest.raises(InputError, match=r"test.jsonl: cannot be read \(No such file or directory\); check data.test"):
-        read_dataset(boolq_spec(tmp_path))
-    (tmp_path / "test.jsonl").write_bytes(b'{"question": "\xff"}')
-    with pytest.raises(InputError, match=r"test.jsonl: line 1, byte 14: is not UTF-8 \(invalid start byte\)"):
-        read_dataset(boolq_spec(tmp_path))
-    with pytest.raises(InputError, match=r"data.test: is data.train .*; name another file, or leave it out"):
-        read_dataset(boolq_spec(tmp_path, data={"test": str(tmp_path / "train.jsonl")}))
-
-
-def test_one_label_is_no_classification(tmp_path: Path) -> None:
-    rows = [{"target": "tea", "tweet": f"t{number}", "label": "none"} for number in range(4)]
-    assert "every example has the label 'none'; two are needed" in _mistakes(
-        tmp_path, rows[:2], rows[2:], prompt=STANCE
-    )
+    same = {"test": str(tmp_path / "train.jsonl")}
+    for content, data, message in (
+        (None, {}, r"test.jsonl: cannot be read \(No such file or directory\); check data.test"),
+        (b'{"question": "\xff"}', {}, r"test.jsonl: line 1, byte 14: is not UTF-8 \(invalid start byte\)"),
+        (b"", same, r"data.test: is data.train .*; name another file, or leave it out"),
+    ):
+        if content is not None:
+            (tmp_path / "test.jsonl").write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_dataset(boolq_spec(tmp_path, data=data))
 
 
 def test_files_may_lie_on_an_object_store(object_store: str, tmp_path: Path) -> None:

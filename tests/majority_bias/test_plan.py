@@ -52,7 +52,6 @@ def _contexts(plans: list[SettingPlan]) -> list[dict[str, Any]]:
 
 def test_every_draw_is_one_context_for_all_test_rows(tmp_path: Path) -> None:
     plans = _plans(tmp_path)
-    assert [plan.setting for plan in plans] == ["0/100", "50/50", "75/25"]
     contexts = _contexts(plans)
     keys = [(row["setting"], row["demo_set"], row["instruction"]) for row in contexts]
     assert keys == list(itertools.product(["0/100", "50/50", "75/25"], [0, 1], [True, False]))
@@ -60,18 +59,10 @@ def test_every_draw_is_one_context_for_all_test_rows(tmp_path: Path) -> None:
     assert rows == {row["context_id"]: 6 for row in contexts}
     assert sum(n_prompts(plan.parts) for plan in plans) == 3 * 2 * 2 * 6
     assert sum(n_scores(plan.parts) for plan in plans) == 3 * 2 * 2 * 6 * 2
-
-
-def test_settings_with_the_same_counts_are_noted(tmp_path: Path) -> None:
-    grid = [{"False": 1.0}, {"True": 0.1, "False": 0.9}, {"True": 0.5, "False": 0.5}]
-    assert [plan.notes for plan in _plans(tmp_path, proportions=grid)] == [
-        [
-            "with n_demos 4, 0/100 and 10/90 have the same counts of demonstrations (0/4); they count as several "
-            "settings and are one"
-        ],
-        [],
-        [],
-    ]
+    assert _contexts(_plans(tmp_path)) == contexts
+    alike = _plans(tmp_path, proportions=[{"False": 1.0}, {"True": 0.1, "False": 0.9}, {"True": 0.5, "False": 0.5}])
+    assert [len(plan.notes) for plan in alike] == [1, 0, 0]
+    assert alike[0].notes[0].startswith("with n_demos 4, 0/100 and 10/90 have the same counts of demonstrations (0/4)")
 
 
 def test_the_text_of_a_prompt_is_that_of_its_examples(tmp_path: Path) -> None:
@@ -95,33 +86,15 @@ def test_rows_of_the_tables_are_complete(tmp_path: Path) -> None:
     assert set(CONTEXTS.schema.names) - set(plan.contexts.schema.names) == CONTEXTS.optional
     for part in plan.parts:
         assert part.prompts.schema == pa.schema([own for own in PROMPTS.schema if own.name not in PROMPTS.optional])
-    assert plan.settings.to_pylist() == [
-        {
-            "setting": "75/25",
-            "number": 2,
-            "labels": ["True", "False"],
-            "shares": [0.75, 0.25],
-            "counts": [3, 1],
-            "counts_asked": [3, 1],
-        }
-    ]
+    setting = {"setting": "75/25", "number": 2, "labels": ["True", "False"], "shares": [0.75, 0.25]}
+    assert plan.settings.to_pylist() == [{**setting, "counts": [3, 1], "counts_asked": [3, 1]}]
     prompt = _prompts([plan])[8]
     assert prompt == {
-        "prompt_id": "boolq/75-25/s0/without/majority/2",
-        "context_id": "boolq/75-25/s0/without/all",
-        "task": "boolq",
-        "purpose": "majority",
-        "n_demos": 4,
-        "demo_set": 0,
-        "row": 2,
-        "instance_id": "test-2",
-        "gold": "True",
-        "labels": ["True", "False"],
-        "input_text": "Sentence: is cat 2 a stone\noutput:",
-        "n_demos_used": 4,
-        "is_truncated": False,
-        "n_tokens": prompt["n_tokens"],
-    }
+        "prompt_id": "boolq/75-25/s0/without/majority/2", "context_id": "boolq/75-25/s0/without/all", "task": "boolq",
+        "purpose": "majority", "n_demos": 4, "demo_set": 0, "row": 2, "instance_id": "test-2", "gold": "True",
+        "labels": ["True", "False"], "input_text": "Sentence: is cat 2 a stone\noutput:", "n_demos_used": 4,
+        "is_truncated": False, "n_tokens": prompt["n_tokens"],
+    }  # fmt: skip
     assert plan.notes == []
 
 
@@ -165,18 +138,15 @@ def test_each_draw_depends_on_its_seed_its_setting_and_the_runs_seed(tmp_path: P
 
 def test_calibration_inputs_stand_behind_the_context_of_the_test_rows(tmp_path: Path) -> None:
     plans = _plans(tmp_path, calibration=["cc", "dc", "looc"])
-    prompts = _prompts(plans)
-    contexts = {row["context_id"]: row for row in _contexts(plans)}
+    prompts, contexts = _prompts(plans), {row["context_id"]: row for row in _contexts(plans)}
     counts = Counter((row["context_id"].rpartition("/")[0], row["purpose"]) for row in prompts)
-    for place in {place for place, _ in counts}:
-        found = {purpose: n for (where, purpose), n in counts.items() if where == place}
-        assert found == {"majority": 6, "cc": 3, "dc": 20, "looc": 4}
+    n_rows = {"majority": 6, "cc": 3, "dc": 20, "looc": 4}
+    assert counts == {(place, purpose): n for place in {place for place, _ in counts} for purpose, n in n_rows.items()}
     cc = {row["row"]: row["input_text"] for row in prompts if row["purpose"] == "cc"}
     assert cc == {0: "Sentence: N/A\noutput:", 1: "Sentence: \noutput:", 2: "Sentence: [MASK]\noutput:"}
     words = {word for n in range(6) for word in boolq_rows("cat", 4, 2)[n]["question"].split()}
     dc: dict[int, set[str]] = {}
     for row in prompts:
-        context = contexts[row["context_id"]]
         if row["purpose"] in ("cc", "dc"):
             assert (row["instance_id"], row["gold"], row["n_demos_used"]) == (None, None, 4)
             assert row["context_id"].endswith("/all")
@@ -186,25 +156,17 @@ def test_calibration_inputs_stand_behind_the_context_of_the_test_rows(tmp_path: 
             assert set(text.split(" ")) <= words
             dc.setdefault(row["row"], set()).add(text)
         if row["purpose"] == "looc":
-            full = contexts[row["context_id"].rpartition("/")[0] + "/all"]
-            assert row["instance_id"] == full["demo_ids"][row["row"]]
-            assert row["gold"] == full["demo_labels"][row["row"]]
-            left = [demo for position, demo in enumerate(full["demo_ids"]) if position != row["row"]]
-            assert context["demo_ids"] == left
+            context, full = contexts[row["context_id"]], contexts[row["context_id"].rpartition("/")[0] + "/all"]
+            left_out = (full["demo_ids"][row["row"]], full["demo_labels"][row["row"]])
+            assert (row["instance_id"], row["gold"]) == left_out
+            assert context["demo_ids"] == [d for position, d in enumerate(full["demo_ids"]) if position != row["row"]]
             assert (row["n_demos"], row["n_demos_used"]) == (4, 3)
             item = row["input_text"] + f" {row['gold']}\n\n"
             assert full["text"].count(item) == 1
             assert context["text"] == full["text"].replace(item, "")
-    assert len(dc) == 20
-    assert all(len(same) == 1 for same in dc.values())  # one draw of words serves the whole run
+    assert [len(same) for same in dc.values()] == [1] * 20  # one draw of words serves the whole run
     assert len({row["prompt_id"] for row in prompts}) == len(prompts)
     assert len(contexts) == 3 * 2 * 2 * (1 + 4)
-
-
-def test_the_same_spec_and_data_give_the_same_plan(tmp_path: Path) -> None:
-    first, second = (_plans(tmp_path, calibration=["cc", "dc", "looc"]) for _ in range(2))
-    assert _contexts(first) == _contexts(second)
-    assert [part.prompts for plan in first for part in plan.parts] == [p.prompts for plan in second for p in plan.parts]
 
 
 def test_every_field_of_a_prompt_has_its_own_words(tmp_path: Path) -> None:
@@ -224,16 +186,12 @@ def test_every_field_of_a_prompt_has_its_own_words(tmp_path: Path) -> None:
 
 
 def test_parts_are_bounded_and_keep_a_draw_together_where_one_holds_it(tmp_path: Path) -> None:
-    def sizes(part_rows: int) -> list[int]:
+    whole = _prompts(_plans(tmp_path)[:1])
+    # Four draws of six rows.
+    for part_rows, sizes in ((100, [24]), (13, [12, 12]), (6, [6] * 4), (4, [4, 2] * 4)):
         (plan, *_) = _plans(tmp_path, execution={"part_rows": part_rows})
         assert [row["prompt_id"] for row in _prompts([plan])] == [row["prompt_id"] for row in whole]
-        return [part.prompts.num_rows for part in plan.parts]
-
-    whole = _prompts(_plans(tmp_path)[:1])
-    assert sizes(100) == [24]  # four draws of six rows
-    assert sizes(13) == [12, 12]
-    assert sizes(6) == [6, 6, 6, 6]
-    assert sizes(4) == [4, 2, 4, 2, 4, 2, 4, 2]
+        assert [part.prompts.num_rows for part in plan.parts] == sizes
 
 
 def test_a_part_costs_each_of_its_contexts_once(tmp_path: Path) -> None:
@@ -297,9 +255,7 @@ def _longest(plans: list[SettingPlan], tokenizer: PreTrainedTokenizerFast = TOKE
     ],
     ids=["apart", "fewer", "more"],
 )
-def test_prompts_beyond_the_window_are_refused_and_counted_exactly(
-    tmp_path: Path, tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_prompts_beyond_the_window_are_refused_and_counted(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     rows = {name: boolq_rows(name, 12, 9) for name in ("train", "test")}
     for name, own in rows.items():
         for number, row in enumerate(own):
@@ -321,9 +277,7 @@ def test_prompts_beyond_the_window_are_refused_and_counted_exactly(
     for window in range(min(needed.values()) - 2, worst):
         n_over = sum(tokens > window for tokens in needed.values())
         (message,) = _problems(list(plan_settings(spec, dataset, tokenizer, window)))
-        assert (
-            f"prompt.n_demos 9: {n_over} prompts need up to {worst} tokens with their answer (first: boolq" in message
-        )
+        assert f"prompt.n_demos 9: {n_over} prompts need up to {worst} tokens with their answer (first: b" in message
         assert f"and the model's window has {window}; lower prompt.n_demos to about " in message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.examples.template import PromptTemplate
+from biaseval.inputs.template import PromptTemplate
 from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.prompting.labels import separator
 from biaseval.spec import MajorityPromptSpec, item_pieces
@@ -52,33 +52,25 @@ def _whole(template: PromptTemplate, demos: list[tuple[dict[str, str], str]], te
     return template.head + shown + template.test(test)
 
 
+_SENTENCES = ["is grass green", "do pigs fly", "is ice warm"]
+_PAIRS = [("A dog barks.", "An animal barks."), ("A dog sleeps.", "A cat sleeps.")]
+_TWEETS = ["masts spread it", "no, they do not", "my lunch"]
+
+
 @pytest.mark.parametrize(
-    ("preset", "demos", "test", "expected"),
+    ("preset", "fields", "labels", "expected"),
     [
-        (
-            "boolq",
-            [({"sentence": "is grass green"}, "True"), ({"sentence": "do pigs fly"}, "False")],
-            {"sentence": "is ice warm"},
-            BOOLQ,
-        ),
-        (
-            "rte",
-            [({"premise": "A dog barks.", "hypothesis": "An animal barks."}, "True")],
-            {"premise": "A dog sleeps.", "hypothesis": "A cat sleeps."},
-            RTE,
-        ),
-        (
-            "covid5g",
-            [({"tweet": "masts spread it"}, "misinformation"), ({"tweet": "no, they do not"}, "correct")],
-            {"tweet": "my lunch"},
-            COVID5G,
-        ),
+        ("boolq", [{"sentence": text} for text in _SENTENCES], ["True", "False"], BOOLQ),
+        ("rte", [{"premise": one, "hypothesis": other} for one, other in _PAIRS], ["True"], RTE),
+        ("covid5g", [{"tweet": text} for text in _TWEETS], ["misinformation", "correct"], COVID5G),
     ],
 )
-def test_presets_are_the_words_of_the_paper_byte_for_byte(
-    preset: str, demos: list[tuple[dict[str, str], str]], test: dict[str, str], expected: str
+def test_presets_are_the_words_of_the_paper(
+    preset: str, fields: list[dict[str, str]], labels: list[str], expected: str
 ) -> None:
     spec = MajorityPromptSpec.model_validate({"preset": preset, "n_demos": 2})
+    *shown, test = fields
+    demos = list(zip(shown, labels, strict=True))
     assert _whole(template_of(spec, instruction=True), demos, test) == expected
     # Without the instruction everything else is the same.
     assert _whole(template_of(spec, instruction=False), demos, test) == expected.partition("\n\n")[2]

@@ -35,7 +35,7 @@ def _spec(folder: Path, **content: Any) -> MajorityBiasSpec:
         ("tweets_stance", {"prompt": STANCE, "proportions": "ternary_15"}, "against favor none", 2914),
     ],
 )
-def test_the_papers_grids_are_planned_on_real_data(
+def test_grids_are_planned_on_real_data(
     shared: Path, name: str, content: dict[str, Any], labels: str, n_train: int
 ) -> None:
     spec = _spec(shared / "data" / "majority" / name, **content)
@@ -49,9 +49,8 @@ def test_the_papers_grids_are_planned_on_real_data(
         (setting,) = plan.settings.to_pylist()
         assert n_prompts(plan.parts) == 2 * 40
         for context in plan.contexts.to_pylist():
-            assert Counter(context["demo_labels"]) == Counter(
-                dict(zip(setting["labels"], setting["counts"], strict=True))
-            )
+            counts = dict(zip(setting["labels"], setting["counts"], strict=True))
+            assert Counter(context["demo_labels"]) == Counter(counts)
             assert not {example.id for example in dataset.test} & set(context["demo_ids"])
     tokens = sum(part.tokens for plan in plans for part in plan.parts)
     assert tokens * 5 < sum(part.tokens_unshared for plan in plans for part in plan.parts)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from biaseval.report.findings import Row
 from biaseval.store import Run
 from biaseval.tables import ADAPTED_GENERATIONS, ADAPTED_SCORES, TRAINING, TRAINING_ROWS, output_tables
 from tests.majorityplans import ANSWERS, MajorityPlan
@@ -53,7 +52,7 @@ def make_run(
     if digest is not None:
         environment = {"model": {"digest": digest}, "model_facts": {"n_parameters": n_parameters}}
         Run.open(run).write_text("environment.json", json.dumps(environment))
-    measure(run)
+    measure(run, has_checks=False)
     return run
 
 
@@ -88,7 +87,8 @@ def _write_adapted(run: Run, plan: MajorityPlan, with_adapters: MajorityPlan) ->
 def tables(source: str) -> dict[str, list[list[str]]]:
     """Return the cells of each table by its caption; a table that comes again is left out."""
     found: dict[str, list[list[str]]] = {}
-    for table in re.findall(r"<table.*?</table>", source, re.S):
+    written = re.sub(r"<script>.*?</script>", "", source, flags=re.S)
+    for table in re.findall(r"<table.*?</table>", written, re.S):
         caption = re.sub(r"\s+", " ", re.search(r"<caption>(.*?)</caption>", table, re.S)[1])  # type: ignore[index]
         rows = [
             [re.sub(r"<.*?>", "", cell).strip() for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.S)]
@@ -101,21 +101,3 @@ def tables(source: str) -> dict[str, list[list[str]]]:
 def table(source: str, word: str) -> list[list[str]]:
     [rows] = [rows for caption, rows in tables(source).items() if word in caption]
     return rows
-
-
-def ternary(step: int = 4, labels: tuple[str, ...] = ("against", "favor", "none $x$")) -> tuple[list[Row], list[Row]]:
-    """Return the settings of a grid of three labels and a row for each with and without instruction."""
-    settings: list[Row] = []
-    rows: list[Row] = []
-    for first in range(step + 1):
-        for second in range(step + 1 - first):
-            shares = [first / step, second / step, 1 - (first + second) / step]
-            setting = "/".join(f"{share:.0%}" for share in shares)
-            settings.append({"setting": setting, "number": len(settings), "labels": list(labels), "shares": shares})
-            for instruction, f1 in ((True, 0.4 + 0.4 * shares[0]), (False, 0.5)):
-                is_within = not instruction or shares[0] >= 0.75 - 1e-9
-                place = {"setting": setting, "instruction": instruction}
-                rows.append(
-                    {**place, "weighted_f1": f1, "boundary": 0.7 if instruction else 0.4, "is_marked": is_within}
-                )
-    return settings, rows

@@ -2,56 +2,44 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.analysis.sql_files import connect
-from tests.majority_statistics.tables import PLACE, Floats, computed
-from tests.majorityplans import SEEDS, MajorityPlan, rows
-from tests.measuring import measure
+from biaseval.tables import TABLES
+from tests.handmade import ask, made
+from tests.majority_statistics.tables import PLACE, Floats
+from tests.majorityplans import SEEDS, MajorityPlan, Rows
 
 
-def _f1_tables(f1s: Floats, n_draws: int = 2000) -> dict[str, pa.Table]:
+def _f1_tables(f1s: Floats, n_draws: int = 2000) -> dict[str, Rows]:
     """Return what ``majority_components`` reads, for F1 of [method, setting, seed], with its own permutations."""
-    n_methods, n_settings, n_seeds = f1s.shape
-    places = [
-        {**PLACE, "method": f"m{method}", "number": number, "seed": seed}
-        for method in range(n_methods)
-        for number in range(n_settings)
-        for seed in range(n_seeds)
+    _, n_settings, n_seeds = f1s.shape
+    indices = np.ndindex(f1s.shape)
+    places = [{**PLACE, "method": f"m{method}", "number": number, "seed": seed} for method, number, seed in indices]
+    f1_of = zip(places, f1s.ravel().tolist(), strict=True)
+    outputs = [
+        {"gold": "a", "prediction": given, "n_rows": 50, "value": value} for given, value in (("a", 1.0), ("b", 0.0))
     ]
-    by_setting = [
-        {"model": "m", **place, "weighted_f1": float(f1), "n_rows": 100}
-        for place, f1 in zip(places, f1s.ravel(), strict=True)
-    ]
-    patterns = [
-        {**place, "gold": "a", "prediction": given, "n_rows": 50, "value": value}
-        for place in places
-        for given, value in (("a", 1.0), ("b", 0.0))
-    ]
-    rng = np.random.default_rng(0)
+    rng, same = np.random.default_rng(0), list(range(n_settings))
     orders = [
-        {"draw": draw, "seed": seed, "numbers": list(range(n_settings)) if draw == 0 else rng.permutation(n_settings)}
-        for draw in range(n_draws)
-        for seed in range(n_seeds)
+        {"draw": draw, "seed": seed, "numbers": rng.permutation(n_settings).tolist() if draw else same}
+        for draw, seed in np.ndindex(n_draws, n_seeds)
     ]
     return {
-        "majority_by_setting": pa.Table.from_pylist(by_setting),
-        "majority_pattern_values": pa.Table.from_pylist(patterns),
-        "setting_permutations": pa.Table.from_pylist(orders),
+        "majority_by_setting": [{"model": "m", **place, "weighted_f1": f1, "n_rows": 100} for place, f1 in f1_of],
+        "majority_pattern_values": [{**place, **output} for place in places for output in outputs],
+        "setting_permutations": orders,
     }
 
 
 def test_the_p_of_proportions_is_the_share_of_orders_with_as_large_a_variance() -> None:
     f1s = np.random.default_rng(1).normal(0.6, 0.05, size=(4, 5, 3)) + np.linspace(0, 0.06, 5)[:, None]
     tables = _f1_tables(f1s, n_draws=500)
-    orders = np.array(tables["setting_permutations"]["numbers"].to_pylist()).reshape(500, 3, 5)
-    found = computed("marts", "majority_components", **tables)
+    orders = np.array([row["numbers"] for row in tables["setting_permutations"]]).reshape(500, 3, 5)
+    found = made("majority_components", **tables)
     assert [row["method"] for row in found] == ["m0", "m1", "m2", "m3"]
     for row, of_method in zip(found, f1s, strict=True):
         variances = np.array(
@@ -66,7 +54,7 @@ def test_the_p_of_proportions_is_the_share_of_orders_with_as_large_a_variance() 
 def test_where_settings_do_not_matter_the_p_of_proportions_is_uniform() -> None:
     n_runs = 400
     f1s = np.random.default_rng(2).normal(0.6, 0.08, size=(n_runs, 11, 5))
-    found = computed("marts", "majority_components", **_f1_tables(f1s, n_draws=300))
+    found = made("majority_components", **_f1_tables(f1s, n_draws=300))
     p = np.array([row["proportions_p"] for row in found])
     assert len(p) == n_runs
     assert stats.kstest(p, "uniform").pvalue > 0.01
@@ -77,87 +65,55 @@ def test_where_settings_do_not_matter_the_p_of_proportions_is_uniform() -> None:
     assert f1s.mean(axis=2).std(axis=1, ddof=1).mean() == pytest.approx(0.08 / np.sqrt(5), rel=0.1)
 
 
-def test_planted_differences_of_settings_are_found_with_their_standard_deviation() -> None:
-    planted = np.linspace(-0.15, 0.15, 11)
-    f1s = np.random.default_rng(4).normal(0.6, 0.05, size=(100, 11, 5)) + planted[:, None]
-    found = computed("marts", "majority_components", **_f1_tables(f1s, n_draws=300))
-    assert max(row["proportions_p"] for row in found) < 0.05
-    assert np.mean([row["var_settings"] for row in found]) == pytest.approx(planted.var(ddof=1), rel=0.05)
-    assert np.mean([row["var_seeds"] for row in found]) == pytest.approx(0.05**2, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("n_settings", "n_seeds", "n_methods"), [(5, 2, 1), (5, 5, 4), (11, 5, 1), (11, 2, 1), (15, 3, 8), (2, 8, 1)]
-)
+@pytest.mark.parametrize(("n_settings", "n_seeds", "n_methods"), [(5, 2, 1), (11, 5, 1), (15, 3, 8), (2, 8, 1)])
 def test_the_smallest_effect_of_proportions_is_found_in_four_of_five_runs(
     n_settings: int, n_seeds: int, n_methods: int
 ) -> None:
     """Each run is a method of one call, so that the tests that a real one has are counted here."""
     n_runs, spread = 400, 0.05
-    with closing(connect([])) as connection:
-        [(smallest,)] = connection.execute(
-            "select visible_settings(?, ?, ?, ?)", [spread**2, n_settings, n_seeds, n_methods]
-        ).fetchall()
+    smallest = ask("visible_settings(?, ?, ?, ?)", spread**2, n_settings, n_seeds, n_methods)
     planted = np.linspace(-1, 1, n_settings)
     planted *= smallest / planted.std(ddof=1)
     rng = np.random.default_rng(6)
     of_seeds = rng.normal(0, 0.1, size=(n_runs, 1, n_seeds))  # moves all settings and hides nothing
     f1s = 0.6 + planted[:, None] + of_seeds + rng.normal(0, spread, size=(n_runs, n_settings, n_seeds))
-    found = computed("marts", "majority_components", **_f1_tables(f1s, n_draws=1000))
+    found = made("majority_components", **_f1_tables(f1s, n_draws=1000))
     assert 0.70 <= np.mean([row["proportions_p"] * n_methods <= 0.05 for row in found]) <= 0.86
     # The runs say the same by their own variance between draws; all of them are tests of one run here.
-    with closing(connect([])) as connection:
-        [(of_all,)] = connection.execute(
-            "select visible_settings(?, ?, ?, ?)", [spread**2, n_settings, n_seeds, n_runs]
-        ).fetchall()
+    of_all = ask("visible_settings(?, ?, ?, ?)", spread**2, n_settings, n_seeds, n_runs)
     told = [row["sd_f1_smallest_detectable"] for row in found]
     assert of_all is told[0] is None or np.mean(np.square(told)) == pytest.approx(of_all**2, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("n_settings", "n_seeds", "n_methods"), [(3, 2, 1), (4, 2, 1), (1, 5, 1), (5, 1, 1), (5, 2, 4)]
-)
-def test_few_orders_show_no_effect_of_proportions(n_settings: int, n_seeds: int, n_methods: int) -> None:
-    with closing(connect([])) as connection:
-        call = "select visible_settings(0.01, ?, ?, ?), visible_settings(0.01, 11, 5, 0), visible_settings(0, 11, 5, 1)"
-        assert connection.execute(call, [n_settings, n_seeds, n_methods]).fetchall() == [(None, None, 0.0)]
+@pytest.mark.parametrize("sizes", [(3, 2, 1), (4, 2, 1), (1, 5, 1), (5, 1, 1), (5, 2, 4)])
+def test_few_orders_show_no_effect_of_proportions(sizes: tuple[int, int, int]) -> None:
+    call = "visible_settings(0.01, ?, ?, ?), visible_settings(0.01, 11, 5, 0), visible_settings(0, 11, 5, 1)"
+    assert ask(call, *sizes) == (None, None, 0.0)
 
 
 @pytest.mark.parametrize(("tail", "df", "error_df"), [(0.05, 4, 16), (0.05, 10, 40), (0.8, 6.3, 8), (0.006, 65, 260)])
 def test_quantiles_of_f_are_those_of_scipy(tail: float, df: float, error_df: float) -> None:
-    with closing(connect([])) as connection:
-        call = "select f_quantile(?, ?, ?)"
-        [(found,)] = connection.execute(call, [float(stats.norm.isf(tail)), df, error_df]).fetchall()
+    found = ask("f_quantile(?, ?, ?)", float(stats.norm.isf(tail)), df, error_df)
     assert found == pytest.approx(stats.f.isf(tail, df, error_df), rel=0.01)
 
 
 def test_one_seed_cannot_tell_proportions_from_the_draw() -> None:
     f1s = np.random.default_rng(5).normal(0.6, 0.05, size=(1, 11, 1))
-    [row] = computed("marts", "majority_components", **_f1_tables(f1s, n_draws=100))
-    for name in (
-        "proportions_p",
-        "proportions_p_adjusted",
-        "sd_f1_corrected",
-        "var_settings",
-        "var_seeds",
-        "sd_f1_smallest_detectable",
-    ):
-        assert row[name] is None, name
+    [row] = made("majority_components", **_f1_tables(f1s, n_draws=100))
+    names = ("proportions_p", "proportions_p_adjusted", "sd_f1_corrected", "var_settings", "var_seeds")
+    assert [row[name] for name in (*names, "sd_f1_smallest_detectable")] == [None] * 6
     assert row["var_rows"] is not None
 
 
 def test_a_run_without_stored_orders_has_no_smallest_effect() -> None:
     tables = _f1_tables(np.random.default_rng(5).normal(0.6, 0.05, size=(1, 11, 5)))
-    [row] = computed(
-        "marts", "majority_components", **tables | {"setting_permutations": tables["setting_permutations"][:0]}
-    )
+    [row] = made("majority_components", **tables | {"setting_permutations": TABLES["setting_permutations"].empty()})
     assert row["proportions_p"] is row["sd_f1_smallest_detectable"] is None
 
 
 def test_settings_are_exchanged_within_each_seed_in_stored_orders(tmp_path: Path) -> None:
-    run = MajorityPlan(("likelihood",)).write(tmp_path)
-    measure(run)
-    found = rows(run, "from setting_permutations order by draw, seed")
+    run = MajorityPlan(("likelihood",)).relations(tmp_path)
+    found = run.rows("from setting_permutations order by draw, seed")
     assert len(found) == 2000 * 2
     assert [row["numbers"] for row in found[:2]] == [[0, 1, 2]] * 2
     assert {tuple(sorted(row["numbers"])) for row in found} == {(0, 1, 2)}
@@ -168,4 +124,4 @@ def test_settings_are_exchanged_within_each_seed_in_stored_orders(tmp_path: Path
     assert max(counts.values()) < 1.2 * 2000 / 6
     assert orders[3] != orders[5]
     # A sign for each of the four test rows.
-    assert {len(row["signs"]) for row in rows(run, "from sign_flips")} == {4}
+    assert {len(row["signs"]) for row in run.rows("from sign_flips")} == {4}

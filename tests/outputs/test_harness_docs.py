@@ -55,7 +55,7 @@ def test_the_right_choice_is_what_the_configuration_and_the_accuracy_say(
 @pytest.mark.parametrize(
     ("doc", "acc", "gold"), [({"right": 2}, None, 2), ({}, 1.0, 1), ({}, None, None), ({}, 0.0, None)]
 )
-def test_where_choices_are_contexts_it_is_logged_as_a_field_or_follows_from_a_hit(
+def test_where_choices_are_contexts_a_field_or_a_hit_says_it(
     doc: dict[str, Any], acc: float | None, gold: int | None
 ) -> None:
     line = record("end", ["end"] * 3, doc, **({} if acc is None else {"acc": acc}))
@@ -70,29 +70,22 @@ def test_where_choices_are_contexts_it_is_logged_as_a_field_or_follows_from_a_hi
     assert (found.gold, found.prompt, found.choices) == (gold, None, ("context 0", "context 1", "context 2"))
 
 
-def test_choices_that_are_scored_again_are_not_choices() -> None:
+def test_choices_that_are_scored_again_are_not_choices_and_contexts_may_be_empty() -> None:
     line = record("1", ["a", "b"], acc=1.0, acc_mutual_info=0.0)
     again = {f"gen_args_{n}": {"arg_0": "", "arg_1": f" {choice}"} for n, choice in enumerate("ab", start=2)}
     line["arguments"] |= again
     line["filtered_resps"] += [["-0.1", "True"], ["-9.0", "False"]]
     assert read_doc("line 1", line, {"doc_to_target": "{{x}}"}).logprobs == (-2.0, -1.0)
-
-
-def test_empty_contexts_are_those_of_choices() -> None:
     line = record("0", ["good", "bad"])
     for request in line["arguments"].values():
         request["arg_0"] = ""
     assert read_doc("line 1", line, {"doc_to_target": 0, "target_delimiter": ""}).choices == (" good", " bad")
 
 
-@pytest.mark.parametrize("target", ["3", "[]", "d"])
-def test_a_target_that_is_none_of_the_choices_is_refused(target: str) -> None:
-    with pytest.raises(DocError, match="is none of the choices"):
-        read_doc("line 1", record(target, ["a", "b", "c"]), {"doc_to_target": "{{x}}"})
-
-
-def test_a_score_above_nothing_is_refused() -> None:
-    line = record("0", ["a", "b"])
-    line["filtered_resps"] = [["0.4", "False"], ["0.6", "False"]]
+def test_a_target_that_is_none_of_the_choices_and_a_score_above_nothing_are_refused() -> None:
+    for target in ("3", "[]", "d"):
+        with pytest.raises(DocError, match="is none of the choices"):
+            read_doc("line 1", record(target, ["a", "b", "c"]), {"doc_to_target": "{{x}}"})
+    line = record("0", ["a", "b"], filtered_resps=[["0.4", "False"], ["0.6", "False"]])
     with pytest.raises(DocError, match=r"hold 0\.4, which is no log-likelihood"):
         read_doc("line 1", line, {"doc_to_target": 0})

@@ -17,9 +17,10 @@ from biaseval.analysis import query
 from biaseval.errors import InputError
 from biaseval.outputs.plan import plan_outputs
 from biaseval.outputs.table import COLUMNS, read_table
+from biaseval.pipelines.labels import imported_scores
 from biaseval.runs import import_scores
 from biaseval.store import Run
-from tests.commands import call
+from tests.commands import Command
 from tests.labelplans import two_tasks
 from tests.measuring import measure
 
@@ -37,10 +38,8 @@ order by task, purpose, n_demos, demo_set, row
 
 def rows_of(prompt: str, gold: str | None, probabilities: dict[str, float], **columns: Any) -> list[Record]:
     """Return the rows of a prompt whose labels have these probabilities."""
-    return [
-        {"task": "t", "prompt_id": prompt, "label": label, "logprob": math.log(p), "gold": gold, **columns}
-        for label, p in probabilities.items()
-    ]
+    row = {"task": "t", "prompt_id": prompt, "gold": gold, **columns}
+    return [{**row, "label": label, "logprob": math.log(p)} for label, p in probabilities.items()]
 
 
 def write(path: Path, rows: Sequence[Record]) -> Path:
@@ -71,77 +70,62 @@ SMALL = [
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_a_table_has_the_same_scores_in_every_format(suffix: str, tmp_path: Path) -> None:
     outputs = read_table([write(tmp_path / f"scores.{suffix}", SMALL)])
-    assert [(prompt.instance, prompt.purpose, prompt.gold) for prompt in outputs.prompts] == [
-        ("1", "main", "yes"),
-        ("2", "main", "yes"),
-        ("3", "main", "no"),
-        ("10", "main", "no"),
-        ("a", "bias_score", "yes"),
-        ("b", "bias_score", "no"),
-        ("N/A", "cc", None),
-    ]
+    found = [(prompt.instance, prompt.purpose, prompt.gold) for prompt in outputs.prompts]
+    main = [("1", "main", "yes"), ("2", "main", "yes"), ("3", "main", "no"), ("10", "main", "no")]
+    assert found == [*main, ("a", "bias_score", "yes"), ("b", "bias_score", "no"), ("N/A", "cc", None)]
     assert outputs.prompts[0].logprobs == {"yes": math.log(0.6), "no": math.log(0.2)}
 
 
-def test_metrics_with_held_out_rows_and_calibration_by_hand(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_with_held_out_rows_and_calibration_by_hand(tmp_path: Path, command: Command) -> None:
     file, run = write(tmp_path / "their scores.csv", SMALL), str(tmp_path / "run")
-    shown = call(capsys, monkeypatch, "import", "table", str(file), "--run-dir", run)
+    shown = command("import", "table", str(file), "--run-dir", run)
     assert shown.code == 0, shown.err
     assert shown.out.endswith(f"report: {run}/report.html\n")
     found = {row["method"]: row for row in query([run], "from label_bias_by_task").to_pylist()}
     # Right: 1, 3, 10. Of the two labels one is recognised half the time, the other always.
-    assert found["none"]["accuracy"] == 0.75
+    assert (found["none"]["model"], found["none"]["accuracy"]) == ("their-scores", 0.75)
     assert found["none"]["rsd"] == pytest.approx(0.25 / 0.75)
     # The mean of yes is 0.8 where yes is right and 0.5 where no is.
     assert found["none"]["bias_score"] == pytest.approx(0.15)
-    assert found["none"]["model"] == "their-scores"
     # Divided by 0.2 and 0.8, every row but none is yes: 0.4 / 0.2 > 0.6 / 0.8.
-    assert found["cc"]["accuracy"] == 0.5
-    assert found["cc"]["share_most_frequent"] == 1
+    assert (found["cc"]["accuracy"], found["cc"]["share_most_frequent"]) == (0.5, 1)
     rows = query([run], "from prompts where purpose = 'main' order by row").to_pylist()
     assert [row["instance_id"] for row in rows] == ["1", "2", "3", "10"]
 
 
 def test_settings_are_numbers_and_sets_of_demonstrations(tmp_path: Path) -> None:
-    settings = [(0, 0), (2, 0), (2, 1)]
-    rows = [
-        row
-        for n_demos, demo_set in settings
-        for number, gold in enumerate(("yes", "no"))
-        for row in rows_of(
-            str(number), gold, {"yes": 0.6, "no": 0.2}, n_demos=n_demos, demo_set=demo_set, input=f"question {number}"
-        )
-    ]
+    rows = []
+    for n_demos, demo_set in ((0, 0), (2, 0), (2, 1)):
+        for number, gold in enumerate(("yes", "no")):
+            place = {"n_demos": n_demos, "demo_set": demo_set, "input": f"question {number}"}
+            rows += rows_of(str(number), gold, {"yes": 0.6, "no": 0.2}, **place)
     [tables] = plan_outputs(read_table([write(tmp_path / "scores.jsonl", rows)]))
     assert tables["contexts"]["context_id"].to_pylist() == ["t/k0.s0", "t/k2.s0", "t/k2.s1"]
-    assert tables["splits"].num_rows == 2
     assert tables["splits"]["input"].to_pylist() == ["question 0", "question 1"]
     assert tables["prompts"]["input_text"].to_pylist() == ["question 0", "question 1"] * 3
 
 
 def test_prompts_are_told_apart_by_their_input_or_text(tmp_path: Path) -> None:
-    rows = [
-        {"task": "t", "label": label, "logprob": -1 - number, "gold": "a", name: f"prompt {number}"}
-        for name in ("input", "text")
-        for number in range(2)
-        for label in ("a", "b")
-    ]
-    outputs = read_table(
-        [
-            write(tmp_path / "one.jsonl", rows[:4]),
-            write(tmp_path / "other.csv", [{**row, "task": "u"} for row in rows[4:]]),
+    files = []
+    for task, name, suffix in (("t", "input", "jsonl"), ("u", "text", "csv")):
+        rows = [
+            {"task": task, "label": label, "logprob": -1 - number, "gold": "a", name: f"prompt {number}"}
+            for number in range(2)
+            for label in ("a", "b")
         ]
-    )
-    assert [(prompt.task, prompt.instance) for prompt in outputs.prompts] == [
-        *(("t", "prompt 0"), ("t", "prompt 1")),
-        *(("u", "prompt 0"), ("u", "prompt 1")),
-    ]
+        files.append(write(tmp_path / f"{task}.{suffix}", rows))
+    found = [(prompt.task, prompt.instance) for prompt in read_table(files).prompts]
+    assert found == [(task, f"prompt {number}") for task in "tu" for number in range(2)]
 
 
 GOOD: Record = {"task": "t", "prompt_id": "1", "label": "a", "logprob": -1.0, "gold": "a"}
 OTHER = {**GOOD, "label": "b"}
+
+
+def _twice(**columns: Any) -> list[Record]:
+    """Return the rows of a prompt of two labels, with columns of their own."""
+    return [{**GOOD, **columns}, {**OTHER, **columns}]
+
 
 MISTAKES: list[tuple[list[Record], str]] = [
     ([{"task": "t", "label": "a"}], "has no column logprob; a table needs task, label, logprob"),
@@ -152,7 +136,6 @@ MISTAKES: list[tuple[list[Record], str]] = [
     ([{**GOOD, "logprob": None}], "line 1: logprob None is no logarithm"),
     ([{**GOOD, "label": None}], "line 1: label is missing; add it"),
     ([{**GOOD, "label": 0.5}], "line 1: label 0.5 is no text; write it as text"),
-    ([{**GOOD, "label": 0.5}], "line 1: label 0.5 is no text; write it as text"),
     ([{**GOOD, "purpose": "test"}], "line 1: purpose 'test' is unknown; use main, bias_score, cc, dc, looc"),
     ([GOOD, {**OTHER, "glod": "a"}], "line 2: column 'glod' is unknown; did you mean gold?"),
     ([{**GOOD, "n_demos": -1}], "line 1: n_demos '-1' is no number from 0 to 999,999,999"),
@@ -162,31 +145,15 @@ MISTAKES: list[tuple[list[Record], str]] = [
     ([GOOD, GOOD], "line 2: label 'a' of prompt '1' stands there twice, in one setting and purpose"),
     ([GOOD, {**OTHER, "gold": "b"}], "line 2: gold 'b' of prompt '1' is 'a' at .*line 1; all rows of a prompt need"),
     ([GOOD], "line 1: t has the label 'a' alone; a preference needs two labels or more"),
-    ([{**GOOD, "gold": "c"}, {**OTHER, "gold": "c"}], r"line 1: t: gold 'c' is none of the labels \['a', 'b'\]"),
-    ([{**GOOD, "gold": None}, {**OTHER, "gold": None}], "line 1: t: gold is missing, which rows of the purpose main"),
+    (_twice(gold="c"), r"line 1: t: gold 'c' is none of the labels \['a', 'b'\]"),
+    (_twice(gold=None), "line 1: t: gold is missing, which rows of the purpose main"),
     ([GOOD, OTHER, {**GOOD, "prompt_id": "2"}], r"line 3: t has labels \['a'\], at .*line 1 \['a', 'b'\]"),
+    (_twice(demo_set=1), "line 1: t: demo_set 1 has no demonstrations; use demo_set 0"),
+    (_twice(purpose="bias_score"), "t, n_demos 0, demo_set 0: has no rows of the purpose main"),
+    ([*_twice(), *_twice(purpose="bias_score")], r"t: 1 rows are both main and bias_score \(first: '1'\); held-out"),
+    ([*_twice(), *_twice(task="u", n_demos=2)], "t: has no scores of main at n_demos 2, demo_set 0, which other tasks"),
     (
-        [{**GOOD, "demo_set": 1}, {**OTHER, "demo_set": 1}],
-        "line 1: t: demo_set 1 has no demonstrations; use demo_set 0",
-    ),
-    (
-        [{**GOOD, "purpose": "bias_score"}, {**OTHER, "purpose": "bias_score"}],
-        "t, n_demos 0, demo_set 0: has no rows of the purpose main",
-    ),
-    (
-        [GOOD, OTHER, {**GOOD, "purpose": "bias_score"}, {**OTHER, "purpose": "bias_score"}],
-        r"t: 1 rows are both main and bias_score \(first: '1'\); held-out rows are others than the test rows",
-    ),
-    (
-        [GOOD, OTHER, {**GOOD, "task": "u", "n_demos": 2}, {**OTHER, "task": "u", "n_demos": 2}],
-        "t: has no scores of main at n_demos 2, demo_set 0, which other tasks have",
-    ),
-    (
-        [
-            GOOD,
-            OTHER,
-            *({**row, "task": "u", "purpose": purpose} for row in (GOOD, OTHER) for purpose in ("main", "cc")),
-        ],
+        [*_twice(), *_twice(task="u"), *_twice(task="u", purpose="cc")],
         "t: has no scores of cc at n_demos 0, demo_set 0, which other tasks have",
     ),
 ]
@@ -227,14 +194,12 @@ def test_files_that_are_no_table_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_table_that_changes_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from biaseval.pipelines import imported
-
     file = write(tmp_path / "scores.jsonl", SMALL)
-    spec = imported.imported_spec("table", [file], None)
-    assert imported.IMPORTED.describe(spec, imported.IMPORTED.read(spec)).facts == {"n_tasks": 1}
+    spec = imported_scores.imported_spec("table", [file], None)
+    assert imported_scores.IMPORTED.describe(spec, imported_scores.IMPORTED.read(spec)).facts == {"n_tasks": 1}
     write(file, SMALL[:-2])
     with pytest.raises(InputError, match="changed while it was read; run the same command again"):
-        imported.IMPORTED.read(spec)
+        imported_scores.IMPORTED.read(spec)
 
 
 def test_a_run_of_own_scores_is_compared_with_its_imported_twin(tmp_path: Path) -> None:
@@ -255,66 +220,23 @@ def test_a_run_of_own_scores_is_compared_with_its_imported_twin(tmp_path: Path) 
     assert query([own], metrics).to_pylist() == query([imported], metrics).to_pylist()
 
 
-def test_imported_runs_are_compared(tmp_path: Path) -> None:
-    flipped = [{**row, "logprob": math.log(1 - math.exp(row["logprob"]))} for row in SMALL]
-    runs = [
-        import_scores("table", [write(tmp_path / f"{name}.jsonl", rows)], str(tmp_path / name)).uri
-        for name, rows in (("one", SMALL), ("two", flipped))
-    ]
-    [shared] = query(runs, "from label_bias_shared where run = 'one'").to_pylist()
-    assert (shared["n_tasks"], shared["n_rows"], shared["is_comparable"]) == (1, 4, True)
-
-
-def test_one_task_with_two_numbers_of_demonstrations_has_a_report(tmp_path: Path) -> None:
-    """Without BiasScore rows there is no change of BiasScore to show."""
-    rows = [
-        row
-        for n_demos in (0, 4)
-        for number in range(40)
-        for row in rows_of(
-            str(number),
-            ("yes", "no")[number % 2],
-            {"yes": 0.6, "no": 0.3} if (number + n_demos) % 3 else {"yes": 0.2, "no": 0.5},
-            n_demos=n_demos,
-        )
-    ]
-    run = import_scores("table", [write(tmp_path / "scores.csv", rows)], str(tmp_path / "run"), None)
-    assert run.has("report.html")
-    found = query([run.uri], "select n_demos, bias_score, rsd from label_bias_by_model where suite = 'all'").to_pylist()
-    assert {row["n_demos"] for row in found} == {0, 4}
-    assert all(row["bias_score"] is None and row["rsd"] is not None for row in found)
-
-
-def test_labels_that_look_alike_are_said(tmp_path: Path) -> None:
-    rows = [row for n in range(8) for row in rows_of(str(n), "yes", {"yes": 0.6, "yes ": 0.3})]
-    run = import_scores("table", [write(tmp_path / "scores.csv", rows)], str(tmp_path / "run"))
-    expected = "t: the labels 'yes' and 'yes ' look alike and count as different; if they mean the same, mend them."
-    assert expected in run.read_json("plan.json")["notes"]
-
-
-def test_prompts_without_their_right_label_may_be_left_out_in_all_settings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [
-        row
-        for n_demos in (0, 2)
-        for n in range(8)
-        for row in rows_of(str(n), None if n == 3 and n_demos else "yes", {"yes": 0.6, "no": 0.3}, n_demos=n_demos)
-    ]
-    rows += [
-        row
-        for n_demos in (0, 2)
-        for row in rows_of("N/A", None, {"yes": 0.1, "no": 0.4}, purpose="cc", n_demos=n_demos)
-    ]
-    file, run = write(tmp_path / "scores.csv", rows), str(tmp_path / "run")
-    refused = call(capsys, monkeypatch, "import", "table", str(file), "--run-dir", run)
+def test_prompts_without_their_right_label_may_be_left_out_in_all_settings(tmp_path: Path, command: Command) -> None:
+    rows = []
+    for n_demos in (0, 2):
+        for n in range(8):
+            gold = None if n == 3 and n_demos else "yes"
+            rows += rows_of(str(n), gold, {"yes": 0.6, "no": 0.3}, n_demos=n_demos)
+        rows += rows_of("N/A", None, {"yes": 0.1, "no": 0.4}, purpose="cc", n_demos=n_demos)
+    named = ["import", "table", str(write(tmp_path / "scores.csv", rows)), "--run-dir", str(tmp_path / "run")]
+    refused = command(*named)
     assert refused.code == 2
     assert "t: gold is missing, which rows of the purpose main need; add it, or leave such prompts" in refused.err
-    done = call(capsys, monkeypatch, "import", "table", str(file), "--run-dir", run, "--on-bad-row", "drop")
+    done = command(*named, "--on-bad-row", "drop")
     assert done.code == 0, done.err
+    run = str(tmp_path / "run")
     found = query([run], "select n_demos, purpose, count(*) as n from prompts group by all order by all").to_pylist()
     assert [tuple(row.values()) for row in found] == [(0, "cc", 1), (0, "main", 7), (2, "cc", 1), (2, "main", 7)]
-    again = call(capsys, monkeypatch, "report", run)
+    again = command("report", run)
     assert again.code == 0, again.err
     notes = Run.open(run).read_json("plan.json")["notes"]
     assert "1 inputs without a right label are left out in all settings (--on-bad-row drop)." in notes
@@ -329,6 +251,28 @@ def test_true_and_false_are_labels(tmp_path: Path, suffix: str) -> None:
     assert (prompt.gold, list(prompt.logprobs)) == ("true", ["true", "false"])
 
 
+def test_labels_that_look_alike_and_how_a_table_is_written_are_noted(tmp_path: Path) -> None:
+    text = "task,prompt_id,label,logprob,gold\nt,1,schön,-1,schön\nt,1,schön ,-2,schön\n"
+    (tmp_path / "scores.csv").write_bytes(text.encode("cp1252"))
+    notes = imported_scores.IMPORTED.read(imported_scores.imported_spec("table", [tmp_path / "scores.csv"], None)).notes
+    alike = "t: the labels 'schön' and 'schön ' look alike and count as different; if they mean the same, mend"
+    for expected in (alike, f"{tmp_path / 'scores.csv'}: is not UTF-8 (byte "):
+        assert any(note.startswith(expected) for note in notes)
+
+
+def test_one_task_with_two_numbers_of_demonstrations_has_a_report(tmp_path: Path) -> None:
+    """Without BiasScore rows there is no change of BiasScore to show."""
+    rows = []
+    for number in range(80):
+        scores = {"yes": 0.6, "no": 0.3} if number % 3 else {"yes": 0.2, "no": 0.5}
+        rows += rows_of(str(number // 2), ("yes", "no")[number // 2 % 2], scores, n_demos=4 * (number % 2))
+    run = import_scores("table", [write(tmp_path / "scores.csv", rows)], str(tmp_path / "run"), None)
+    assert run.has("report.html")
+    found = query([run.uri], "select n_demos, bias_score, rsd from label_bias_by_model where suite = 'all'").to_pylist()
+    assert {row["n_demos"] for row in found} == {0, 4}
+    assert all(row["bias_score"] is None and row["rsd"] is not None for row in found)
+
+
 def test_decimal_numbers_of_columns_with_gaps_are_whole(tmp_path: Path) -> None:
     rows = [{**GOOD, "label": label, "gold": 1.0, "n_demos": 2.0} for label in (0.0, 1.0)]
     for name in ("scores.parquet", "scores.csv"):
@@ -337,10 +281,3 @@ def test_decimal_numbers_of_columns_with_gaps_are_whole(tmp_path: Path) -> None:
     assert outputs.prompts[0].logprobs.keys() == {"0.0", "1.0"}
     [prompt] = read_table([tmp_path / "scores.parquet"]).prompts
     assert (prompt.gold, list(prompt.logprobs)) == ("1", ["0", "1"])
-
-
-def test_how_a_table_is_written_is_noted(tmp_path: Path) -> None:
-    text = "task,prompt_id,label,logprob,gold\nt,1,schön,-1,schön\nt,1,übel,-2,schön\n"
-    (tmp_path / "scores.csv").write_bytes(text.encode("cp1252"))
-    [note] = read_table([tmp_path / "scores.csv"]).notes
-    assert note.startswith(f"{tmp_path / 'scores.csv'}: is not UTF-8 (byte ")

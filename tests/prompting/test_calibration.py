@@ -18,8 +18,12 @@ def test_template_splits_equal_the_published_code(shared: Path) -> None:
             assert split_by_template(case["prefixes"], text) == parts
 
 
-def test_content_free_inputs_are_the_published_ones() -> None:
+def test_content_free_inputs_are_the_published_ones_and_draws_are_seeded() -> None:
     assert CC_INPUTS == ("N/A", "", "[MASK]")
+    words = domain_context("t", "{INPUT}", [f"word{i} other{i}" for i in range(50)])
+    first, again, other = (words.draw(np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert len(first) == 20
 
 
 def test_random_inputs_have_the_mean_length_and_words_of_each_slot() -> None:
@@ -33,13 +37,6 @@ def test_random_inputs_have_the_mean_length_and_words_of_each_slot() -> None:
         assert set(first.split()) <= {"one", "two", "three", "five", "six"}
         assert set(second.split()) <= {"four", "seven", "eight", "nine"}
         assert (len(first.split()), len(second.split())) == (3, 2)
-
-
-def test_draws_are_seeded() -> None:
-    words = domain_context("t", "{INPUT}", [f"word{i} other{i}" for i in range(50)])
-    assert words.draw(np.random.default_rng(1)) == words.draw(np.random.default_rng(1))
-    assert words.draw(np.random.default_rng(1)) != words.draw(np.random.default_rng(2))
-    assert len(words.draw(np.random.default_rng(1))) == 20
 
 
 def test_inputs_that_lack_a_literal_part_give_no_words_and_are_counted() -> None:

@@ -44,7 +44,5 @@ def test_parts_have_about_as_many_tokens_and_end_with_a_block_where_one_is_near(
         (300_000, 160_000_000, 256, 10),  # many labels: what preparing a part holds is bounded, too
     ],
 )
-def test_a_run_has_parts_enough_and_a_large_one_no_more_than_it_needs(
-    tokens: int, tokens_unshared: int, n_groups: int, expected: int
-) -> None:
+def test_a_run_has_parts_enough_and_no_more(tokens: int, tokens_unshared: int, n_groups: int, expected: int) -> None:
     assert how_many_parts(tokens, tokens_unshared, n_groups) == expected

@@ -19,10 +19,7 @@ MILL = "The mill opened in 1890. Ann Lee ran the mill until 1921."
 
 ROWS: list[dict[str, Any]] = [
     {
-        "id": "a",
-        "title": "Mills",
-        "question": "Who ran it? ",
-        "context": MILL,
+        "id": "a", "title": "Mills", "question": "Who ran it? ", "context": MILL,
         "answers": {"text": ["Ann Lee", "Lee"], "answer_start": [25, 29]},
     },
     {
@@ -32,7 +29,7 @@ ROWS: list[dict[str, Any]] = [
         "context": "🐘 Zoë is in Nîmes\u2028now.\u00a0",
         "answers": {"text": ["Nîmes", "in Nîmes"], "answer_start": [12, 9]},
     },
-]
+]  # fmt: skip
 
 
 QUESTIONS = [

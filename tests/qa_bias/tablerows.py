@@ -27,31 +27,22 @@ def examples_of(rows: Sequence[dict[str, Any]]) -> pa.Table:
     return QA_EXAMPLES.rows(
         [
             {
-                "dataset": "squad",
-                "example_id": row["id"],
-                "row": number,
-                "role": "in_distribution",
-                "title": row["title"],
-                "question": row["question"],
-                "context": row["context"],
-                "answers": row["answers"]["text"],
-                "answer_starts": row["answers"]["answer_start"],
+                "dataset": "squad", "example_id": row["id"], "row": number, "role": "in_distribution",
+                "title": row["title"], "question": row["question"], "context": row["context"],
+                "answers": row["answers"]["text"], "answer_starts": row["answers"]["answer_start"],
             }
             for number, row in enumerate(rows)
         ]
-    )
+    )  # fmt: skip
 
 
 def example(question: str, *answers: str, context: str = MILL, starts: Sequence[int] | None = None) -> dict[str, Any]:
     """Return one question in SQuAD's flat form; answers start where they first stand."""
     found = [max(context.find(answer), 0) for answer in answers] if starts is None else list(starts)
     return {
-        "id": f"q-{question}",
-        "title": "Mill",
-        "context": context,
-        "question": question,
+        "id": f"q-{question}", "title": "Mill", "context": context, "question": question,
         "answers": {"text": list(answers), "answer_start": found},
-    }
+    }  # fmt: skip
 
 
 def context_words(question: dict[str, Any]) -> int:

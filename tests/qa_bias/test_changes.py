@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -20,36 +19,22 @@ MEANS = ("lower", "higher", "standard_lower", "standard_higher")
 
 
 def answers(
-    article: Any,
-    value: Any,
-    exact_match: Any,
-    standard_exact_match: Any = None,
-    *,
-    threshold: float = 0.5,
-    standard_threshold: float | None = None,
-    n_articles: int | None = None,
-    heuristic: str = "ans_len",
-    dataset: str = "squad",
-) -> pa.Table:
+    article: Any, value: Any, right: Any, standard: Any = None, *, threshold: float = 0.5,
+    standard_threshold: float | None = None, n_articles: int | None = None,
+    heuristic: str = "ans_len", dataset: str = "squad",
+) -> pa.Table:  # fmt: skip
     """Return the answers of two readers, which are the same where only one's are given."""
-    article = np.asarray(article, dtype=np.int64)
-    exact_match = np.asarray(exact_match, dtype=float)
-    n_rows = len(article)
-    return pa.table(
-        {
-            "dataset": pa.repeat(dataset, n_rows),
-            "heuristic": pa.repeat(heuristic, n_rows),
-            "article": article,
-            "n_articles": np.full(n_rows, article.max() + 1 if n_articles is None else n_articles),
-            "value": np.asarray(value, dtype=float),
-            "threshold": np.full(n_rows, threshold),
-            "standard_threshold": np.full(n_rows, threshold if standard_threshold is None else standard_threshold),
-            "exact_match": exact_match,
-            "standard_exact_match": exact_match
-            if standard_exact_match is None
-            else np.asarray(standard_exact_match, dtype=float),
-        }
-    )
+    article, right = np.asarray(article, dtype=np.int64), np.asarray(right, dtype=float)
+    one = np.ones(len(article))
+    columns = {
+        "article": article, "value": np.asarray(value, dtype=float), "exact_match": right,
+        "n_articles": np.full(len(article), article.max() + 1 if n_articles is None else n_articles),
+        "threshold": threshold * one,
+        "standard_threshold": (threshold if standard_threshold is None else standard_threshold) * one,
+        "standard_exact_match": right if standard is None else np.asarray(standard, dtype=float),
+    }  # fmt: skip
+    names = {name: pa.repeat(own, len(article)) for name, own in (("dataset", dataset), ("heuristic", heuristic))}
+    return pa.table(names | columns)
 
 
 def weights_of(n_articles: int, **how: Any) -> Floats:
@@ -125,13 +110,9 @@ def test_each_reader_is_split_at_its_own_threshold_and_an_empty_segment_is_null(
     """Only article 0 has values above 0.9, which is the standard reader's threshold."""
     weights = weights_of(5, seed=7, draws=200)
     table = answers(
-        [0, 0, 1, 2, 3, 4, 4],
-        [0.1, 0.95, 0.2, 0.7, 0.8, 0.3, 0.6],
-        [1, 0, 0, 1, 1, 0, 1],
-        [0, 1, 1, 1, 0, 1, 1],
-        threshold=0.5,
-        standard_threshold=0.9,
-    )
+        [0, 0, 1, 2, 3, 4, 4], [0.1, 0.95, 0.2, 0.7, 0.8, 0.3, 0.6], [1, 0, 0, 1, 1, 0, 1], [0, 1, 1, 1, 0, 1, 1],
+        threshold=0.5, standard_threshold=0.9,
+    )  # fmt: skip
     found = change_draws("reader", table, seed=7, draws=200).to_pylist()
     for ours, theirs in zip(found, by_loop(table, weights), strict=True):
         assert {name: ours[name] for name in MEANS} == pytest.approx(theirs, abs=1e-12)
@@ -180,25 +161,7 @@ def test_the_spread_of_the_samples_is_the_clustered_error() -> None:
         assert np.mean(found[name].to_numpy()) == pytest.approx(mean, abs=0.1 * error)
 
 
-def test_the_same_readers_have_the_same_means() -> None:
-    rng = np.random.default_rng(0)
-    table = answers(rng.integers(7, size=100), rng.random(100), rng.random(100) < 0.5)
-    found = change_draws("reader", table, seed=0, draws=30)
-    assert found["lower"].equals(found["standard_lower"])
-    assert found["higher"].equals(found["standard_higher"])
-
-
 def test_nothing_to_compare_has_no_samples() -> None:
     found = change_draws("reader", random_answers(10, 3, 0).slice(0, 0), seed=0)
     assert found.num_rows == 0
     assert found.schema == QA_CHANGE_DRAWS.schema
-
-
-def test_all_of_squads_validation_set_takes_less_than_a_second_or_two() -> None:
-    """10,570 questions about 48 articles, and as many that are each about another one; seven heuristics."""
-    for n_articles in (48, 10_570):
-        heuristics = [random_answers(10_570, n_articles, seed, heuristic=f"h{seed}") for seed in range(7)]
-        questions = pa.concat_tables(heuristics)
-        start = time.process_time()
-        assert change_draws("reader", questions, seed=0).num_rows == 7000
-        assert time.process_time() - start < 5  # 0.1 s and 0.6 s, with room for a busy machine

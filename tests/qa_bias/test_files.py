@@ -55,53 +55,38 @@ def test_other_fields_are_ignored_and_a_missing_title_is_empty(tmp_path: Path) -
 
 
 FOREIGN: list[tuple[str, object, str]] = [
-    ("dev.json", b"", "is empty"),
     ("dev.json", b" \n\n", "is empty"),
     ("dev.csv", b"id,question\n1,Who?\n", "no row has context, answers (its columns: id, question)"),
-    (
-        "dev.jsonl",
-        b"version https://git-lfs.github.com/spec/v1\n",
-        "is no JSON, it starts with 'version https://git-lfs",
-    ),
+    ("dev.jsonl", b"version https://git-lfs.github.com/spec\n", "is no JSON, it starts with 'version https://git-lfs"),
     ("dev.zip", b"PK\x03\x04" + bytes(20), "is a zip file, as Excel's are; save the table as CSV"),
     ("dev.json", json.dumps(as_squad(ROWS)).encode("utf-16"), "is UTF-16; save it as UTF-8"),
-    ("dev.json", b'{"a": "Ann", "b": "Lee"}', "no row has question, context, answers (its columns: a, b)"),
     ("dev.json", b"{}", "no row has question, context, answers (its columns: none)"),
     ("dev.json", b"[1, 2]", "2 problems:\n  - FILE: [0]: is no JSON object"),
     ("dev.json", b'{"data": "x"}', "no row has question, context, answers (its columns: data)"),
+    ("dev.json", b'{"data": [{"paragraphs": {"a": 1}}]}', "data[0].paragraphs: is an object with the keys a, not a"),
+    ("dev.json", b'{"data": [{"paragraphs": [{"qas": [null]}]}]}', "data[0].paragraphs[0].qas[0]: is null, not an"),
+    ("dev.jsonl", b'{"text": "x"}\n["x"]\n', "no row has question, context, answers (its columns: text)"),
+    (
+        "rows.parquet",
+        as_parquet([{"id": "a", "context": "x", "label": 1}]),
+        "no row has question, answers (its columns: ",
+    ),
+    ("rows.parquet", b"PAR1 and then nothing", "is no readable Parquet or Arrow file"),
+    ("rows.parquet", as_parquet(ROWS)[:-30], "is no readable Parquet or Arrow file"),
     (
         "dev.json",
-        b'{"data": [{"paragraphs": {"a": 1}}]}',
-        "data[0].paragraphs: is an object with the keys a, not a list",
+        '{"data": [{"paragraphs": []}]}',
+        "has no question that can be used (it has none at all); check the path",
     ),
-    ("dev.json", b'{"data": [{"paragraphs": [{"qas": [null]}]}]}', "data[0].paragraphs[0].qas[0]: is null, not an"),
-    (
-        "dev.jsonl",
-        b'{"text": "x", "label": 1}\n["x"]\n',
-        "no row has question, context, answers (its columns: text, label)",
-    ),
+    ("dev.json", "[" * 100_000, "is not JSON (maximum recursion"),
+    ("dev.json", f"[{'1' * 5000}]", "is not JSON (Exceeds the limit"),
 ]
 
 
-@pytest.mark.parametrize(("file", "content", "found"), FOREIGN)
 @pytest.mark.parametrize("on_bad_example", ["error", "drop"])
-def test_a_file_of_another_kind_is_refused_with_what_is_read(
-    tmp_path: Path, file: str, content: object, found: str, on_bad_example: str
-) -> None:
-    assert found in refused(tmp_path, content, file, on_bad_example=on_bad_example)
-
-
-def test_a_table_with_other_columns_is_refused_with_its_columns(tmp_path: Path) -> None:
-    message = refused(tmp_path, as_parquet([{"id": "a", "context": "x", "label": 1}]), "rows.parquet")
-    assert message.startswith("FILE: no row has question, answers (its columns: id, context, label); name ")
-    assert "is no readable Parquet or Arrow file" in refused(tmp_path, b"PAR1 and then nothing", "rows.parquet")
-    assert "is no readable Parquet or Arrow file" in refused(tmp_path, as_parquet(ROWS)[:-30], "rows.parquet")
-
-
-def test_an_empty_list_is_no_data_set(tmp_path: Path) -> None:
-    for content in ("[]", '{"data": []}', '{"data": [{"paragraphs": []}]}'):
-        message = refused(tmp_path, content, "dev.json")
-        assert message == "FILE: has no question that can be used (it has none at all); check the path"
+def test_a_file_of_another_kind_is_refused_with_what_is_read(tmp_path: Path, on_bad_example: str) -> None:
+    for file, content, found in FOREIGN:
+        assert found in refused(tmp_path, content, file, on_bad_example=on_bad_example)
 
 
 def test_bad_json_is_named_by_line_and_column_or_byte(tmp_path: Path) -> None:
@@ -128,46 +113,27 @@ def test_bad_json_of_one_text_is_named_by_line_and_column(tmp_path: Path) -> Non
     assert message.startswith(f"FILE: line {n_lines}, column ")
     assert message.endswith("; mend the file")
     assert "FILE: line 2, byte 14: is not UTF-8" in refused(tmp_path, b'{"data": ["x"\n\xff]}', "dev.json")
-    assert "is not JSON (maximum recursion" in refused(tmp_path, "[" * 100_000, "dev.json")
-    assert "is not JSON (Exceeds the limit" in refused(tmp_path, f"[{'1' * 5000}]", "dev.json")
 
 
 def test_a_cut_gzip_file_is_refused(tmp_path: Path) -> None:
     content = gzip.compress(as_lines([flat(id=f"{number}") for number in range(1000)]))
-    assert "FILE: is no complete gzip file" in refused(tmp_path, content[:-20], "rows.jsonl.gz")
-    assert "FILE: is no complete gzip file" in refused(tmp_path, content[:12], "rows.jsonl.gz")
-    broken = content[:40] + b"\0\0\0\0" + content[44:]
-    assert "FILE: is no complete gzip file" in refused(tmp_path, broken, "rows.jsonl.gz")
+    for broken in (content[:-20], content[:12], content[:40] + b"\0\0\0\0" + content[44:]):
+        assert "FILE: is no complete gzip file" in refused(tmp_path, broken, "rows.jsonl.gz")
 
 
-@pytest.mark.parametrize("uri", ["absent.json", "ftp://host/dev.json", "s3:///dev.json"])
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path, uri: str) -> None:
-    path = uri if "://" in uri else str(tmp_path / uri)
-    with pytest.raises(InputError, match=r"cannot be read \(.+\); check the path") as caught:
-        read_questions(path, name="dev")
-    assert str(caught.value).startswith(path)
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    for path in (str(tmp_path / "absent.json"), "ftp://host/dev.json", "s3:///dev.json"):
+        with pytest.raises(InputError, match=r"cannot be read \(.+\); check the path") as caught:
+            read_questions(path, name="dev")
+        assert str(caught.value).startswith(path)
 
 
-def test_questions_are_read_from_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_are_read_from_an_object_store(object_store: str) -> None:
     import boto3
-    from moto.server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        variables = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}
-        for key, value in {**variables, "DEFAULT_REGION": "us-east-1"}.items():
-            monkeypatch.setenv(f"AWS_{key}", value)
-        monkeypatch.setenv("NO_PROXY", host)
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="questions")
-        content = gzip.compress(as_lines(ROWS))
-        client.put_object(Bucket="questions", Key="qa/rows.jsonl.gz", Body=content)
-        found = read_questions("s3://questions/qa/rows.jsonl.gz", name="dev")
-        assert found.questions == QUESTIONS
-        assert found.sha256 == hashlib.sha256(content).hexdigest()
-        with pytest.raises(InputError, match=r"^s3://questions/absent\.json: cannot be read"):
-            read_questions("s3://questions/absent.json", name="dev")
-    finally:
-        server.stop()
+    content, bucket = gzip.compress(as_lines(ROWS)), object_store.removeprefix("s3://").split("/")[0]
+    boto3.client("s3").put_object(Bucket=bucket, Key="qa/rows.jsonl.gz", Body=content)
+    found = read_questions(f"s3://{bucket}/qa/rows.jsonl.gz", name="dev")
+    assert (found.questions, found.sha256) == (QUESTIONS, hashlib.sha256(content).hexdigest())
+    with pytest.raises(InputError, match=rf"^s3://{bucket}/absent\.json: cannot be read"):
+        read_questions(f"s3://{bucket}/absent.json", name="dev")

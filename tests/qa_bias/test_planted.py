@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ BY_CHANCE = {"ans_pos": 0.25, "word_dist": 0.5}
 
 
 def planted(shortcut: str = "ans_pos", strength: float = 0.0, **options: Any) -> QuestionSet:
-    chosen: dict[str, Any] = {"name": "a", "n_questions": N_QUESTIONS, "seed": 3, **options}
-    return planted_questions(shortcut=shortcut, strength=strength, **chosen)
+    return planted_questions(
+        **{"shortcut": shortcut, "strength": strength, "name": "a", "n_questions": N_QUESTIONS, "seed": 3, **options}
+    )
 
 
 def values_of(questions: QuestionSet) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
@@ -55,7 +57,7 @@ def tolerance(share: float) -> float:
     return 4 * math.sqrt(share * (1 - share) / N_QUESTIONS) + 1e-9
 
 
-@pytest.mark.parametrize("strength", [0, 0.3, 0.9, 1])
+@pytest.mark.parametrize("strength", [0, 0.3, 1])
 @pytest.mark.parametrize("shortcut", SHORTCUTS)
 def test_one_shortcut_leads_to_as_many_answers_as_planted_and_the_other_to_as_many_as_by_chance(
     shortcut: str, strength: float
@@ -156,20 +158,16 @@ def test_questions_are_those_of_the_seed_and_the_name() -> None:
     assert wanted.notes == ["a: 2,000 generated questions with word_dist planted at strength 0.4, seed 3"]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_cannot_be_planted_is_refused() -> None:
+    for options, message in (
         ({"shortcut": "cos_sim"}, "shortcut 'cos_sim': cannot be planted; use one of ans_pos, word_dist"),
         ({"strength": 1.5}, "strength 1.5: is no share; give a number from 0 to 1"),
         ({"strength": -0.1}, "strength -0.1: is no share"),
         ({"strength": math.nan}, "strength nan: is no share"),
         ({"n_questions": 0}, "n_questions 0: too few; give 1 or more"),
-    ],
-)
-def test_what_cannot_be_planted_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as error:
-        planted(**options)
-    assert str(error.value).startswith(message)
+    ):
+        with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+            planted(**options)
 
 
 def test_the_demos_reader_answers_questions_without_a_shortcut() -> None:

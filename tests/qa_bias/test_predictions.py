@@ -1,48 +1,43 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
 from biaseval.qa_bias.predictions import annotator_rows, are_of_annotators, read_predictions
 from biaseval.tables import QA_EXAMPLES
+from tests.qa_bias.questionfiles import as_parquet
 
 IDS = ["b", "a", "c"]
 TEXTS = {"a": "Ann Lee", "b": "", "c": "Nîmes 🐘"}
 
 
 def _read(
-    folder: Path, content: str | bytes, *, on_missing: str = "error", file: str = "predictions.json"
+    folder: Path, content: str | bytes, *, on_missing: Any = "error", file: str = "predictions.json"
 ) -> tuple[dict[str, str], list[str]]:
     path = folder / file
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert on_missing in ("error", "drop")
-    found, notes = read_predictions(str(path), IDS, on_missing="drop" if on_missing == "drop" else "error")
+    found, notes = read_predictions(str(path), IDS, on_missing=on_missing)
     return found, [note.replace(str(path), "FILE") for note in notes]
 
 
-def _refused(folder: Path, content: str | bytes, *, on_missing: str = "error", file: str = "predictions.json") -> str:
+def _refused(folder: Path, content: str | bytes, **how: Any) -> str:
     with pytest.raises(InputError) as caught:
-        _read(folder, content, on_missing=on_missing, file=file)
-    return str(caught.value).replace(str(folder / file), "FILE")
+        _read(folder, content, **how)
+    return str(caught.value).replace(str(folder / how.get("file", "predictions.json")), "FILE")
 
 
-def _lines(name: str, texts: dict[str, str] = TEXTS) -> str:
-    return "".join(
-        json.dumps({"id": key, name: text, "no_answer_probability": 0.5}) + "\n" for key, text in texts.items()
-    )
+def _lines(name: str) -> str:
+    rows = [{"id": key, name: text, "no_answer_probability": 0.5} for key, text in TEXTS.items()]
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _parquet() -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"id": list(TEXTS), "prediction_text": list(TEXTS.values())}), sink)
-    return sink.getvalue()
+    return as_parquet([{"id": key, "prediction_text": text} for key, text in TEXTS.items()])
 
 
 @pytest.mark.parametrize(
@@ -83,37 +78,31 @@ def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
 
 def test_one_line_is_a_row_and_ids_may_be_numbers(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
-    path.write_text('{"id": 7, "prediction": "x"}')
-    assert read_predictions(str(path), ["7"], on_missing="error") == ({"7": "x"}, [])
-    path.write_text('{"id": 7.0, "prediction": "x"}')
-    assert read_predictions(str(path), ["7"], on_missing="error") == ({"7": "x"}, [])
-    # Ids may have any name where the file is a mapping.
-    path.write_text('{"id": "x", "prediction": "y", "prediction_text": "z"}')
-    assert read_predictions(str(path), ["x"], on_missing="error") == ({"x": "z"}, [])
+    for content, found in (
+        ('{"id": 7, "prediction": "x"}', {"7": "x"}),
+        ('{"id": 7.0, "prediction": "x"}', {"7": "x"}),
+        ('{"id": "x", "prediction": "y", "prediction_text": "z"}', {"x": "z"}),
+    ):
+        path.write_text(content)
+        assert read_predictions(str(path), [*found], on_missing="error") == (found, [])
 
 
-def test_a_missing_prediction_is_refused_with_count_and_ids(tmp_path: Path) -> None:
+def test_a_missing_prediction_is_refused_or_left_out_and_never_given_a_text(tmp_path: Path) -> None:
     assert _refused(tmp_path, '{"c": "x"}') == (
         "FILE: has no prediction for 2 of 3 questions (b, a); "
         "add them, or leave these questions out for this model with on_missing: drop"
     )
+    note = "FILE: has no prediction for 2 of 3 questions, which are left out for this model (b, a)"
+    assert _read(tmp_path, '{"c": "x"}', on_missing="drop") == ({"c": "x"}, [note])
 
 
-def test_a_missing_prediction_is_never_given_a_text(tmp_path: Path) -> None:
-    found, notes = _read(tmp_path, '{"c": "x"}', on_missing="drop")
-    assert found == {"c": "x"}
-    assert notes == ["FILE: has no prediction for 2 of 3 questions, which are left out for this model (b, a)"]
-
-
-@pytest.mark.parametrize("on_missing", ["error", "drop"])
-@pytest.mark.parametrize("content", ['{"x": "y", "z": ""}', "{}", "[]"])
-def test_the_predictions_of_another_set_are_refused(tmp_path: Path, content: str, on_missing: str) -> None:
-    message = _refused(tmp_path, content, on_missing=on_missing)
-    ids = "x, z" if "x" in content else "none"
-    assert message == (
-        f"FILE: has no prediction for any of the 3 questions (its ids: {ids}; theirs: b, a, c); "
-        "name the file of this set"
-    )
+def test_the_predictions_of_another_set_are_refused(tmp_path: Path) -> None:
+    for content, ids in (('{"x": "y", "z": ""}', "x, z"), ("{}", "none"), ("[]", "none")):
+        for on_missing in ("error", "drop"):
+            assert _refused(tmp_path, content, on_missing=on_missing) == (
+                f"FILE: has no prediction for any of the 3 questions (its ids: {ids}; theirs: b, a, c); "
+                "name the file of this set"
+            )
 
 
 def test_predictions_for_other_questions_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -144,13 +133,13 @@ def test_an_id_that_stands_there_twice_is_refused(tmp_path: Path, content: str, 
     assert _refused(tmp_path, content, on_missing=on_missing) == found
 
 
-@pytest.mark.parametrize("value", ["null", "7", "true", '["Ann"]', '{"text": "Ann"}', '[{"text": "Ann"}]', '"\\ud83d"'])
 @pytest.mark.parametrize("on_missing", ["error", "drop"])
-def test_a_prediction_that_is_no_text_is_refused(tmp_path: Path, value: str, on_missing: str) -> None:
+def test_a_prediction_that_is_no_text_is_refused(tmp_path: Path, on_missing: str) -> None:
     wanted = "FILE: the prediction of the id b is no text; write one string for each (a file of n-best lists cannot"
-    assert wanted in _refused(tmp_path, f'{{"a": "x", "b": {value}, "c": "x"}}', on_missing=on_missing)
-    rows = f'{{"id": "a", "prediction": "x"}}\n{{"id": "b", "prediction": {value}}}\n'
-    assert wanted in _refused(tmp_path, rows, on_missing=on_missing)
+    for value in ("null", "7", "true", '["Ann"]', '{"text": "Ann"}', '[{"text": "Ann"}]', '"\\ud83d"'):
+        assert wanted in _refused(tmp_path, f'{{"a": "x", "b": {value}, "c": "x"}}', on_missing=on_missing)
+        rows = f'{{"id": "a", "prediction": "x"}}\n{{"id": "b", "prediction": {value}}}\n'
+        assert wanted in _refused(tmp_path, rows, on_missing=on_missing)
 
 
 def test_both_mistakes_come_in_one_message(tmp_path: Path) -> None:
@@ -160,26 +149,20 @@ def test_both_mistakes_come_in_one_message(tmp_path: Path) -> None:
     assert "the prediction of 3 ids (a, b, \\ud800) is no text" in message
 
 
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
+def test_a_file_of_another_kind_is_refused_with_what_is_read(tmp_path: Path) -> None:
+    for content, found in (
         ("", "is empty"),
         ("id,text\na,b\n", "is no JSON, it starts with 'id,text"),
         ('["Ann", "Lee"]', "[0]: has no id with a prediction_text or prediction (and 1 more)"),
         ('{"id": "a", "answer": "x"}\n{"id": "b", "prediction": "x"}\n', "line 1: has no id with a prediction_text"),
-        (
-            '{"id": null, "prediction": "x"}\n{"id": "b", "prediction": "x"}\n',
-            "line 1: has no id with a prediction_text",
-        ),
+        ('{"id": null, "prediction": "x"}\n{"id": "b", "prediction": "x"}\n', "line 1: has no id with a prediction_te"),
         ('{"id": null, "prediction": "x"}', "the file: has no id with a prediction_text or prediction; "),
         ('{"a": "x"}\n{"b": "y"}\n', "line 1: has no id with a prediction_text or prediction (and 1 more)"),
         ('[[{"id": "a", "prediction": "x"}]]', "[0]: has no id"),
-    ],
-)
-def test_a_file_of_another_kind_is_refused_with_what_is_read(tmp_path: Path, content: str, found: str) -> None:
-    message = _refused(tmp_path, content)
-    assert found in message
-    assert message.endswith("as JSON list, JSON lines, CSV, TSV or Parquet, each plain or gzipped")
+    ):
+        message = _refused(tmp_path, content)
+        assert found in message
+        assert message.endswith("as JSON list, JSON lines, CSV, TSV or Parquet, each plain or gzipped")
 
 
 def test_bad_json_is_named_by_its_place(tmp_path: Path) -> None:
@@ -198,7 +181,6 @@ def test_people_are_scored_by_their_second_answer_against_the_others() -> None:
         [{"dataset": "squad", "example_id": f"q{row}", "answers": own} for row, own in enumerate(answers)]
     )
     found = annotator_rows("people", examples)
-    assert isinstance(found, pa.Table)
     assert [tuple(row.values())[2:6] for row in found.select(found.column_names[:6]).to_pylist()] == [
         ("q0", "Mill!", 1.0, 1.0),
         ("q2", "1890", 0.0, pytest.approx(2 / 3)),

@@ -6,12 +6,11 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -21,8 +20,8 @@ from biaseval.qa_bias.predictions import read_predictions
 from biaseval.runs import run_spec
 from biaseval.spec import TableSpec, differences, load_spec
 from biaseval.store import Run
+from tests.qa_bias.questionfiles import MILL, as_parquet
 
-MILL = "The mill opened in 1890. Ann Lee ran the mill until 1921."
 ROWS: list[dict[str, Any]] = [
     {"id": "a", "question": "Who ran it?", "context": MILL, "answers": ["Ann Lee", "Lee"], "title": "Mills"},
     {"id": "b", "question": "When did it open?", "context": MILL, "answers": "1890", "title": "Mills"},
@@ -35,11 +34,9 @@ QUESTIONS = [
 
 def _table(rows: list[dict[str, Any]], delimiter: str = ",") -> bytes:
     """Return rows as a table of texts, with lists as JSON."""
-    text = io.StringIO()
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    writer = csv.DictWriter(
-        text, list(rows[0]), delimiter=delimiter, quoting=quoting, quotechar=None if quoting else '"'
-    )
+    text, is_tsv = io.StringIO(), delimiter == "\t"
+    quotes: dict[str, Any] = {"quoting": csv.QUOTE_NONE, "quotechar": None} if is_tsv else {}
+    writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter, **quotes)
     writer.writeheader()
     writer.writerows(
         {key: json.dumps(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows
@@ -48,23 +45,16 @@ def _table(rows: list[dict[str, Any]], delimiter: str = ",") -> bytes:
 
 
 def _parquet(rows: list[dict[str, Any]]) -> bytes:
-    sink = pa.BufferOutputStream()
-    lists = [
-        {**row, "answers": [row["answers"]] if isinstance(row["answers"], str) else row["answers"]} for row in rows
-    ]
-    pq.write_table(pa.Table.from_pylist(lists), sink)
-    return bytes(sink.getvalue().to_pybytes())
+    lists = [{**row, "answers": own if isinstance(own := row["answers"], list) else [own]} for row in rows]
+    return as_parquet(lists)
 
 
 FORMS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
-    "rows.csv": _table,
-    "rows.csv.gz": lambda rows: gzip.compress(_table(rows)),
-    "semicolons.csv": lambda rows: _table(rows, ";"),
-    "rows.tsv": lambda rows: _table(rows, "\t"),
-    "rows.parquet": _parquet,
-    "rows.jsonl": lambda rows: "\n".join(map(json.dumps, rows)).encode(),
+    "rows.csv": _table, "rows.csv.gz": lambda rows: gzip.compress(_table(rows)),
+    "semicolons.csv": lambda rows: _table(rows, ";"), "rows.tsv": lambda rows: _table(rows, "\t"),
+    "rows.parquet": _parquet, "rows.jsonl": lambda rows: "\n".join(map(json.dumps, rows)).encode(),
     "rows.json": lambda rows: json.dumps(rows).encode(),
-}
+}  # fmt: skip
 
 
 def _read(folder: Path, file: str, content: bytes, **settings: Any) -> QuestionSet:
@@ -126,9 +116,8 @@ def test_columns_of_other_names_are_named(tmp_path: Path) -> None:
 def test_missing_columns_are_named_with_those_that_are_there(
     tmp_path: Path, header: str, fields: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(message)):
         _read(tmp_path, "rows.csv", f"{header}\n{header.upper()}\n".encode(), fields=fields)
-    assert message in str(caught.value)
 
 
 def test_articles_have_no_columns_to_name(tmp_path: Path) -> None:
@@ -146,14 +135,10 @@ def _spec(folder: Path, **changes: Any) -> Path:
     (folder / "own.csv").write_bytes(_table(rows))
     (folder / "answers.json").write_text(json.dumps({str(n): row["answers"] for n, row in enumerate(rows)}))
     content = {
-        "kind": "qa_bias",
-        "name": "own",
-        "models": [{"name": "system", "predictions": {"own": "answers.json"}}],
+        "kind": "qa_bias", "name": "own", "models": [{"name": "system", "predictions": {"own": "answers.json"}}],
         "datasets": {"in_distribution": {"own": {"file": "own.csv", "fields": {"question": "wer"}}}},
-        "heuristics": ["ans_len"],
-        "bootstrap": {"sample": 10, "replacement": True},
-        **changes,
-    }
+        "heuristics": ["ans_len"], "bootstrap": {"sample": 10, "replacement": True}, **changes,
+    }  # fmt: skip
     (folder / "own.yaml").write_text(yaml.safe_dump(content))
     return folder / "own.yaml"
 
@@ -201,88 +186,69 @@ def _as(file: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("file", FORMS)
-@pytest.mark.parametrize("true", [True, 1, 1.0, "true", "True", "TRUE", " 1 "])
-@pytest.mark.parametrize("false", [False, 0, "false", "False", "", None])
-def test_unanswerable_questions_are_left_out_in_every_format(
-    tmp_path: Path, file: str, true: object, false: object
-) -> None:
-    rows = [{**ROWS[0], "is_impossible": _as(file, false or "")}, {**ROWS[1], "is_impossible": _as(file, true)}]
-    if file.endswith(("json", "jsonl")):
-        rows[0]["is_impossible"] = false
-    found = _read(tmp_path, file, FORMS[file](rows))
-    assert [each.example_id for each in found.questions] == ["a"]
-    assert found.notes == ["own: left out 1 question marked is_impossible: the metric has no null answer"]
+def test_unanswerable_questions_are_left_out_in_every_format(tmp_path: Path, file: str) -> None:
+    kinds = [(True, False), (1, 0), (1.0, None), ("true", "false"), ("True", "False"), ("TRUE", ""), (" 1 ", False)]
+    for true, false in kinds:
+        mine = [_as(file, false or ""), _as(file, true)]
+        if file.endswith(("json", "jsonl")):
+            mine[0] = false
+        rows = [{**row, "is_impossible": kind} for row, kind in zip(ROWS, mine, strict=True)]
+        found = _read(tmp_path, file, FORMS[file](rows))
+        assert [each.example_id for each in found.questions] == ["a"]
+        assert found.notes == ["own: left out 1 question marked is_impossible: the metric has no null answer"]
+    for value in ("yes", "2", "impossible", 0.5):
+        content = FORMS[file]([{**ROWS[0], "is_impossible": ""}, {**ROWS[1], "is_impossible": _as(file, value)}])
+        with pytest.raises(
+            InputError, match=r"1 with an is_impossible that is neither true nor false \(b\); mend them"
+        ):
+            _read(tmp_path, file, content)
+        found = _read(tmp_path, file, content, on_bad_example="drop")
+        assert [each.example_id for each in found.questions] == ["a"]
 
 
-@pytest.mark.parametrize("file", FORMS)
-@pytest.mark.parametrize("value", ["yes", "2", "impossible", 0.5])
-def test_what_is_neither_true_nor_false_is_a_bad_question(tmp_path: Path, file: str, value: object) -> None:
-    rows = [{**ROWS[0], "is_impossible": ""}, {**ROWS[1], "is_impossible": _as(file, value)}]
-    content = FORMS[file](rows)
-    with pytest.raises(InputError, match=r"1 with an is_impossible that is neither true nor false \(b\); mend them"):
-        _read(tmp_path, file, content)
-    found = _read(tmp_path, file, content, on_bad_example="drop")
-    assert [each.example_id for each in found.questions] == ["a"]
-
-
-@pytest.mark.parametrize("file", ["rows.parquet", "rows.jsonl", "rows.json"])
-def test_columns_of_true_and_false_are_read_as_they_are(tmp_path: Path, file: str) -> None:
+def test_columns_of_true_and_false_are_read_as_they_are(tmp_path: Path) -> None:
     for kinds in ((False, True), (0, 1), (0.0, 1.0), (None, True)):
         rows = [{**row, "is_impossible": kind} for row, kind in zip(ROWS, kinds, strict=True)]
-        assert [each.example_id for each in _read(tmp_path, file, FORMS[file](rows)).questions] == ["a"]
+        assert [each.example_id for each in _read(tmp_path, "rows.parquet", _parquet(rows)).questions] == ["a"]
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
+@pytest.mark.parametrize("file", ["rows.csv", "rows.tsv", "semicolons.csv"])
+def test_answers_of_other_formats_may_stand_in_a_cell(tmp_path: Path, file: str) -> None:
+    for cell in (
         {"text": ["Ann Lee", "Lee"], "answer_start": [25, 29]},
         {"text": ["Ann Lee", "Lee"], "answer_start": [25.0, 29.0]},
         [{"text": "Ann Lee", "answer_start": 25}, {"text": "Lee", "answer_start": 29.0}],
-    ],
-)
-@pytest.mark.parametrize("file", ["rows.csv", "rows.tsv", "semicolons.csv"])
-def test_answers_of_other_formats_may_stand_in_a_cell(tmp_path: Path, file: str, cell: object) -> None:
-    content = FORMS[file]([{**ROWS[0], "answers": json.dumps(cell)}])
-    assert _read(tmp_path, file, content).questions == QUESTIONS[:1]
+    ):
+        content = FORMS[file]([{**ROWS[0], "answers": json.dumps(cell)}])
+        assert _read(tmp_path, file, content).questions == QUESTIONS[:1]
 
 
 def test_an_object_without_texts_is_an_answer_like_others(tmp_path: Path) -> None:
     row = {"id": "a", "question": "What?", "context": 'It is {"a": 1}.', "answers": '{"a": 1}'}
     assert _read(tmp_path, "rows.csv", _table([row])).questions[0].answers == ('{"a": 1}',)
     python = {**row, "answers": "{'text': ['It'], 'answer_start': [0]}"}
-    message = 'with answers in braces that are no JSON object, as {"text": ["one"], "answer_start": [0]} is'
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(
+        InputError, match=r'with answers in braces that are no JSON object, as {"text": \["one"\], "ans'
+    ):
         _read(tmp_path, "rows.csv", _table([python]))
-    assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
+@pytest.mark.parametrize("file", ["rows.csv", "rows.jsonl"])
+def test_one_answer_needs_no_list_and_ids_and_starts_no_type(tmp_path: Path, file: str) -> None:
+    row = {"id": 9.0, "question": "Who?", "context": MILL}
+    for answers in (
         {"text": "Ann Lee", "answer_start": 25},
         {"text": ["Ann Lee"], "answer_start": "25"},
         {"text": ["Ann Lee"], "answer_start": ["25"]},
         [{"text": "Ann Lee", "answer_start": "25"}],
-    ],
-)
-@pytest.mark.parametrize("file", ["rows.csv", "rows.jsonl"])
-def test_one_answer_needs_no_list_and_ids_and_starts_no_type(tmp_path: Path, file: str, answers: object) -> None:
-    row = {
-        "id": 9.0,
-        "question": "Who?",
-        "context": MILL,
-        "answers": json.dumps(answers) if file == "rows.csv" else answers,
-    }
-    [question] = _read(tmp_path, file, FORMS[file]([row])).questions
-    assert (question.answers, question.answer_starts) == (("Ann Lee",), (25,))
-    assert question.example_id == ("9.0" if file == "rows.csv" else "9")  # of a text nothing is taken off
-
-
-@pytest.mark.parametrize("start", ["25.0", "[25.0]", '["25"]', ["25"], 25.0])
-@pytest.mark.parametrize("file", ["rows.csv", "rows.jsonl"])
-def test_starts_without_decimals_are_whole(tmp_path: Path, file: str, start: object) -> None:
-    row = {"id": "a", "question": "Who?", "context": MILL, "answers": "Ann Lee", "answer_start": start}
-    assert _read(tmp_path, file, FORMS[file]([row])).questions[0].answer_starts == (25,)
+    ):
+        own = {**row, "answers": json.dumps(answers) if file == "rows.csv" else answers}
+        [question] = _read(tmp_path, file, FORMS[file]([own])).questions
+        assert (question.answers, question.answer_starts) == (("Ann Lee",), (25,))
+        assert question.example_id == ("9.0" if file == "rows.csv" else "9")  # of a text nothing is taken off
+    for start in ("25.0", "[25.0]", '["25"]', ["25"], 25.0):
+        content = FORMS[file]([{**row, "answers": "Ann Lee", "answer_start": start}])
+        assert _read(tmp_path, file, content).questions[0].answer_starts == (25,)
 
 
 def test_how_a_table_of_questions_is_written_is_noted(tmp_path: Path) -> None:

@@ -66,10 +66,6 @@ def test_contexts_without_words_are_refused() -> None:
             Tfidf.fit(contexts)
 
 
-def test_no_questions_give_no_cosines() -> None:
-    assert Tfidf.fit([MILL]).cosines([], []).shape == (0,)
-
-
 def test_a_table_that_is_no_model_is_refused() -> None:
     model = Tfidf.fit(CONTEXTS).to_table()
     with pytest.raises(ValueError, match="no fitted TF-IDF"):

@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 
 from biaseval.qa_bias.text import load_text
-from biaseval.qa_bias.tfidf_bias import (
-    UNIFORM_SHARE,
-    Sentence,
-    SentenceCosines,
-    fitted_weight,
-    token_log_probabilities,
-)
+from biaseval.qa_bias.tfidf_bias import UNIFORM_SHARE, Sentence, SentenceCosines, fitted_weight, token_log_probabilities
 
 CONTEXT = "The old mill burned down. Bears eat honey in spring. Nothing else happened."
 

@@ -1,4 +1,4 @@
-"""Tables of studies done by hand, and what asks DuckDB for the relations over them."""
+"""Studies whose readers and answers are written by hand: DuckDB computes their relations, no run directory is made."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.analysis import sql_files as relations
-from biaseval.analysis.qa_chance import N_UNITS
+from biaseval.analysis import qa_chance, qa_changes
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.qa_bias.changes import change_draws
 from biaseval.qa_bias.search_null import search_nulls
 from biaseval.qa_bias.significance import segment_draws
 from biaseval.tables import QA_CHANGE_DRAWS, TABLES, tables_of
-from tests.qaplans import QaPlan, Rows
+from tests.handmade import within_transaction
+from tests.qaplans import OVERLAP, RIGHT, VALUES, QaPlan, Rows
+from tests.relation import Within
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,14 +30,10 @@ MARTS = (
     "qa_out_of_distribution_by_method", "qa_debiasing_by_method", "qa_bias_models", "qa_debiasing_correlation",
     "qa_training_curves",
 )  # fmt: skip
-"""Each after those that it reads."""
-
-RELATIONS = (*MARTS, "qa_training_costs")
-"""The last is an intermediate relation: it tells when a run was made."""
 
 
 class Study(QaPlan):
-    """The tables of a run that trained readers, whose relations DuckDB computes as they are; no run directory is made.
+    """The tables of a run that trained readers; where none is added, of one that measured the models of its spec.
 
     Thresholds are those that a test gives, by heuristic; one that stands alone is fixed.
     """
@@ -58,64 +55,42 @@ class Study(QaPlan):
         given_up = how.get("problem") is not None
         self.trained.append(
             {
-                "number": len(self.trained),
-                "model": model,
-                "base": "bert",
-                "data": "squad",
-                "method": method,
-                "bias": bias,
-                "seed": 42,
-                "standard": None if method in ("standard", "bias_model") else standard,
-                "path": None if given_up else f"readers/{model}",
-                "steps": 3,
-                "best_step": None if given_up else 2,
-                "n_windows": 30,
-                "n_workers": 2,
-                "device": "cpu",
+                "number": len(self.trained), "model": model, "base": "bert", "data": "squad", "method": method,
+                "bias": bias, "seed": 42, "standard": None if method in ("standard", "bias_model") else standard,
+                "path": None if given_up else f"readers/{model}", "steps": 3, "best_step": None if given_up else 2,
+                "n_windows": 30, "n_workers": 2, "device": "cpu", "problem": None,
             }
-            | {"problem": None}
             | how
-        )
-
-    def titles(self, titles: Sequence[str | None], dataset: str = "squad") -> None:
-        """Give the questions of a data set titles, in their order."""
-        own = [example for example in self.examples if example["dataset"] == dataset]
-        for example, title in zip(own, titles, strict=True):
-            example["title"] = title
+        )  # fmt: skip
 
     def whole_training(self) -> None:
         """Add what training left of every reader: three steps of two seconds, an evaluation behind the last one."""
         steps, evaluations = self.tables.setdefault("training", []), self.tables.setdefault("evaluations", [])
         for reader in self.trained:
-            model = reader["model"]
-            steps += [{"model": model, "step": step, "loss": 1.0, "seconds": 2.0} for step in range(reader["steps"])]
+            of = {"model": reader["model"]}
+            steps += [{**of, "step": step, "loss": 1.0, "seconds": 2.0} for step in range(reader["steps"])]
             sets = ["squad (biased)", "squad (other)"] if reader["method"] == "bias_model" else ["squad"]
-            if reader["problem"] is None:
-                evaluations += [
-                    {"model": model, "step": 2, "dataset": name, "loss": 0.5, "exact_match": 0.6, "f1": 0.7}
-                    for name in sets
-                ]
+            found = {**of, "step": 2, "loss": 0.5, "exact_match": 0.6, "f1": 0.7}
+            evaluations += [{**found, "dataset": name} for name in sets if reader["problem"] is None]
+
+    def asked(self, *queries: str) -> list[Rows]:
+        """Return the rows of each query over the study's relations."""
+        with self.opened() as found:
+            return [found.rows(sql) for sql in queries]
 
     @contextmanager
-    def opened(self, *marts: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection with the study's relations, of `RELATIONS` those named or all, until the block ends."""
-        asked = {*(marts or RELATIONS), *(["qa_answer_changes"] if "qa_out_of_distribution" in marts else [])}
+    def opened(self) -> Iterator[Within]:
+        """Yield the study's relations, until the block ends."""
         with within_transaction() as connection:
-            self.create(connection, [name for name in RELATIONS if name in asked])
-            yield connection
+            yield self.create(connection)
 
-    def create(self, connection: duckdb.DuckDBPyConnection, marts: Sequence[str] = RELATIONS) -> None:
-        """Create the relations of the study, and of `RELATIONS` these."""
-        bootstrap = self.spec["bootstrap"]
-        self.tables["qa_settings"] = [
-            {"seed": self.spec["seed"], "variant": self.spec["variant"], "heuristics": list(self.tried), **bootstrap}
-        ]
-        measured = [reader for reader in self.trained if reader["method"] != "bias_model" and not reader["problem"]]
-        self.tables["qa_models"] = [
-            {"number": number, "model": reader["model"], "on_missing": "error", "is_trained": True, "is_people": False}
-            for number, reader in enumerate(measured)
-        ]
-        self.tables["qa_thresholds"] = [
+    def create(self, connection: duckdb.DuckDBPyConnection) -> Within:
+        """Create the tables of the study, and return the relations over them."""
+        bootstrap, seed, variant = self.spec["bootstrap"], self.spec["seed"], self.spec["variant"]
+        trained = [row["model"] for row in self.trained if row["method"] != "bias_model" and not row["problem"]]
+        models = trained or [model["name"] for model in self.spec["models"]]
+        facts = {"on_missing": "error" if trained else "drop", "is_trained": bool(trained), "is_people": False}
+        thresholds = [
             {"dataset": dataset, "heuristic": heuristic, "threshold": threshold, "is_fixed": len(grid) == 1}
             for dataset in dict.fromkeys(example["dataset"] for example in self.examples)
             for heuristic, grid in self.tried.items()
@@ -128,169 +103,51 @@ class Study(QaPlan):
             "qa_attributes": self.attributes,
             "qa_predictions": self.predictions,
             "trained_models": self.trained,
+            "qa_settings": [{"seed": seed, "variant": variant, "heuristics": list(self.tried), **bootstrap}],
+            "qa_models": [{"number": number, "model": model, **facts} for number, model in enumerate(models)],
+            "qa_thresholds": thresholds,
             **self.tables,
         }
-        sql = all_sql()
+        derived = {"qa_draws", "sign_flips", "qa_search_nulls", "qa_change_draws"} - self.tables.keys()
         for name, kind in tables_of("qa_bias").items():
-            later = {"qa_draws", "sign_flips", *({"qa_search_nulls"} if self.n_permutations else set())}
-            if name not in later and (name in given or name != "qa_change_draws"):
+            if name not in derived:
                 connection.from_arrow(kind.rows(given.get(name, []))).create(name)
+        found = Within(connection, "qa_bias")
         connection.from_arrow(flips()).create("sign_flips")
-        relations.create("table", "qa_measured", sql["qa_measured"], connection)
-        connection.from_arrow(self._draws(connection)).create("qa_draws")
-        for name in ("qa_articles", "qa_paired_answers", "qa_bias_candidates", "qa_bias_by_heuristic", "qa_by_dataset"):
-            relations.create("table", name, sql[name], connection)
+        found.rows("from qa_measured limit 0")
+
+        def table(sql: str) -> pa.Table:
+            return connection.sql(sql).to_arrow_table()
+
+        measured = "from qa_measured where model = '{}' order by dataset, heuristic, row"
+        tried = TABLES["qa_thresholds"].rows(thresholds)
+        answering = dict.fromkeys(row["model"] for row in self.predictions)
+        draws = [segment_draws(m, table(measured.format(m)), tried, seed=seed, **bootstrap) for m in answering]
+        connection.from_arrow(pa.concat_tables(draws)).create("qa_draws")
+        found.rows("from qa_bias_by_heuristic, qa_articles, qa_paired_answers limit 0")
+        for sql in (qa_chance._CHOSEN, qa_chance._ANSWERS):
+            connection.execute(sql).fetchall()
+        nulls = TABLES["qa_search_nulls"].empty()
         if self.n_permutations:
-            connection.from_arrow(self._nulls(connection)).create("qa_search_nulls")
-        relations.create("table", "qa_bias_tests", sql["qa_bias_tests"], connection)
-        if "qa_change_draws" not in given:
-            connection.from_arrow(self._change_draws(connection)).create("qa_change_draws")
-        for name in marts:
-            relations.create("table", name, sql[name], connection)
-
-    def _draws(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-        bootstrap = self.spec["bootstrap"]
-        thresholds = TABLES["qa_thresholds"].rows(self.tables["qa_thresholds"])
-        return pa.concat_tables(
-            segment_draws(
-                model,
-                table(f"from qa_measured where model = '{model}' order by dataset, heuristic, row", connection),
-                thresholds,
-                seed=self.spec["seed"],
-                **bootstrap,
-            )
-            for model in dict.fromkeys(row["model"] for row in self.predictions)
-        )
-
-    def _nulls(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-        bootstrap = self.spec["bootstrap"]
-        return search_nulls(
-            table(ANSWERS, connection),
-            table("select dataset, heuristic, threshold from qa_thresholds order by all", connection),
-            table("select model, dataset, heuristic, threshold, searched_on from qa_bias_by_heuristic", connection),
-            seed=self.spec["seed"],
-            sample=bootstrap["sample"],
-            replacement=bootstrap["replacement"],
-            variant=self.spec["variant"],
-            permutations=self.n_permutations,
-        )
-
-    def _change_draws(self, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-        draws = [
-            change_draws(
-                reader["model"],
-                table(CHANGE_ROWS.format(model=reader["model"]), connection),
-                seed=self.spec["seed"],
-                draws=self.n_draws,
-            )
-            for reader in self.trained
-        ]
-        return pa.concat_tables([QA_CHANGE_DRAWS.empty(), *draws])
+            how = {name: bootstrap[name] for name in ("sample", "replacement")}
+            how |= {"seed": seed, "variant": variant, "permutations": self.n_permutations}
+            tables = ("answers", "(select dataset, heuristic, threshold from qa_thresholds)", "chosen")
+            nulls = search_nulls(*(table(f"from {one} order by all") for one in tables), **how)
+        connection.from_arrow(nulls).create("qa_search_nulls")
+        if "qa_change_draws" in derived:
+            changes = [QA_CHANGE_DRAWS.empty()]
+            for reader in self.trained:
+                connection.execute("set variable asked = $model", {"model": reader["model"]})
+                answers = table(qa_changes._ANSWERS)
+                changes.append(change_draws(reader["model"], answers, seed=seed, draws=self.n_draws))
+            connection.from_arrow(pa.concat_tables(changes)).create("qa_change_draws")
+        return found
 
 
 @cache
 def flips() -> pa.Table:
     """Return the patterns of signs that a run has."""
-    return sign_flips(N_UNITS, 42)
-
-
-@cache
-def all_sql() -> dict[str, str]:
-    """Return the query of every relation that these runs have."""
-    every = relations.relations("intermediate", "marts", "checks", tables=tables_of("qa_bias"))
-    return {relation.name: relation.sql for relation in every}
-
-
-@cache
-def shared_connection() -> duckdb.DuckDBPyConnection:
-    """Return a connection with the macros: to make one takes longer than a test."""
-    connection = relations.connect([])
-    connection.execute("set threads = 1").fetchall()
-    return connection
-
-
-@contextmanager
-def within_transaction(connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection, the shared one unless another is given, and undo what is done until the block ends."""
-    connection = connection or shared_connection()
-    connection.execute("begin").fetchall()
-    try:
-        yield connection
-    finally:
-        connection.execute("rollback").fetchall()
-
-
-def ask(sql: str, *parameters: Any) -> Any:
-    """Return the value of an expression."""
-    [(answer,)] = shared_connection().execute(f"select {sql}", parameters).fetchall()
-    return answer
-
-
-ANSWERS = """
-    select
-        qa_measured.model, dataset, qa_measured.heuristic,
-        dense_rank() over (partition by dataset order by example_id) as question,
-        qa_articles.article, qa_articles.n_articles, qa_measured.value, qa_measured.exact_match
-    from qa_measured
-    inner join qa_articles using (dataset, example_id)
-    order by all
-"""
-"""What `search_nulls` is given."""
-
-CHANGE_ROWS = """
-    select
-        answers.dataset,
-        qa_attributes.heuristic,
-        answers.article,
-        answers.n_articles,
-        qa_attributes.value,
-        biases.threshold,
-        standards.threshold as standard_threshold,
-        answers.exact_match,
-        answers.standard_exact_match
-    from qa_paired_answers as answers
-    inner join qa_attributes using (dataset, example_id)
-    inner join qa_bias_by_heuristic as biases
-        on answers.model = biases.model and answers.dataset = biases.dataset
-        and qa_attributes.heuristic = biases.heuristic
-    inner join qa_bias_by_heuristic as standards
-        on answers.standard = standards.model and answers.dataset = standards.dataset
-        and qa_attributes.heuristic = standards.heuristic
-    where
-        answers.model = '{model}'
-        and qa_attributes.is_measured
-        and answers.standard_exact_match is not null
-        and biases.status = 'measured'
-        and standards.status = 'measured'
-"""
-"""What `change_draws` is given of a reader."""
-
-
-def table(sql: str, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    return connection.sql(sql).to_arrow_table()
-
-
-def rows(sql: str, connection: duckdb.DuckDBPyConnection) -> Rows:
-    found: Rows = table(sql, connection).to_pylist()
-    return found
-
-
-def made(relation: str, **tables: Rows) -> Rows:
-    """Return a relation over tables that hold nothing but these columns."""
-    with within_transaction() as connection:
-        for name, given in tables.items():
-            columns = {column: pa.array([row[column] for row in given]) for column in given[0]}
-            columns = {
-                column: values.cast(pa.float64()) if pa.types.is_null(values.type) else values
-                for column, values in columns.items()
-            }
-            connection.from_arrow(pa.table(columns)).create(name)
-        return rows(all_sql()[relation], connection)
-
-
-def problems(check: str, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return what a check finds."""
-    return [str(row["problem"]) for row in rows(f"select problem from ({all_sql()[check]}\n)", connection)]
+    return sign_flips(qa_chance.N_UNITS, 42)
 
 
 def quantile(n_articles: int) -> float:
@@ -300,14 +157,8 @@ def quantile(n_articles: int) -> float:
 
 def cluster_error(influence: Floats, articles: Floats) -> float:
     """Return the clustered standard error of a sum, article by article."""
-    total, names = 0.0, sorted(set(articles.tolist()))
-    for name in names:
-        inside = 0.0
-        for one, article in zip(influence, articles, strict=True):
-            if article == name:
-                inside += one
-        total += inside**2
-    return float(np.sqrt(len(names) / (len(names) - 1) * total))
+    totals = [sum(influence[articles == name]) for name in sorted(set(articles.tolist()))]
+    return float(np.sqrt(len(totals) / (len(totals) - 1) * sum(total**2 for total in totals)))
 
 
 def segment_influence(right: Floats, is_lower: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
@@ -326,3 +177,64 @@ def expected(lower: float, n_lower: int, higher: float, n_higher: int, sample: i
         bounds.append((share - reach, share + reach))
     [low, high] = bounds
     return float(100 * max(0, low[0] - high[1], high[0] - low[1]))
+
+
+ARTICLES = list("ABCDABCDAB") + list("CDABCDABCD")
+DEBIASED = [1] * 7 + [0] * 3 + [0] * 3 + [1] * 6 + [0] * 1
+"""70 % of the lower and 60 % of the higher segment, where the standard reader has 80 % and 50 %."""
+LESS = [(one + 1) / 2 for one in DEBIASED]
+
+
+def two_readers(**spec: Any) -> Study:
+    """Return a study whose trials hold all of a segment: its significances are the differences, 30 and 10."""
+    study = Study({"ans_len": [1]}, **spec)
+    study.questions({"ans_len": [*VALUES, None]})
+    study.titles([*ARTICLES, "E"])
+    study.reader("base")
+    study.reader("careful", "learned_mixin", "ans_len")
+    study.answers([*RIGHT, 1], [*OVERLAP, 1.0], model="base")
+    study.answers([*DEBIASED, 0], [*LESS, 0.5], model="careful")
+    return study
+
+
+def hand_draws(study: Study) -> None:
+    study.tables["qa_change_draws"] = [
+        {
+            "model": "careful", "dataset": "squad", "heuristic": "ans_len", "draw": draw,
+            "lower": lower, "higher": higher, "standard_lower": 0.9, "standard_higher": 0.5,
+        }
+        for draw, (lower, higher) in enumerate([(0.7, 0.6), (0.7, 0.5), (0.3, 0.6), (0.6, 0.6), (None, 0.6)])
+    ]  # fmt: skip
+
+
+PLACES = {"ans_len": (2.0, 4), "cos_sim": (0.35, 0), "word_dist": (3.0, 0)}
+"""The thresholds, and how much better the standard reader is below them."""
+
+
+def large_study(seed: int = 0, **spec: Any) -> tuple[Study, dict[str, Floats]]:
+    """Return a study of three readers on 500 questions about 12 articles, and its columns."""
+    rng = np.random.default_rng(seed)
+    n_rows = 500
+    columns: dict[str, Floats] = {
+        "ans_len": rng.integers(1, 6, size=n_rows).astype(float),
+        "cos_sim": rng.random(n_rows),
+        "word_dist": rng.integers(-1, 8, size=n_rows).astype(float),
+        "article": rng.integers(12, size=n_rows),
+    }
+    study = Study(
+        spec.pop("thresholds", {heuristic: [threshold] for heuristic, (threshold, _) in PLACES.items()}),
+        bootstrap={"trials": 20, "sample": 100, **spec.pop("bootstrap", {})},
+        **spec,
+    )
+    study.questions({name: [None if one < 0 else one for one in columns[name]] for name in PLACES})
+    study.titles([f"title {one}" for one in columns["article"]])
+    study.reader("base")
+    study.reader("mixin", "learned_mixin", "ans_len")
+    study.reader("again", "resample", "cos_sim")
+    skill = rng.normal(0, 0.15, size=12)[columns["article"]]
+    for model, slope in (("base", 0.5), ("mixin", 0.1), ("again", 0.4)):
+        chance = np.clip(0.5 + skill + slope * (columns["ans_len"] <= 2), 0, 1)
+        columns[model] = (rng.random(n_rows) < chance).astype(float)
+        columns[f"{model} f1"] = np.maximum(columns[model], rng.random(n_rows))
+        study.answers(columns[model].tolist(), columns[f"{model} f1"].tolist(), model=model)
+    return study, columns

@@ -1,11 +1,27 @@
-"""Curves of training, bias models and costs, by hand."""
+"""Curves of training, bias models and costs by hand, and checks of a run that trained readers."""
 
 from __future__ import annotations
 
-from tests.qa_debiasing.studies import two_readers
-from tests.qa_debiasing.study import rows
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
-# Curves of training
+import pyarrow.parquet as pq
+import pytest
+
+from biaseval.analysis import sql_files
+from tests.handmade import sql_of, within_transaction
+from tests.measuring import measure
+from tests.qa_debiasing.study import MARTS, hand_draws, two_readers
+from tests.qaplans import Rows, two_segments
+from tests.relation import Within
+from tests.relationnames import names_of
+
+
+def evaluations(*asked: tuple[Any, ...]) -> dict[str, Rows]:
+    names = ("model", "step", "dataset", "loss", "exact_match", "f1", "seconds")
+    return {"evaluations": [dict(zip(names, row, strict=False)) for row in asked], "training": []}
 
 
 def test_curves_are_of_the_readers_that_were_asked_behind_a_step() -> None:
@@ -13,17 +29,14 @@ def test_curves_are_of_the_readers_that_were_asked_behind_a_step() -> None:
     study.reader("again", "learned_mixin", "cos_sim")
     study.reader("broken", "learned_mixin", "word_dist", problem="its loss is not finite")
     study.reader("hypothesis", "bias_model", "ans_len")
-    asked = (
+    study.tables |= evaluations(
         ("careful", 0, "squad", 2.0, 0.25, 0.5), ("again", 0, "squad", 4.0, 0.5, 0.625),
         ("broken", 0, "squad", 9.0, 1.0, 1.0),
         ("careful", 1, "squad", 1.0, 0.5, 0.75), ("again", 1, "squad", float("inf"), 0.0, 0.0),
         ("careful", 1, "dev", float("nan"), 0.0, 0.0), ("again", 1, "dev", 3.0, 0.5, 0.5),
         ("base", 1, "squad", 1.5, 0.5, 0.75), ("hypothesis", 1, "squad (biased)", 2.5, 0.5, 0.75),
     )  # fmt: skip
-    names = ("model", "step", "dataset", "loss", "exact_match", "f1")
-    study.tables |= {"evaluations": [dict(zip(names, row, strict=True)) for row in asked], "training": []}
-    with study.opened("qa_training_curves") as connection:
-        found = rows("from qa_training_curves", connection)
+    [found] = study.asked("from qa_training_curves")
     inside = "in_distribution"
     assert [tuple(row.values())[2:] for row in found] == [
         ("bias_model", "squad (biased)", None, 1, *[2.5] * 3, *[0.5] * 3, *[0.75] * 3, 1),
@@ -32,82 +45,54 @@ def test_curves_are_of_the_readers_that_were_asked_behind_a_step() -> None:
         ("learned_mixin", "squad", inside, 1, *[1.0] * 3, *[0.5] * 3, *[0.75] * 3, 1),
         ("standard", "squad", inside, 1, *[1.5] * 3, *[0.5] * 3, *[0.75] * 3, 1),
     ]
-    assert {(row["base"], row["data"]) for row in found} == {("bert", "squad")}
-    assert list(found[0]) == [
-        "base", "data", "method", "dataset", "role", "step", "loss", "loss_low", "loss_high", "exact_match",
-        "exact_match_low", "exact_match_high", "f1", "f1_low", "f1_high", "n_readers",
-    ]  # fmt: skip
-
-
-# Bias models
 
 
 def test_a_bias_model_by_hand() -> None:
     study = two_readers()
     study.reader("hypothesis", "bias_model", "ans_len", best_step=1)
-    study.tables["evaluations"] = [
-        {"model": model, "step": step, "dataset": f"{name} ({segment})", "loss": 1.0, "exact_match": exact, "f1": f1}
-        for model, step, name, segment, exact, f1 in (
-            ("hypothesis", 1, "squad", "biased", 0.5, 0.625),
-            ("hypothesis", 1, "squad", "other", 0.125, 0.25),
-            ("hypothesis", 1, "more (biased)", "biased", 0.25, 0.5),
-            ("hypothesis", 1, "more (biased)", "other", 0.0, 0.75),
-            ("hypothesis", 2, "squad", "biased", 0.9, 0.9),
-            ("hypothesis", 2, "squad", "other", 0.9, 0.9),
-            ("careful", 1, "squad", "biased", 0.9, 0.9),
+    study.tables |= evaluations(
+        ("hypothesis", 1, "squad (biased)", 1.0, 0.5, 0.625), ("hypothesis", 1, "squad (other)", 1.0, 0.125, 0.25),
+        ("hypothesis", 1, "more (biased) (biased)", 1.0, 0.25, 0.5),
+        ("hypothesis", 1, "more (biased) (other)", 1.0, 0.0, 0.75),
+        ("hypothesis", 2, "squad (biased)", 1.0, 0.9, 0.9), ("hypothesis", 2, "squad (other)", 1.0, 0.9, 0.9),
+        ("careful", 1, "squad (biased)", 1.0, 0.9, 0.9),
+    )  # fmt: skip
+    names = ("base", "data", "bias", "threshold", "n_biased_validation", "n_other_validation")
+    study.tables["qa_segments"] = [
+        dict(zip(names, row, strict=True))
+        for row in (
+            ("bert", "squad", "ans_len", 1.0, 30, 12),
+            ("bert", "squad", "sim_word", 1.0, 1, 2),
+            ("roberta", "squad", "ans_len", 1.0, 3, 4),
         )
     ]
-    segments = {"base": "bert", "data": "squad", "threshold": 1.0}
-    study.tables["qa_segments"] = [
-        {**segments, "bias": "ans_len", "n_biased_validation": 30, "n_other_validation": 12},
-        {**segments, "bias": "sim_word", "n_biased_validation": 1, "n_other_validation": 2},
-        {**segments, "base": "roberta", "bias": "ans_len", "n_biased_validation": 3, "n_other_validation": 4},
-    ]
-    with study.opened("qa_bias_models") as connection:
-        found = rows("from qa_bias_models", connection)
+    [found] = study.asked("from qa_bias_models")
     place = {"model": "hypothesis", "base": "bert", "data": "squad", "bias": "ans_len"}
+    columns = (
+        "dataset", "best_step", "f1_biased", "f1_other", "f1_difference", "exact_match_biased", "exact_match_other",
+        "n_biased", "n_other",
+    )  # fmt: skip
     assert found == [
-        place
-        | {
-            "dataset": "more (biased)", "best_step": 1, "f1_biased": 0.5, "f1_other": 0.75, "f1_difference": -0.25,
-            "exact_match_biased": 0.25, "exact_match_other": 0.0, "n_biased": 30, "n_other": 12,
-        },
-        place
-        | {
-            "dataset": "squad", "best_step": 1, "f1_biased": 0.625, "f1_other": 0.25, "f1_difference": 0.375,
-            "exact_match_biased": 0.5, "exact_match_other": 0.125, "n_biased": 30, "n_other": 12,
-        },
-    ]  # fmt: skip
-    assert list(found[0]) == [*place, "dataset", "best_step", *list(found[0])[6:]]
-
-
-# Costs
+        place | dict(zip(columns, row, strict=True))
+        for row in (
+            ("more (biased)", 1, 0.5, 0.75, -0.25, 0.25, 0.0, 30, 12),
+            ("squad", 1, 0.625, 0.25, 0.375, 0.5, 0.125, 30, 12),
+        )
+    ]
 
 
 def test_costs_by_hand() -> None:
     study = two_readers()
     study.trained[1] |= {"device": "NVIDIA H100", "n_workers": 4, "steps": 2, "best_step": 1}
     study.reader("never began", "resample", "ans_len", steps=0, problem="a segment is empty", device=None)
+    study.tables |= evaluations(
+        *(("careful", step, name, 1.0, 0.0, 0.0, 450.0) for step in (0, 1) for name in ("squad", "more"))
+    )
     study.tables["training"] = [
-        {"model": "base", "step": 0, "loss": 1.0, "seconds": 5.0},
-        {"model": "careful", "step": 0, "loss": 1.0, "seconds": 1000.0},
-        {"model": "careful", "step": 1, "loss": 1.0, "seconds": 800.0},
+        {"model": model, "step": step, "loss": 1.0, "seconds": seconds}
+        for model, step, seconds in (("base", 0, 5.0), ("careful", 0, 1000.0), ("careful", 1, 800.0))
     ]
-    study.tables["evaluations"] = [
-        {
-            "model": "careful",
-            "step": step,
-            "dataset": name,
-            "loss": 1.0,
-            "exact_match": 0.0,
-            "f1": 0.0,
-            "seconds": 450.0,
-        }
-        for step in (0, 1)
-        for name in ("squad", "more")
-    ]
-    with study.opened("qa_training_costs") as connection:
-        found = rows("from qa_training_costs order by model", connection)
+    [found] = study.asked("from qa_training_costs order by model")
     place = {"base": "bert", "data": "squad", "seed": 42}
     assert found == [
         {"model": "base", **place, "method": "standard", "bias": None, "steps": 3, "best_step": 2, "seconds": 5.0,
@@ -119,7 +104,126 @@ def test_costs_by_hand() -> None:
          "seconds": None, "accelerator_hours": None, "n_evaluations": 0, "evaluation_seconds": None,
          "problem": "a segment is empty"},
     ]  # fmt: skip
-    assert list(found[0]) == [
-        "model", "base", "data", "method", "bias", "seed", "steps", "best_step", "seconds", "accelerator_hours",
-        "n_evaluations", "evaluation_seconds", "problem",
-    ]  # fmt: skip
+
+
+BROKEN: dict[str, list[tuple[str, str]]] = {
+    "qa_training_is_whole": [
+        ("delete from training where model = 'base' and step = 1", "base: 2 steps, 2 different, 2 of finite loss"),
+        ("training set step = 3 where model = 'base' and step = 2", "base: 3 steps, 3 different, 3 of finite loss"),
+        ("training set step = 1 where model = 'base' and step = 2", "base: 3 steps, 2 different, 3 of finite loss"),
+        ("training set loss = 'nan' where model = 'hypothesis' and step = 2", "hypothesis: 3 steps, 3 different, 2 of"),
+        ("training set loss = null where model = 'careful' and step = 0", "careful: 3 steps, 3 different, 2 of finite"),
+        ("delete from training where model = 'careful'", "careful: 0 steps, 0 different, 0 of finite loss; wanted"),
+        ("trained_models set steps = null where model = 'base'", "finite loss; wanted 0 to null"),
+        ("training set model = 'other' where model = 'base' and step = 2", "other: 1 steps of a reader that is not"),
+        ("delete from evaluations where model = 'careful'", "careful: no evaluation behind step 2, whose weights"),
+        ("trained_models set best_step = 1 where model = 'base'", "base: no evaluation behind step 1, whose weights"),
+        ("trained_models set best_step = 3 where model = 'base'", "base: path readers/base, best step 3 of 3"),
+        ("trained_models set best_step = null where model = 'base'", "base: path readers/base, best step null of 3"),
+        ("trained_models set path = null where model = 'base'", "base: path null, best step 2 of 3"),
+        (
+            "trained_models set standard = 'hypothesis' where model = 'careful'",
+            "careful: compared with hypothesis, which is no other standard reader of its base, data and seed",
+        ),
+        ("trained_models set standard = 'gone' where model = 'careful'", "careful: compared with gone, which"),
+        ("trained_models set standard = 'base' where model = 'base'", "base: compared with base, which"),
+        ("trained_models set seed = 43 where model = 'careful'", "careful: compared with base, which"),
+        ("delete from qa_models where model = 'careful'", "careful: was trained, and is not measured"),
+        ("qa_models set is_trained = false where model = 'careful'", "careful: was trained, and is not measured"),
+        ("qa_models set model = 'broken' where model = 'careful'", "broken: is measured as trained in this run"),
+        ("qa_models set model = 'hypothesis' where model = 'careful'", "hypothesis: is measured as trained"),
+    ],
+    "qa_evaluations_are_whole": [
+        ("evaluations set model = 'other' where model = 'base'", "other, step 2, squad: there is no such reader"),
+        ("evaluations set step = 3 where model = 'base'", "base, step 3, squad: there is no such step"),
+        ("evaluations set step = null where model = 'base'", "base, step null, squad: there is no such step"),
+        ("evaluations set loss = 'nan' where model = 'base'", "base, step 2, squad: loss nan, exact match 0.6, F1 0.7"),
+        ("evaluations set loss = 'inf' where model = 'base'", "loss inf"),
+        ("evaluations set loss = null where model = 'base'", "loss null"),
+        ("evaluations set loss = -1 where model = 'base'", "loss -1.0"),
+        ("evaluations set f1 = null where model = 'base'", "F1 null"),
+        (
+            "insert into evaluations select * replace (0 as step) from evaluations where model = 'base' union all "
+            "by name select * replace (0 as step, 'more' as dataset) from evaluations where model = 'base'",
+            "base: asked 1 sets behind step 2, and 2 behind step 0",
+        ),
+        ("delete from evaluations where dataset = 'squad (other)'", "hypothesis, step 2: asked biased, wanted biased"),
+        ("evaluations set dataset = 'more (biased)' where dataset = 'squad (other)'", "asked biased, wanted biased"),
+        ("evaluations set dataset = 'all' where dataset = 'squad (biased)'", "asked no segment and other, wanted"),
+    ],
+    "qa_changes_have_their_draws": [
+        ("qa_change_draws set model = 'base' where draw = 2", "base, squad, ans_len: draws of a comparison"),
+        ("qa_change_draws set heuristic = 'cos_sim' where draw = 2", "careful, squad, cos_sim: draws of a comparison"),
+        ("qa_debiasing set significance_change_low = null where model = 'careful'", "careful, squad, ans_len: "),
+        ("qa_debiasing set significance_change_low = 101 where model = 'careful'", "careful, squad, ans_len: "),
+        ("qa_debiasing set n_draws = 0 where model = 'careful'", "careful, squad, ans_len: "),
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[Within]:
+    study = two_readers()
+    study.reader("hypothesis", "bias_model", "ans_len")
+    study.reader("broken", "learned_mixin", "ans_len", problem="its loss is not finite", steps=2)
+    segments = {"n_biased_validation": 9, "n_other_validation": 9}
+    study.tables["qa_segments"] = [{"base": "bert", "data": "squad", "bias": "ans_len", **segments}]
+    hand_draws(study)
+    with closing(sql_files.connect([])) as connection:
+        relations = study.create(connection)
+        assert [relations.problems(check) for check in BROKEN] == [[]] * 3
+        yield relations
+
+
+@pytest.mark.parametrize(("check", "statement", "problem"), [(name, *one) for name in BROKEN for one in BROKEN[name]])
+def test_a_check_finds_what_it_is_for(check: str, statement: str, problem: str, whole: Within) -> None:
+    is_update = statement.split()[0] not in ("delete", "insert")
+    found = whole.problems(check, f"update {statement}" if is_update else statement)
+    assert any(problem in one for one in found), found
+
+
+ADDED = "insert into evaluations select * replace ({}) from evaluations where "
+NO_PROBLEM = {
+    "what is wrong with a reader that was given up": [
+        "update training set loss = 'nan' where model = 'broken'",
+        "delete from training where model = 'broken' and step = 0",
+        ADDED.format("'broken' as model, 0 as step, 'nan' as loss, null as f1") + "model = 'base'",
+    ],
+    "a loss that is not finite on the way, whose weights are not kept": [
+        ADDED.format("0 as step, 'nan' as loss") + "model = 'base'"
+    ],
+    "a set for validation that lacks a segment": [
+        ADDED.format("'more (other)' as dataset") + "dataset = 'squad (other)'"
+    ],
+}
+
+
+@pytest.mark.parametrize("what", NO_PROBLEM)
+def test_no_problem_is(what: str, whole: Within) -> None:
+    assert [whole.problems(check, *NO_PROBLEM[what]) for check in BROKEN] == [[]] * 3
+
+
+def test_a_set_for_validation_may_lack_a_segment(whole: Within) -> None:
+    with within_transaction(whole.connection) as connection:
+        connection.execute(NO_PROBLEM["a set for validation that lacks a segment"][0]).fetchall()
+        [more, squad] = whole.rows(f"from ({sql_of('qa_bias_models')}) order by dataset")
+    assert [more["f1_biased"], more["f1_difference"], more["f1_other"]] == [None, None, 0.7]
+    assert squad["f1_biased"] == 0.7
+
+
+def test_draws_of_a_comparison_whose_groups_are_too_small_are_left_aside() -> None:
+    study = two_readers(bootstrap={"trials": 20, "sample": 11})
+    hand_draws(study)
+    with study.opened() as relations:
+        [found] = relations.rows("from qa_debiasing where model = 'careful'")
+        assert relations.problems("qa_changes_have_their_draws") == []
+    assert (found["n_draws"], found["significance_change_low"]) == (0, None)
+
+
+def test_a_run_that_trained_nothing_has_these_marts_without_a_row(tmp_path: Path) -> None:
+    run = two_segments().write(tmp_path)
+    measure(run)
+    for mart in MARTS:
+        found = pq.read_table(Path(run, "marts", f"{mart}.parquet"))
+        assert (found.num_rows, found.num_columns > 5) == (0, True), mart
+    assert {name.stem for name in Path(run, "marts").iterdir()} == set(names_of("qa_bias", "marts"))

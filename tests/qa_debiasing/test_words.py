@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.qa_debiasing.study import Study, rows
+from tests.qa_debiasing.study import Study
 from tests.qaplans import Rows
 
 N_ARTICLES, N_ROWS = 20, 600
@@ -29,13 +29,8 @@ def page(
 
     They are alike in errors and differ by article; all rely on ``ans_len`` up to 3 by the bias, and on ``cos_sim`` not.
 
-    Args:
-        rng: what is drawn from.
-        thresholds: that are tried.
-        bias: how much more often an answer up to 3 is right.
-        debiased: the bias of the first of them, where it is another one.
-        gain: how much more often the first is right.
-        n_draws: bootstrap samples of articles.
+    ``bias`` is how much more often an answer up to 3 is right, ``debiased`` that of the first of them, where it is
+    another one, and ``gain`` how much more often the first is right.
     """
     study = Study(
         {"ans_len": thresholds, "cos_sim": thresholds},
@@ -62,9 +57,9 @@ def page(
             mixed = np.where(rng.random(n_rows) < 0.5, luck, rng.random(n_rows))
             right = (mixed < chance).astype(float)
             study.answers(right.tolist(), np.maximum(right, rng.random(n_rows) / 2).tolist(), model, dataset)
-    with study.opened("qa_debiasing", "qa_out_of_distribution", "qa_out_of_distribution_by_model") as connection:
-        biases = rows("from qa_debiasing where method <> 'standard' and dataset = 'squad'", connection)
-        answers = rows("from qa_answer_changes", connection)
+    biases, answers = study.asked(
+        "from qa_debiasing where method <> 'standard' and dataset = 'squad'", "from qa_answer_changes"
+    )
     return biases, answers
 
 
@@ -120,9 +115,7 @@ def test_a_bias_that_chance_explains_gives_no_word() -> None:
     study.reader("again", "resample", "ans_len")
     study.answers([1, 1, 1, 0] * 5 + [1, 0] * 10 + [1, 0] * 10, model="base")
     study.answers([1, 0] * 30, model="again")
-    with study.opened("qa_debiasing") as connection:
-        [found] = rows("from qa_debiasing where model = 'again'", connection)
-        [test] = rows("from qa_bias_tests where model = 'base'", connection)
+    [found], [test] = study.asked("from qa_debiasing where model = 'again'", "from qa_bias_tests where model = 'base'")
     assert (test["is_supported"], found["searched_on"]) == (False, "base")
     assert found["significance_change"] < 0
     assert [found[name] for name in ("p", "verdict", "reason")] == [None, None, "threshold by chance"]

@@ -1,19 +1,17 @@
-"""Runs whose answers have known biases, and what is read of their pages."""
+"""Runs whose answers have known biases, and what is said of them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from biaseval.report.findings import Row
-from biaseval.report.qa_findings import QaFindings
-from biaseval.report.qa_verdict import conclude_qa
+from biaseval.analysis import query
 from biaseval.store import Run
 from tests.measuring import measure
-from tests.pages import Page
 from tests.qaplans import QaPlan
+
+Row = dict[str, Any]
 
 SAMPLE = 20
 
@@ -78,16 +76,11 @@ def make_run(
         example.update(text | (texts or {}))
     change(plan)
     uri = plan.write(folder, n_parts)
-    measure(uri)
+    measure(uri, has_checks=False)
     return Run.open(uri)
 
 
-def told(findings: QaFindings) -> dict[str, str]:
-    """Return the lines of the verdict by how they begin."""
-    return {line.lead: line.text for line in conclude_qa(findings)}
-
-
-def table(source: str, caption: str) -> Page:
-    """Return the first table whose caption starts so."""
-    [found, *_] = [one for one in re.findall(r"<table.*?</table>", source, re.S) if f"<caption>{caption}" in one]
-    return Page(found)
+def said(run: Run, name: str = "conclusions") -> str:
+    """Return the conclusions or cautions of a run as one text, a line each."""
+    found = query([run.uri], f"from qa_bias_{name}").to_pylist()
+    return "\n".join(f"{row['lead']} {row['text']}" for row in found)

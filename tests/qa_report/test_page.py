@@ -1,133 +1,181 @@
-"""The page as a file: it is whole, safe, the same each time, and leads nowhere."""
+"""The page as a file is whole, safe and the same each time; its numbers, examples and figures are those of the run."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import yaml
+from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import query
-from biaseval.errors import BiasevalError
-from biaseval.report.qa import render_qa_page
-from biaseval.report.qa_findings import read_qa_findings
-from biaseval.runs import write_report
+from biaseval.cli.printing import print_metrics
+from biaseval.pipelines.directory import read_spec
+from biaseval.report import qa_bias_page
+from biaseval.report.blocks import Figure
+from biaseval.runs import headline, write_report
 from biaseval.store import Run
-from tests.pages import Page, page_of, printed_queries
-from tests.qa_report.runs import make_run
+from tests.pages import (
+    assert_answered,
+    assert_of_marts,
+    assert_said,
+    assert_whole,
+    mart,
+    page_of,
+    printed_queries,
+)
+from tests.qa_report.runs import Row, make_run, right
 from tests.qaplans import QaPlan
 from tests.specs import write_plan
 
 
-def test_the_written_files_are_the_report_and_its_figures(run: Run) -> None:
+def test_the_page_is_whole_the_same_each_time_and_its_numbers_are_those_of_marts(run: Run) -> None:
     metrics = ("exact_match", "f1")
-    names = [f"significance_squad_{metric}" for metric in metrics]
+    names = ["segments_squad", *(f"significance_squad_{metric}" for metric in metrics)]
     names += [f"out_of_distribution_{metric}" for metric in reversed(metrics)]
     names += [f"curve_squad_{name}_{metric}" for name in ("ans_len", "sim_word", "word_dist") for metric in metrics]
     files = [*(f"figures/{name}.svg" for name in names), "summary.json", "report.html"]
+    before = {name: run.read_bytes(name) for name in files}
     assert write_report(run.uri) == [f"{run.uri}/{name}" for name in files]
-    for name in files[:-2]:
-        assert run.read_text(name).startswith("<?xml")
-
-
-def test_the_same_run_gives_the_same_bytes(run: Run) -> None:
-    names = [path.relative_to(run.root).as_posix() for path in Path(run.root).glob("figures/*.svg")]
-    before = {name: run.read_bytes(name) for name in [*names, "summary.json", "report.html"]}
-    code = f"from biaseval.runs import write_report; write_report({run.uri!r})"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-    assert {name: run.read_bytes(name) for name in before} == before
-
-
-def test_what_the_page_prints_as_sql_returns_what_it_shows(run: Run) -> None:
-    page = page_of(run)
-    statements = printed_queries(run.read_text("report.html"))
-    answers = {statement: query([run.uri], statement).to_pylist() for statement in statements}
-    assert all(answers.values())
-    shares, compared, questions = (
-        [row for statement, rows in answers.items() if marked in statement for row in rows]
-        for marked in ("from qa_by_dataset", "from qa_model_comparisons", "join qa_examples")
-    )
-    for row in shares:
-        for metric in ("exact_match", "f1"):
-            assert f"{row[metric]:.2f} [{row[f'{metric}_low']:.2f}, {row[f'{metric}_high']:.2f}]" in page.text
-
-    def of(row: dict[str, Any]) -> str:
-        return "EM" if row["metric"] == "exact_match" else f"gap by {row['heuristic']}"
-
-    assert any(
-        f"{row['models']} {of(row)} {row['estimate']:+.2f} [{row['simultaneous_low']:+.2f},"
-        in page.text.replace("\N{MINUS SIGN}", "-")
-        for row in compared
-        if row["estimate"] is not None
-    )
-    assert {"value", "is_lower", "exact_match", "prediction", "question", "answers", "context"} <= set(questions[0])
-
-
-def test_each_of_several_runs_has_its_own_page(run: Run, tmp_path: Path) -> None:
-    shutil.copytree(run.root, tmp_path / "copy")
-    (tmp_path / "copy" / "report.html").unlink()
-    assert [write_report(uri)[-1] for uri in (run.uri, str(tmp_path / "copy"))] == [
-        f"{run.uri}/report.html",
-        f"{tmp_path}/copy/report.html",
+    assert {name: run.read_bytes(name) for name in files} == before
+    source, page = run.read_text("report.html"), page_of(run)
+    assert_whole(source)
+    assert_answered(source, [run.uri], 8)
+    assert_of_marts(source, run)
+    assert len(page.values("src")) == len(names)
+    for name in ("conclusions", "cautions"):
+        for row in query([run.uri], f"from qa_bias_{name}").to_pylist():
+            assert row["text"] in page.text
+    words = [
+        "strong, weak · squad .200 questions. · out of distribution: news .20 .* variant paper",
+        "note 7: <approxi",
     ]
-    assert (tmp_path / "copy" / "report.html").read_bytes() == run.read_bytes("report.html")
+    assert_said(page.text, [*words, "sim_word Different words that question and context share", "!None"])
 
 
-def test_nothing_in_the_file_leads_outside_it(run: Run) -> None:
-    source = run.read_text("report.html")
-    page = page_of(run)
-    for forbidden in ("http:", "https:", "url(", "@import"):
-        assert forbidden not in source
-    ids = page.values("id")
-    assert len(set(ids)) == len(ids)
-    for link in page.values("href"):
-        assert link.removeprefix("#") in ids, link
-    assert len(page.values("src")) == 10
-    for image in page.values("src"):
-        assert image.startswith("data:image/svg+xml;base64,")
-    assert "default-src 'none'" in " ".join(page.values("content"))
+def test_performance_elsewhere_is_a_mean_of_sets_with_its_interval(run: Run) -> None:
+    [mean] = query([run.uri], "from qa_over_datasets where model = 'strong' and role like 'out%'").to_pylist()
+    assert (mean["exact_match"], mean["f1"]) == (pytest.approx((0.5 + 0.25) / 2), pytest.approx((0.75 + 0.25) / 2))
+    assert (mean["n_datasets"], mean["n_rows"]) == (2, 60)
+    # The error of a mean of two independent means, with Satterthwaite's degrees of freedom.
+    for metric, columns in (
+        ("exact_match", ([1, 0] * 20, [1, 0, 0, 0] * 5)),
+        ("f1", ([1, 0.5] * 20, [1, 0, 0, 0] * 5)),
+    ):
+        variances = [np.var(column, ddof=1) / len(column) for column in columns]
+        pairs = zip(variances, columns, strict=True)
+        freedom = sum(variances) ** 2 / sum(one**2 / (len(column) - 1) for one, column in pairs)
+        half_width = stats.t.ppf(0.975, freedom) * np.sqrt(sum(variances)) / 2
+        assert mean[f"{metric}_high"] - mean[metric] == pytest.approx(half_width, rel=1e-5)
+        assert mean[metric] - mean[f"{metric}_low"] == pytest.approx(half_width, rel=1e-5)
 
 
-def test_the_only_script_is_the_one_whose_hash_the_page_allows(run: Run) -> None:
-    source = run.read_text("report.html")
-    [script] = re.findall(r"<script>(.*?)</script>", source, re.S)
-    assert source.count("<script") == 1
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"; script-src 'sha256-{digest}'" in " ".join(page_of(run).values("content"))
+def test_a_users_heuristic_goes_by_its_name(tmp_path: Path) -> None:
+    run = make_run(tmp_path, heuristics=["ans_len", "my.module:n_commas"])
+    source = {"my.module:n_commas": {"name": "a function", "is_approximate": False, "meaning": "How many commas."}}
+    for text, meaning in (({}, "The user's function n_commas of the module my.module."), (source, "How many commas.")):
+        run.write_json("environment.json", {"text": text})
+        assert f"{run.uri}/figures/curve_squad_my.module-n_commas_f1.svg" in write_report(run.uri)
+        assert f"my.module:n_commas {meaning}" in page_of(run).text
 
 
-def test_a_click_sorts_by_the_column_of_the_heading(run: Run) -> None:
-    tables = re.findall(r'<table class="[^"]*sortable.*?</table>', run.read_text("report.html"), re.S)
-    assert len(tables) >= 4
-    for one in tables:
-        columns = [int(number) for number in re.findall(r'data-column="(\d+)"', one)]
-        assert "rowspan" not in one
-        for row in re.findall(r"<tr>(?:(?!</tr>).)*</tr>", one.partition("<tbody>")[2], re.S):
-            assert columns == list(range(len(re.findall(r"<t[hd]\b", row))))
+def test_the_terminal_says_of_each_bias_what_tests_make_of_it(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    print_metrics(run.uri, headline(read_spec(run)))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert max(map(len, lines)) <= 110
+    told_of = {tuple(cells[:3]): cells for line in lines if (cells := [cell.strip() for cell in line[1:-1].split("│")])}
+    biases, tests = ({_place(row): row for row in mart(run, f"qa_bias_{name}")} for name in ("by_heuristic", "tests"))
+    assert set(told_of) == set(biases)
+    for key, row in biases.items():
+        *_, significance, worse, p, detectable, finding = told_of[key]
+        test, value = tests[key], row["bias_significance"]
+        groups = [row[f"{side}_exact_match"] for side in ("lower", "higher")]
+        numbers = [value, None if None in groups else min(groups), test["p_adjusted"], test["smallest_detectable"]]
+        assert [significance, worse, p, detectable] == ["" if one is None else f"{one:.4f}" for one in numbers]
+        if test["is_supported"]:
+            assert finding == f"better where {'≤' if row['biased_segment'] == 'lower' else '>'} {row['threshold']:g}"
+        elif value is None:
+            assert finding == {"no threshold to try": "one value only"}.get(row["status"], row["status"])
+        else:
+            assert finding == ("within chance" if value else "no bias found")
+    assert {"better", "no bias found"} <= {cells[-1].split(" where")[0] for cells in told_of.values()}
 
 
-def test_tables_have_captions_and_scoped_headers(run: Run) -> None:
-    source = run.read_text("report.html")
-    assert source.count("<caption>") == source.count("<table")
-    assert len(re.findall(r"<th\b", source)) == len(re.findall(r'<th scope="(?:row|col|rowgroup|colgroup)"', source))
+def _place(row: Row) -> tuple[str, ...]:
+    return row["model"], row["dataset"], row["heuristic"]
+
+
+def test_examples_are_right_where_the_bias_helps_and_wrong_where_it_does_not(run: Run, tmp_path: Path) -> None:
+    def examples(own: Run) -> list[Row]:
+        [shown] = {
+            sql
+            for sql in printed_queries(own.read_text("report.html"))
+            if "from qa_attributes" in sql or "as marked" in sql
+        }
+        found: list[Row] = query([own.uri], shown).to_pylist()
+        return found
+
+    biases = {_place(row): row for row in mart(run, "qa_bias_by_heuristic")}
+    found = examples(run)
+    assert len(found) == 4 * len({_place(row) for row in found}) == 8
+    for row in found:
+        bias = biases[_place(row)]
+        assert (row["dataset"], row["exact_match"]) == ("squad", row["is_better"])
+        assert row["is_better"] == ((row["value"] <= bias["threshold"]) == (bias["biased_segment"] == "lower"))
+        before, marked, after = row["marked"]
+        assert (marked, before[0], after[-1]) == (row["gold"], "…", "…")
+        assert before.endswith("word99 ")
+    assert "<mark>answer" in run.read_text("report.html")
+
+    def reverse(plan: QaPlan) -> None:
+        plan.predictions.reverse()
+        plan.attributes.reverse()
+
+    again = make_run(tmp_path, change=reverse, n_parts=3)
+    write_report(again.uri)
+    assert examples(again) == found
+
+
+@pytest.mark.parametrize(
+    ("context", "answers", "starts", "parts"),
+    [
+        ("a b c", ["b"], [2], ["a ", "b", " c"]),
+        ("b a b c", ["b"], [4], ["b a ", "b", " c"]),
+        ("a b c", ["b"], [0], ["a ", "b", " c"]),  # the start is not that of the text
+        ("a b c", ["x"], [0], ["a b c", "", ""]),
+    ],
+)
+def test_the_gold_answer_is_marked_where_it_stands(
+    context: str, answers: list[str], starts: list[int], parts: list[str], tmp_path: Path
+) -> None:
+    run = make_run(
+        tmp_path, heuristics=["ans_len"], texts={"context": context, "answers": answers, "answer_starts": starts}
+    )
+    write_report(run.uri)
+    [shown] = {sql for sql in printed_queries(run.read_text("report.html")) if "as marked" in sql}
+    assert {tuple(row["marked"]) for row in query([run.uri], shown).to_pylist()} == {tuple(parts)}
+
+
+def test_a_threshold_that_was_searched_before_it_was_given_is_a_caution(tmp_path: Path) -> None:
+    run = make_run(tmp_path, heuristics=["ans_len"], thresholds={"ans_len": 3})
+    for searched, is_told in ((2, False), ("search", True), ({"ans_len": [2.0, 3.0]}, True)):
+        earlier: Any = {"ans_len": searched} if searched == 2 else searched
+        run.write_text("specs/00000.yaml", yaml.safe_dump({**run.read_yaml("spec.yaml"), "thresholds": earlier}))
+        begins = "The spec gives the threshold of ans_len, which an earlier spec of this run searched"
+        assert [one.startswith(begins) for one in qa_bias_page(run).cautions if "earlier spec" in one] == [
+            True
+        ] * is_told
 
 
 def test_markup_in_texts_is_shown_and_not_interpreted(tmp_path: Path) -> None:
     hostile = "<img src=//evil onerror=alert(1)>"
-    answer = "<b>&amp; 'it'</b>"
-    texts = {
-        "question": f"Who? {hostile}",
-        "context": f"</mark></p>{hostile} {answer} <script>alert(2)</script>",
-        "answers": [answer],
-        "answer_starts": [len(f"</mark></p>{hostile} ")],
-    }
+    answer, before = "<b>&amp; 'it'</b>", f"</mark></p>{hostile} "
+    texts = {"question": f"Who? {hostile}", "context": f"{before}{answer} <script>alert(2)</script>"}
+    texts |= {"answers": [answer], "answer_starts": [len(before)]}
 
     def predict(plan: QaPlan) -> None:
         for row in plan.predictions:
@@ -137,26 +185,43 @@ def test_markup_in_texts_is_shown_and_not_interpreted(tmp_path: Path) -> None:
     write_plan(run, notes=[hostile], models=[])
     run.write_text("environment.json", json.dumps({"text": {hostile: {"name": hostile, "is_approximate": True}}}))
     write_report(run.uri)
-    page = page_of(run)
-    for text in (f"Who? {hostile}", f"</mark></p>{hostile}", answer, "<script>alert(2)</script>", f"</b>{hostile}"):
+    page, source = page_of(run), run.read_text("report.html")
+    for text in (f"Who? {hostile}", before.strip(), answer, "<script>alert(2)</script>", f"</b>{hostile}"):
         assert text in page.text
     assert "onerror" not in {name for _, name, _ in page.attributes}
-    assert not any(value.startswith("//") for value in page.values("src"))
-    source = run.read_text("report.html")
-    assert source.count("<script") == 1
-    assert "<b>&amp; '" not in source
+    assert ("<script>alert" in source, "<b>&amp; '" in source) == (False, False)
 
 
-def test_missing_facts_of_plan_and_environment_are_left_out(tmp_path: Path) -> None:
-    text = Page(render_qa_page(read_qa_findings(make_run(tmp_path)), [])).text
-    assert "Where the heuristics" not in text
-    assert "None" not in text
+def test_figures_mark_what_is_significant_by_shape_and_width(run: Run) -> None:
+    figures: dict[str, Figure] = {figure.name: figure for figure in qa_bias_page(run).figures}
+    tests = [row for row in mart(run, "qa_bias_tests") if row["dataset"] == "squad"]
+    dots = json.loads(figures["significance_squad_exact_match"].json)["data"]["values"]
+    shown = {(dot["series"], re.sub(r" \(T.*", "", dot["y"])): dot for dot in dots}
+    for row in tests:
+        dot = shown[row["model"], row["heuristic"]]
+        assert (dot["is_filled"], dot["is_thick"], dot["x"]) == (*[row["is_supported"]] * 2, row["bias_significance"])
+    n = sum(row["is_supported"] for row in tests)
+    assert 0 < n < len(tests)
+    assert figures["significance_squad_exact_match"].text.count("(hollow)") == len(tests) - n
+    assert "none found" in figures["significance_squad_f1"].text
+    groups = json.loads(figures["segments_squad"].json)["data"]["values"]
+    assert {dot["is_thick"] for dot in groups if (dot["series"], dot["y"]) == ("strong", "ans_len")} == {True}
+    assert "T = 1" in figures["curve_squad_ans_len_f1"].json
 
 
-def test_a_run_without_marts_says_what_writes_them(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    for path in (tmp_path / "run" / "marts").iterdir():
-        path.unlink()
-    with pytest.raises(BiasevalError, match=r"marts/.*missing; biaseval report .* writes it"):
+def test_a_gap_at_a_searched_threshold_has_no_interval_where_chance_explains_it(tmp_path: Path) -> None:
+    """At one that the spec gives it has: it was not chosen by the answers."""
+    luck: Row = {
+        "models": {"luck": right(0.6, 0.5)},
+        "heuristics": ["ans_len"],
+        "bootstrap": {"trials": 20, "sample": 90},
+    }
+    for thresholds in ("search", {"ans_len": 1.0}):
+        run = make_run(tmp_path / str(len(thresholds)), **luck, thresholds=thresholds)
         write_report(run.uri)
-    assert not run.has("report.html")
+        [row] = [row for row in mart(run, "qa_bias_by_heuristic") if row["dataset"] == "squad"]
+        low, high = (format(row[f"difference_{end}"], ".1f").replace("-", "−") for end in ("low", "high"))
+        text = page_of(run).text
+        assert f" {row['difference']:.1f} " in text
+        assert (f" {row['difference']:.1f} [{low}, {high}] " in text) == (thresholds != "search")
+        assert "!not significant" not in text

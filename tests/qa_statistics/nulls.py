@@ -1,4 +1,4 @@
-"""Nulls of the search for a threshold, over answers given by hand."""
+"""Nulls of the search for a threshold, over answers given by hand, and a plan of questions about articles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.qa_bias.search_null import search_nulls
+from biaseval.qa_bias.search_null import closed_form, search_nulls
+from tests.qaplans import QaPlan
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,13 +49,8 @@ def searched(
 
 def nulls(answers: pa.Table, candidates: Sequence[float], asked: pa.Table, **how: Any) -> dict[str, Floats]:
     """Return what is found in each model, observed and in each permutation."""
-    given: dict[str, Any] = {
-        "seed": 42,
-        "sample": 100,
-        "replacement": False,
-        "variant": "paper",
-        "permutations": 199,
-    } | how
+    given: dict[str, Any] = {"seed": 42, "sample": 100, "replacement": False, "variant": "paper"}
+    given |= {"permutations": 199} | how
     found = search_nulls(answers, thresholds(candidates), asked, **given)
     models = dict.fromkeys(found["model"].to_pylist())
     own = {model: found.filter(pc.field("model") == model) for model in models}
@@ -64,3 +60,26 @@ def nulls(answers: pa.Table, candidates: Sequence[float], asked: pa.Table, **how
 
 def p_value(found: Floats) -> float:
     return float(np.mean(found >= found[0] - 1e-9))
+
+
+def significance(lower: Floats, higher: Floats, sample: int) -> float:
+    """Return the closed form of answers below a threshold and above it."""
+    sides = (np.array([one]) for own in (lower, higher) for one in (own.mean(), len(own)))
+    [found] = closed_form(*sides, sample, False)
+    return float(found)
+
+
+TITLES = [*"AAABBBCCCDDDEEFFGG", "H", "I"]
+
+
+def small_plan(models: Sequence[str] = ("bert",), **spec: Any) -> QaPlan:
+    """Return a plan of twenty questions about nine articles; the first ten have short answers."""
+    plan = QaPlan(models, thresholds={"ans_len": 1.0}, bootstrap={"trials": 20, "sample": 8}, **spec)
+    rng = np.random.default_rng(7)
+    values = rng.permutation([1.0] * 10 + [3.0] * 10).tolist()
+    plan.questions({"ans_len": values})
+    plan.titles(TITLES)
+    for number, model in enumerate(models):
+        exact = (rng.random(20) < 0.5 + 0.3 * (np.array(values) == 1) * (number == 0)).astype(float)
+        plan.answers(exact.tolist(), np.maximum(exact, rng.random(20)).tolist(), model=model)
+    return plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from scipy import stats  # type: ignore[import-untyped]
 from biaseval.qa_bias.bias_draws import bias_draws
 from biaseval.qa_bias.changes import change_draws
 from biaseval.qa_bias.search_null import closed_form
-from tests.measuring import measure
+from tests.handmade import ask
 from tests.qa_bias.test_changes import answers as paired_answers
-from tests.qa_statistics.nulls import Floats
-from tests.qa_statistics.plans import TITLES, opened, read, small_plan
-from tests.qaplans import QaPlan, _ask, rows
+from tests.qa_debiasing.study import Study
+from tests.qa_statistics.nulls import TITLES, Floats, small_plan
+from tests.relation import Relations
 
 
 def clustered(metric: Floats, is_lower: npt.NDArray[np.bool_], titles: Any) -> tuple[float, float]:
@@ -36,26 +35,28 @@ def clustered(metric: Floats, is_lower: npt.NDArray[np.bool_], titles: Any) -> t
     return 100 * difference, 100 * float(stats.t.ppf(0.975, min(n_with) - 1) * np.sqrt(variance))
 
 
-def test_the_interval_of_a_difference_is_clustered_by_article(tmp_path: Path) -> None:
-    plan = small_plan()
-    run = plan.write(tmp_path)
-    measure(run)
-    [row] = rows(run, "from qa_bias_by_heuristic")
-    is_lower = np.array([one["value"] for one in plan.attributes]) <= 1
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Relations:
+    return small_plan().relations(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def metrics() -> dict[str, Floats]:
+    return {name: np.array([row[name] for row in small_plan().predictions]) for name in ("exact_match", "f1")}
+
+
+def test_the_interval_of_a_difference_is_clustered_by_article(small: Relations, metrics: dict[str, Floats]) -> None:
+    [row] = small.rows("from qa_bias_by_heuristic")
+    is_lower = np.array([one["value"] for one in small_plan().attributes]) <= 1
     for metric, suffix in (("exact_match", ""), ("f1", "_f1")):
-        values = np.array([one[metric] for one in plan.predictions])
-        difference, half_width = clustered(values, is_lower, np.array(TITLES))
-        assert row[f"difference{suffix}"] == pytest.approx(difference)
-        assert row[f"difference_low{suffix}"] == pytest.approx(difference - half_width, rel=1e-5)
-        assert row[f"difference_high{suffix}"] == pytest.approx(difference + half_width, rel=1e-5)
+        difference, half_width = clustered(metrics[metric], is_lower, np.array(TITLES))
+        found = [row[f"difference{end}{suffix}"] for end in ("", "_low", "_high")]
+        assert found == pytest.approx([difference, difference - half_width, difference + half_width], rel=1e-5)
     assert row["n_articles"] == 9
 
 
-def test_intervals_of_a_data_set_are_clustered_by_article(tmp_path: Path) -> None:
-    plan = small_plan()
-    run = plan.write(tmp_path)
-    measure(run)
-    [row] = rows(run, "from qa_by_dataset")
+def test_intervals_of_a_data_set_are_clustered_by_article(small: Relations, metrics: dict[str, Floats]) -> None:
+    [row] = small.rows("from qa_by_dataset")
     titles = np.array(TITLES)
     quantile = stats.t.ppf(0.975, 8)
 
@@ -63,34 +64,32 @@ def test_intervals_of_a_data_set_are_clustered_by_article(tmp_path: Path) -> Non
         sums = [(values[titles == title] - values.mean()).sum() for title in dict.fromkeys(TITLES)]
         return float(np.sqrt(9 / 8 * np.sum(np.square(sums))) / 20)
 
-    f1 = np.array([one["f1"] for one in plan.predictions])
-    assert row["f1_low"] == pytest.approx(f1.mean() - quantile * error(f1), rel=1e-5)
-    assert row["f1_high"] == pytest.approx(min(1, f1.mean() + quantile * error(f1)), rel=1e-5)
-    exact = np.array([one["exact_match"] for one in plan.predictions])
+    exact, f1 = metrics["exact_match"], metrics["f1"]
+    bounds = [f1.mean() - quantile * error(f1), min(1, f1.mean() + quantile * error(f1))]
+    assert [row["f1_low"], row["f1_high"]] == pytest.approx(bounds, rel=1e-5)
     share = exact.mean()
     # As many independent questions as have this error, and an interval as much wider as Student's.
     n_rows = min(20, share * (1 - share) / error(exact) ** 2 * (1.959963984540054 / quantile) ** 2)
-    low, high = _ask("wilson_interval(?, ?)", share, n_rows)
     assert n_rows < 20
-    assert row["exact_match_low"] == pytest.approx(low, rel=1e-5)
-    assert row["exact_match_high"] == pytest.approx(high, rel=1e-5)
+    bounds = ask("wilson_interval(?, ?)", share, n_rows)
+    assert [row["exact_match_low"], row["exact_match_high"]] == pytest.approx(bounds, rel=1e-5)
     assert (row["exact_match_error"], row["f1_error"]) == pytest.approx((error(exact), error(f1)))
 
 
 def test_wilsons_interval_of_dependent_questions() -> None:
-    plain = _ask("wilson_interval(0.5, 40)")
-    assert _ask("wilson_interval_clustered(0.5, 0.2, 40, 40)") == plain
+    plain = ask("wilson_interval(0.5, 40)")
+    assert ask("wilson_interval_clustered(0.5, 0.2, 40, 40)") == plain
     independent = np.sqrt(0.25 / 40)
-    assert _ask("wilson_interval_clustered(0.5, ?, 40, 20)", independent / 9) == plain  # never narrower
-    wider = _ask("wilson_interval_clustered(0.5, ?, 40, 20)", 2 * independent)
+    assert ask("wilson_interval_clustered(0.5, ?, 40, 20)", independent / 9) == plain  # never narrower
+    wider = ask("wilson_interval_clustered(0.5, ?, 40, 20)", 2 * independent)
     n_rows = 10 * (1.959963984540054 / stats.t.ppf(0.975, 19)) ** 2
-    assert wider == pytest.approx(_ask("wilson_interval(0.5, ?)", n_rows), abs=1e-5)
+    assert wider == pytest.approx(ask("wilson_interval(0.5, ?)", n_rows), abs=1e-5)
     # All right: as if an article were one question.
     n_rows = 20 * (1.959963984540054 / stats.t.ppf(0.975, 19)) ** 2
-    assert _ask("wilson_interval_clustered(1, 0, 40, 20)") == pytest.approx(
-        _ask("wilson_interval(1, ?)", n_rows), abs=1e-5
+    assert ask("wilson_interval_clustered(1, 0, 40, 20)") == pytest.approx(
+        ask("wilson_interval(1, ?)", n_rows), abs=1e-5
     )
-    assert _ask("wilson_interval_clustered(0.5, null, 40, 1)") is None
+    assert ask("wilson_interval_clustered(0.5, null, 40, 1)") is None
 
 
 @pytest.mark.parametrize("n_articles", [12, 40])
@@ -99,21 +98,18 @@ def test_intervals_cover_the_truth_where_articles_differ(n_articles: int) -> Non
     rng = np.random.default_rng(n_articles)
     n_rows, models = 400, [f"m{number}" for number in range(300)]
     article = rng.integers(n_articles, size=n_rows)
-    plan = QaPlan(models, bootstrap={"trials": 2, "sample": 20})
+    study = Study({"ans_len": [0.0]}, models=models, bootstrap={"trials": 2, "sample": 20})
     shift = rng.normal(size=n_articles)[article]
-    plan.questions({"ans_len": (shift + rng.normal(size=n_rows) > 0.5).astype(float).tolist()})
-    for example, own in zip(plan.examples, article, strict=True):
-        example["title"] = f"title {own}"
+    study.questions({"ans_len": (shift + rng.normal(size=n_rows) > 0.5).astype(float).tolist()})
+    study.titles([f"title {own}" for own in article])
     for model in models:
         share = np.clip(0.5 + 0.2 * rng.normal(size=n_articles), 0, 1)[article]
-        plan.answers((rng.random(n_rows) < share).astype(float).tolist(), model=model)
-    needed = ("qa_bias_candidates", "qa_bias_by_heuristic", "qa_by_dataset")
-    with opened(plan, needed, {"ans_len": 0.0}) as connection:
-        differences = read(
-            connection, "select difference_low as low, difference_high as high from qa_bias_by_heuristic"
-        )
-        means = read(connection, "select exact_match_low as low, exact_match_high as high from qa_by_dataset")
-        f1 = read(connection, "select f1_low as low, f1_high as high from qa_by_dataset")
+        study.answers((rng.random(n_rows) < share).astype(float).tolist(), model=model)
+    differences, means, f1 = study.asked(
+        "select difference_low as low, difference_high as high from qa_bias_by_heuristic",
+        "select exact_match_low as low, exact_match_high as high from qa_by_dataset",
+        "select f1_low as low, f1_high as high from qa_by_dataset",
+    )
     # Monte Carlo error 0.0126.
     for found, truth in ((differences, 0), (means, 0.5), (f1, 0.5)):
         assert len(found) == 300
@@ -130,20 +126,13 @@ def test_draws_of_averages_hold_whole_articles_and_are_those_of_changes() -> Non
         assert found[name].to_numpy() == pytest.approx(changes[name].to_numpy())
 
 
-def test_the_interval_of_an_average_is_of_its_draws(tmp_path: Path) -> None:
-    plan = small_plan()
-    run = plan.write(tmp_path)
-    measure(run)
-    [row] = rows(run, "from qa_by_model")
-    draws = rows(run, "from qa_bias_draws")
-    sizes = rows(run, "select n_lower, n_higher from qa_bias_by_heuristic")[0]
-    whole = [one for one in draws if one["lower"] is not None and one["higher"] is not None]
-    found = closed_form(
-        np.array([one["lower"] for one in whole]), np.full(len(whole), sizes["n_lower"]),
-        np.array([one["higher"] for one in whole]), np.full(len(whole), sizes["n_higher"]), 8, False,
-    )  # fmt: skip
-    bounds = np.quantile(found, [0.025, 0.975])
+def test_the_interval_of_an_average_is_of_its_draws(small: Relations) -> None:
+    [row] = small.rows("from qa_by_model")
+    whole = small.rows("from qa_bias_draws where lower is not null and higher is not null")
+    [sizes] = small.rows("select n_lower, n_higher from qa_bias_by_heuristic")
+    sides = (np.array([one[side] for one in whole]) for side in ("lower", "higher"))
+    lower, higher = ((side, np.full(len(whole), n)) for side, n in zip(sides, sizes.values(), strict=True))
+    bounds = np.quantile(closed_form(*lower, *higher, 8, False), [0.025, 0.975])
     assert row["bias_significance_high"] == pytest.approx(bounds[1])
-    assert (row["is_above_null"], row["bias_significance_low"]) == (False, 0)
+    assert (row["is_above_null"], row["bias_significance_low"], row["n_draws"]) == (False, 0, len(whole))
     assert bounds[0] > 0  # which the search alone explains
-    assert row["n_draws"] == len(whole)

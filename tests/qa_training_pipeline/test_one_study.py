@@ -21,7 +21,7 @@ from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
-from biaseval.reading import ExtractiveReader, WindowSettings, reader_inputs
+from biaseval.qa_models import ExtractiveReader, WindowSettings, reader_inputs
 from biaseval.runs import describe, run_spec, run_status, train_qa
 from biaseval.runs.status import UnderWay
 from biaseval.spec import QaBiasSpec, load_spec
@@ -174,7 +174,6 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
     assert lines["standard"] == "1 to train, at most 6 steps each, 6 together"
     assert lines["bias models"] == "1 to train, at most 6 steps each, 6 together"
     assert lines["passes for logits of guides"] == "2"
-    assert plan.training is not None
     assert [shape.name for shape in plan.training.shapes] == ["bert"]
     assert plan.facts["training"]["readers"][-1]["name"] == "bert+product_of_experts"
     # Passes of a reader of n parameters: 2 n a token. Two evaluations, of 24 (and 52 other) questions; 52 answered.
@@ -230,14 +229,9 @@ def test_a_killed_study_goes_on_and_becomes_the_same(
     ],
 )
 def test_a_reader_that_dies_at_its_end_is_not_lost(
-    does: str,
-    what: str,
-    finished: tuple[Path, Path],
-    bert: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    does: str, what: str, finished: tuple[Path, Path], bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     here: None,
-) -> None:
+) -> None:  # fmt: skip
     """Before the last file of the model, before its row, before its checkpoints go, before anybody hears of it."""
     _, run_dir = finished
     spec = write_spec(tmp_path, bert, train={"methods": ["standard"], "biases": [], "thresholds": "mikula2024"})
@@ -346,41 +340,36 @@ def test_logits_of_a_file_must_be_those_of_all_windows(
     finished: tuple[Path, Path], bert: Path, tmp_path: Path, here: None
 ) -> None:
     _, run_dir = finished
-    methods = ["standard", "product_of_experts"]
 
     def spec_of(file: Path) -> Path:
-        return write_spec(tmp_path, bert, train={"methods": methods, "bias_model": {"predictions": str(file)}})
+        changes = {"methods": ["standard", "product_of_experts"], "bias_model": {"predictions": str(file)}}
+        return write_spec(tmp_path, bert, train=changes)
 
-    def without(*names: str) -> Callable[[pa.Table], pa.Table]:
-        return lambda table: table.filter(pc.invert(pc.is_in(table["example_id"], pa.array(names))))
+    def started(change: Callable[[list[float]], Any], kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
+        """Return what changes the logits of starts."""
+        return lambda table: table.set_column(
+            2, "start_logits", pa.array([change(own) for own in table["start_logits"].to_pylist()], kind)
+        )
 
-    lacking = logits_file(tmp_path / "a.parquet", run_dir, without("planted-00001", "planted-00007"))
-    found = refused(spec_of(lacking), tmp_path / "a")
-    assert "has no logits of 2 of 48 training questions for ans_pos (first: planted-00001)" in found
-    partial = logits_file(tmp_path / "e.parquet", run_dir, lambda table: table.filter(pc.less(table["window"], 1)))
-    assert "(first: window 1 of question planted-00001); add them" in refused(spec_of(partial), tmp_path / "e")
-
-    def shortened(table: pa.Table) -> pa.Table:
-        short = [own[:-1] for own in table["start_logits"].to_pylist()]
-        return table.set_column(2, "start_logits", pa.array(short, pa.list_(pa.float32())))
-
-    short = logits_file(tmp_path / "b.parquet", run_dir, shortened)
-    assert "give one for each" in refused(spec_of(short), tmp_path / "b")
-
-    def broken(table: pa.Table) -> pa.Table:
-        values = [[float("nan")] * len(own) for own in table["start_logits"].to_pylist()]
-        return table.set_column(2, "start_logits", pa.array(values, pa.list_(pa.float32())))
-
-    nan = logits_file(tmp_path / "c.parquet", run_dir, broken)
-    assert "is not finite" in refused(spec_of(nan), tmp_path / "c")
-
-    def scalar(table: pa.Table) -> pa.Table:
-        return table.set_column(2, "start_logits", pa.array([1.0] * table.num_rows))
-
-    single = logits_file(tmp_path / "f.parquet", run_dir, scalar)
-    assert "has no such column start_logits" in refused(spec_of(single), tmp_path / "f")
-    (tmp_path / "d.parquet").write_text("no Parquet")
-    assert "is no Parquet file" in refused(spec_of(tmp_path / "d.parquet"), tmp_path / "d")
+    names, logits = pa.array(["planted-00001", "planted-00007"]), pa.list_(pa.float32())
+    changes: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
+        "a": (
+            lambda table: table.filter(pc.invert(pc.is_in(table["example_id"], names))),
+            "has no logits of 2 of 48 training questions for ans_pos (first: planted-00001)",
+        ),
+        "b": (started(lambda own: own[:-1], logits), "give one for each"),
+        "c": (started(lambda own: [float("nan")] * len(own), logits), "is not finite"),
+        "d": (
+            lambda table: table.filter(pc.less(table["window"], 1)),
+            "(first: window 1 of question planted-00001); add them",
+        ),
+        "e": (started(lambda own: 1.0, pa.float64()), "has no such column start_logits"),
+    }
+    for name, (change, said) in changes.items():
+        file = logits_file(tmp_path / f"{name}.parquet", run_dir, change)
+        assert said in refused(spec_of(file), tmp_path / name)
+    (tmp_path / "f.parquet").write_text("no Parquet")
+    assert "is no Parquet file" in refused(spec_of(tmp_path / "f.parquet"), tmp_path / "f")
 
 
 # Other settings
@@ -389,7 +378,6 @@ def test_logits_of_a_file_must_be_those_of_all_windows(
 def test_settings_of_a_study_cannot_change_behind_it(finished: tuple[Path, Path], tmp_path: Path, here: None) -> None:
     spec, run_dir = finished
     own = load(spec)
-    assert own.train is not None
     strength = {"planted": {"shortcut": "ans_pos", "strength": 0.7, "questions": 48}}
     other = yaml.safe_load(spec.read_text())
     other["train"]["data"]["biased"] = strength
@@ -406,5 +394,4 @@ def test_settings_of_a_study_cannot_change_behind_it(finished: tuple[Path, Path]
 
 
 def replace_train(spec: QaBiasSpec, **changes: Any) -> QaBiasSpec:
-    assert spec.train is not None
     return spec.model_copy(update={"train": spec.train.model_copy(update=changes)})

@@ -14,7 +14,7 @@ import yaml
 
 from biaseval.errors import BiasevalError
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
-from biaseval.reading import reader_inputs
+from biaseval.qa_models import reader_inputs
 from biaseval.runs import run_spec, run_status, train_qa
 from biaseval.store import Run
 from biaseval.tables import TRAINED_MODELS
@@ -31,10 +31,7 @@ pytestmark = pytest.mark.timeout(900)
 def test_a_reader_that_is_given_up_takes_along_what_needs_it_and_nothing_else(
     bert: Path, tmp_path: Path, here: None
 ) -> None:
-    changes = {
-        "methods": ["standard", "resample", "learned_mixin"],
-        "bias_model": {"learning_rate": 1e30, **SIX_STEPS},
-    }
+    changes = {"methods": ["standard", "resample", "learned_mixin"], "bias_model": {"learning_rate": 1e30, **SIX_STEPS}}
     spec = write_spec(tmp_path, bert, train=changes)
     for sitting in range(2):  # nothing is tried again that would fail again
         with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
@@ -92,17 +89,11 @@ def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path
     changes = {
         "bases": [{"name": "bert", "path": str(bert)}, {"name": "new", "path": str(bert), "init": "random"}],
         "data": {"one": generated(24, 0.6), "two": generated(32, 0.0)},
-        "methods": ["standard", "confidence_regularization"],
-        "biases": ["ans_pos", "word_dist"],
-        "thresholds": {"ans_pos": 0, "word_dist": 3},
-        "seeds": [1, 2],
-        "evaluation_steps": 2,
-        "evaluate_others": False,
-        "batch_size": 4,
-        "max_steps": 2,
-        "confidence_regularization": two,
+        "methods": ["standard", "confidence_regularization"], "biases": ["ans_pos", "word_dist"],
+        "thresholds": {"ans_pos": 0, "word_dist": 3}, "seeds": [1, 2], "evaluation_steps": 2,
+        "evaluate_others": False, "batch_size": 4, "max_steps": 2, "confidence_regularization": two,
         "bias_model": two,
-    }
+    }  # fmt: skip
     spec = load(write_spec(tmp_path, bert, train=changes))
     train_qa(spec, str(tmp_path / "run"))
     run, found = Run.open(str(tmp_path / "run")), trained(tmp_path / "run")
@@ -131,13 +122,10 @@ def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path
 
 def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: Path, here: None) -> None:
     changes = {
-        "methods": ["standard", "learned_mixin", "confidence_regularization"],
-        "mask_padding": False,
-        "bases": [{"name": "bert", "path": str(bert), "init": "random"}],
-        "group_by_length": True,
-    }
+        "methods": ["standard", "learned_mixin", "confidence_regularization"], "mask_padding": False,
+        "bases": [{"name": "bert", "path": str(bert), "init": "random"}], "group_by_length": True,
+    }  # fmt: skip
     spec = write_spec(tmp_path, bert, train=changes, variant="reference")
-    assert load(spec).train is not None
     run_spec(load(spec), str(tmp_path / "run"))
     guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
     assert pc.unique(pc.list_value_length(guides["start_logits"])).to_pylist() == [MAX_TOKENS]

@@ -1,142 +1,276 @@
-"""The page of a run that trained readers: whole, with several seeds, with standard readers alone, and without any."""
+"""The page of a run that trained readers, and what is said of them: numbers of marts written by hand, or published."""
 
 from __future__ import annotations
 
-import dataclasses
-import re
+import json
+import math
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from biaseval.report.qa import render_qa_page
-from biaseval.report.qa_findings import QaFindings, read_qa_findings
-from biaseval.report.qa_training_cells import duration
-from biaseval.report.qa_training_data import QaTraining, read_qa_training
-from biaseval.report.qa_training_figures import training_figures
-from biaseval.report.qa_training_words import study, training_caveats
+from biaseval.analysis import query
+from biaseval.report import qa_bias_page
+from biaseval.report.blocks import Figure
 from biaseval.store import Run
-from tests.pages import Page
-from tests.publishedstudy import Study, measured_run
-from tests.qa_training_report.reading import changed, lines, page_of, told, trained
-from tests.specs import write_plan, write_spec
+from biaseval.tables import EVALUATIONS
+from tests.pages import Page, assert_said, assert_whole, printed_queries
+from tests.publishedstudy import BIASES, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
+from tests.relation import Relations, told
 
 
-def test_a_run_without_trained_readers_has_the_report_that_it_had(tmp_path: Path) -> None:
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """P3's debiased readers, with a product of experts of which one was given up."""
+    study = Study()
+    for method in ("all", *METHODS[1:]):
+        for other in (*OUTSIDE, "mean"):
+            study.correlation(method, other, 23 if method == "all" else 6, -0.31, -0.63, 0.11, -0.25)
+    study.give_up("bert-base+product_of_experts(sim_word)", "<b>not finite</b> at step 340")
+    return study.write(tmp_path_factory.mktemp("runs") / "whole")
+
+
+@pytest.fixture(scope="session")
+def figures(whole: Run) -> dict[str, Figure]:
+    return {figure.name: figure for figure in qa_bias_page(whole).figures}
+
+
+@pytest.fixture(scope="session")
+def source(whole: Run) -> str:
+    return qa_bias_page(whole).html
+
+
+@pytest.fixture(scope="module")
+def relations(whole: Run) -> Iterator[Relations]:
+    """Those of the study: marts as it wrote them, as tables that statements can change."""
+    found = Relations(whole.root).changeable()
+    names = [path.stem for path in Path(whole.root, "marts").glob("*.parquet")]
+    found.rows("from qa_bias_conclusions, qa_bias_cautions limit 0")
+    for name in names:
+        found.connection.execute(
+            f"create or replace table {name} as from read_parquet('{whole.root}/marts/{name}.parquet')"
+        ).fetchall()
+    found.connection.execute(
+        "create or replace table qa_out_of_distribution_by_model as " + _sql("qa_out_of_distribution_by_model")
+    ).fetchall()
+    yield found
+    found.connection.close()
+
+
+def _sql(name: str) -> str:
+    from tests.handmade import sql_of
+
+    return sql_of(name)
+
+
+def test_the_page_is_whole_and_its_queries_are_over_its_marts(source: str, whole: Run) -> None:
+    assert_whole(source)
+    assert {"trained", "debiasing", "debiased-elsewhere", "training"} <= set(Page(source).values("id"))
+    statements = printed_queries(source)
+    assert any("f1_change" in statement for statement in statements)
+    assert [one for one in statements if not query([whole.uri], one).num_rows] == []
+    assert "<b>not finite</b> at step 340" in Page(source).text, "escaped"
+
+
+def test_a_run_without_trained_readers_has_no_section_on_them(tmp_path: Path) -> None:
     run = measured_run(tmp_path / "plain", [{"name": "t5", "path": "t5"}], ["ans_len"], ())
-    own = read_qa_findings(run)
-    assert read_qa_training(run, own) is None
-    assert training_figures(own, None) == []
-    source = render_qa_page(own, [], None)
-    assert source == render_qa_page(own, [])
-    assert [anchor for anchor in ("trained", "debiasing", "training") if f'id="{anchor}"' in source] == []
-    assert ".broad" not in source
+    page = qa_bias_page(run)
+    assert_said(page.html, ['!id="(trained|debiasing|training)"'])
+    assert not [figure for figure in page.figures if figure.name.startswith(("debiasing", "training"))]
 
 
-def test_the_page_is_whole_and_leads_nowhere_outside(source: str) -> None:
-    page = Page(source)
-    assert page.open_tags == []
-    for forbidden in ("http:", "https:", "url(", "@import"):
-        assert forbidden not in source
-    ids = page.values("id")
-    assert len(set(ids)) == len(ids)
-    assert {"trained", "debiasing", "debiased-elsewhere", "training"} <= set(ids)
-    for link in page.values("href"):
-        assert link.removeprefix("#") in ids, link
-    assert source.count("<caption>") == source.count("<table")
-    assert len(re.findall(r"<th\b", source)) == len(re.findall(r'<th scope="(?:row|col|rowgroup|colgroup)"', source))
+def shown(value: float) -> str:
+    return f"{round(value, 1) + 0.0:.1f}".replace("-", "−")
 
 
-def test_the_study_is_told_with_what_was_given_up_and_how_long_it_took(
-    source: str, training: QaTraining, whole: Run
-) -> None:
-    hours = sum(row["steps"] * 0.3 for row in training.readers) / 3600
-    asking = 30 * whole.read_table("evaluations").num_rows / 3600
-    assert study(training) == [
-        "Base: bert-base; training data: squad; methods: standard, RESAM, LMIX, CREG, PoE; biases that are addressed: "
-        "word_dist, sim_word, cos_sim, ans_len, sim_ents, subj_pos; seed: 42.",
-        "25 readers, and 6 bias models; 1 given up.",
-        f"Their optimizer steps took {hours:.1f} hours and evaluations on the way {asking:.1f} hours on NVIDIA H100, "
-        f"{2 * (hours + asking):.2f} accelerator-hours; loading and answers are not in it.",
-    ]
+def test_significances_stand_as_published_with_their_change_and_averages(source: str, whole: Run) -> None:
     text = Page(source).text
-    assert "bert-base+product_of_experts(sim_word): <b>not finite</b> at step 340" in text, "escaped"
-    for paper in ("Mikula et al. 2024", "Clark et al. 2019", "Utama et al. 2020", "He et al. 2019, Clark et al. 2019"):
-        assert f"({paper})" in text
+    rows = query([whole.uri], "from qa_debiasing where is_addressed").to_pylist()
+    assert len(rows) == 23
+    for row in rows:
+        significance, worse = PUBLISHED[row["method"]][BIASES.index(row["heuristic"])]
+        assert (row["bias_significance"], row["worse_high"]) == (significance, worse)
+        change, low, high = (shown(row[f"significance_change{end}"]) for end in ("", "_low", "_high"))
+        word = (
+            "nearly broken"
+            if row["is_nearly_broken"]
+            else {"unclear": "no clear change"}.get(row["verdict"], row["verdict"])
+        )
+        assert f" {shown(significance)} {shown(row['standard_significance'])} {change} [{low}, {high}] {word} " in text
+    # Protocol 11.3's averages are over six heuristics.
+    means = {row["method"]: row for row in query([whole.uri], "from qa_debiasing_by_method").to_pylist()}
+    for method in METHODS[1:4]:
+        value, worse = np.mean(PUBLISHED[method], axis=0)
+        found = [means[method][name] for name in ("bias_significance", "worse_high", "n_heuristics")]
+        assert found == [pytest.approx(value), pytest.approx(worse), 6]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "–"), (5.04, "5.0 seconds"), (119, "119.0 seconds"), (150, "2.5 minutes"), (9000, "2.5 hours")],
-)
-def test_times_have_the_unit_that_suits_them(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_the_warnings_fit_the_study(findings: QaFindings, training: QaTraining, seeded: Run) -> None:
-    text = " ".join(training_caveats(findings, training))
-    assert "Each is a single training" in text
-    assert "changes on adversarialqa lean high" in text
-    assert "Thresholds were searched" not in text
-    assert "significance is 0" not in text
-    nothing = changed(training, "bert-base+resample(ans_len)", "ans_len", standard_significance=0.0)
-    assert "no reader can lower it: bert-base on ans_len." in " ".join(training_caveats(findings, nothing))
-    row = {"threshold": 4.0, "searched_on": "bert-base"}
-    searched = dataclasses.replace(findings, by_heuristic={("bert-base", "squad", "ans_len"): row})
-    assert "searched on the predictions of bert-base" in " ".join(training_caveats(searched, training))
-    assert "chance" not in text
-    weak = [{**row, "bias_significance": 0.0 if row["bias"] == "ans_len" else 2.0} for row in training.segments]
-    judged = " ".join(training_caveats(findings, dataclasses.replace(training, segments=tuple(weak))))
-    assert (
-        "may be chance, and a method that works against the other one strengthens a bias: ans_len of bert-base on s"
-        in (judged)
-    )
-    assert judged.count(" of bert-base on squad") == 1
-    own = read_qa_findings(seeded)
-    several = " ".join(training_caveats(own, trained(seeded, own)))
-    assert "Compare a method’s seeds" in several
-    assert "lean high" not in several
-
-
-def test_seeds_stand_beside_each_other_and_bases_below(seeded: Run) -> None:
-    source = page_of(seeded)
-    assert Page(source).open_tags == []
-    for base in ("bert-base", "roberta-base"):
-        rows = lines(source, f"<caption>{base} on squad: bias significance")
-        assert rows[0] == "standard 1 12.51 (69.01) 2.63 (75.44) – –"
-        assert rows[1] == "standard 2 12.71 (69.01) 2.83 (75.44) – –"
-        assert rows[2] == "RESAM 1 6.87 (69.75) −5.64 [−7.14, −4.14] – 6.87 (69.75) 12.51 (69.01) 1"
-        assert rows[3].startswith("RESAM 2 7.07 (69.75) −5.64")
-        rows = lines(source, f"<caption>{base}: F1")
-        assert rows == [
-            "ans_len squad (in distribution) 87.60 87.60 −0.40 [−1.60, +0.80] −0.40 [−1.60, +0.80]",
-            "ans_len triviaqa 46.10 46.10 −1.70 [−2.90, −0.50] −1.70 [−2.90, −0.50]",
+def test_changes_out_of_distribution_are_those_of_the_published_table(source: str, whole: Run) -> None:
+    # Means of three independent changes with errors of 1.2 / 1.96 each; P3's averages over its 18 cells.
+    half = 1.2 / np.sqrt(3)
+    [sql] = [one for one in printed_queries(source) if "mean of {}" in one and "f1_change" in one]
+    rows = query([whole.uri], sql).to_pylist()
+    for method in ("RESAM", "LMIX", "CREG"):
+        [own] = [
+            row for row in rows if (row["method"], row["bias"], row["dataset"]) == (method, "word_dist", "mean of 3")
         ]
-    own = read_qa_findings(seeded)
-    read = trained(seeded, own)
-    assert "Bases: bert-base, roberta-base; training data: squad; methods: standard, RESAM" in study(read)[0]
-    assert study(read)[0].endswith("seeds: 1, 2.")
-    assert study(read)[1] == "8 readers; none given up."
-    assert "lower in 2 (ans_len (seed 1) −5.64 [−7.14, −4.14], ans_len (seed 2) −5.64" in told(own, read)[0]
+        name = {"RESAM": "resample", "LMIX": "learned_mixin", "CREG": "confidence_regularization"}[method]
+        mean = float(np.mean(PUBLISHED_F1[name][0]))
+        found = [own[f"f1_change{end}"] for end in ("", "_low", "_high")]
+        assert found == pytest.approx([mean, mean - half, mean + half])
 
 
-def test_a_study_of_standard_readers_alone_has_no_comparison(tmp_path: Path) -> None:
-    plain = Study(methods=("standard",), outside=("triviaqa",), heuristics=("ans_len",))
-    plain.readers[0]["device"] = "cpu"
-    run = plain.write(tmp_path / "standard", [{"name": "bert-base", "path": "b"}])
-    # The spec names no model; the answers are those of the reader.
-    train = {"bases": [{"name": "bert-base", "path": "b"}], "data": {"squad": "s"}, "validation": {"dev": "d"}}
-    write_spec(run, run.read_yaml("spec.yaml") | {"models": [], "train": train})
-    write_plan(run, readers=["bert-base"])
-    own = read_qa_findings(run)
-    read = trained(run, own)
-    drawn, again = training_figures(own, read), training_figures(own, dataclasses.replace(read, courses={}))
-    assert [figure.suite for figure in drawn] == [
-        "debiasing_0_bert-base-squad", "training_0_bert-base_loss", "training_0_bert-base_f1"
-    ]  # fmt: skip
-    assert [figure.svg for figure in drawn[:1]] == [figure.svg for figure in again]
-    source = render_qa_page(own, drawn, read)
-    text = Page(source).text
-    assert "1 reader; none given up." in text
-    assert "took 70.0 minutes and evaluations on the way 14.0 minutes on cpu; loading" in text
-    assert [word for word in ("Findings", "Bias models", "addresses", "RESAM") if word in text] == []
-    assert lines(source, "<caption>bert-base: F1") == ["none squad (in distribution) 87.60", "none triviaqa 46.10"]
+# Figures
+
+
+def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, figures: dict[str, Figure]) -> None:
+    dots = json.loads(figures["debiasing_0_bert-base-squad"].json)["data"]["values"]
+    assert [dot["series"] for dot in dots if dot["y"] == "ans_len"] == [
+        "standard",
+        "RESAM",
+        "LMIX",
+        "CREG",
+        "PoE",
+        "people",
+    ]
+    assert {dot["series"] for dot in dots if not dot["is_filled"]} == {"LMIX"}
+    shifts = json.loads(figures["debiasing_elsewhere_squad"].json)["data"]["values"]
+    assert (len(shifts), {dot["series"] for dot in shifts if not dot["is_filled"]}) == (23, {"LMIX"})
+    evaluations = whole.read_table("evaluations").to_pylist()
+    readers = whole.read_table("trained_models").to_pylist()
+    models = {row["model"] for row in readers if row["method"] == "product_of_experts" and row["path"]}
+    sql = "from qa_training_curves where method = 'product_of_experts'"
+    for row in query([whole.uri], sql).to_pylist():
+        asked = [one for one in evaluations if (one["step"], one["dataset"]) == (row["step"], row["dataset"])]
+        own = [one for one in asked if one["model"] in models]
+        assert row["n_readers"] == len(own)
+        for metric in ("loss", "f1"):
+            values = [one[metric] for one in own]
+            found = [row[f"{metric}{end}"] for end in ("", "_low", "_high")]
+            assert found == pytest.approx([np.mean(values), min(values), max(values)])
+    loss = figures["training_0_bert-base_loss_bias_model"]
+    assert "squad (biased) " in loss.text
+    assert "weights kept at step 10,000, " in loss.json
+
+
+def test_a_training_that_diverged_is_not_in_the_curves(whole: Run, tmp_path: Path) -> None:
+    shutil.copytree(whole.root, tmp_path / "copy")
+    copy = Run.open(str(tmp_path / "copy"))
+    rows = copy.read_table("evaluations").to_pylist()
+    for row in rows:
+        if row["model"] == RESAM:
+            row["loss"] = math.inf
+    copy.write_part("evaluations", 0, EVALUATIONS.rows(rows))
+    courses = query([copy.uri], "from qa_training_curves where method = 'resample'").to_pylist()
+    assert max(row["n_readers"] for row in courses) == 5
+    assert all(math.isfinite(row["loss"]) for row in courses)
+
+
+# Sentences
+
+RESAM = "bert-base+resample(ans_len)"
+CREG = "bert-base+confidence_regularization(ans_len)"
+CHANGE = "update qa_debiasing set {} where model = '{}' and heuristic = 'ans_len'"
+F1 = "update qa_out_of_distribution{} set f1_verdict = '{}' where model = '{}'"
+
+CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "as published": (
+        [],
+        [
+            r"At a price: RESAM on ans_len −5\.6 \[−7\.1, −4\.1\]: the bias falls, and so does F1",
+            r"at an unclear price: PoE on ans_len −4\.8 .* and PoE on word_dist .*; a loss of F1 cannot be excluded",
+            "No change of bias shown: 14 of 23 debiased readers",
+            r"Nearly broken: 6 of 23 .*LMIX on ans_len \(18\.5 against 69\.0 %\).* 3 more.* a low bias is no success",
+            r"falls in 0 and rises in 0 of 23; out of distribution \(3 sets\) it falls in 7 and rises in 6 of 23",
+            "25 readers trained; 1 failed",
+            "same holds for all changes by debiasing, for these trainings",
+            "!Helps:", "!Bias rises", "!Not tested",
+        ],
+    ),
+    "a loss of F1 is excluded": (
+        [F1.format("", "negligible", RESAM), F1.format("_by_model", "higher", RESAM)],
+        [r"Helps: RESAM on ans_len .* F1 is shown not to fall by a point", "!At a price"],
+    ),
+    "F1 falls in distribution alone": (
+        [F1.format("", "lower", RESAM), F1.format("_by_model", "higher", RESAM)], ["At a price: RESAM on ans_len"]
+    ),
+    "F1 is not clear elsewhere": (
+        [F1.format("", "higher", RESAM), F1.format("_by_model", "unclear", RESAM)],
+        ["unclear price: RESAM on ans_len", "!At a price"],
+    ),
+    # A change is what its verdict says, whatever its interval, which excludes 0.
+    "a bias that rises": ([CHANGE.format("verdict = 'higher'", CREG)], ["Bias rises: CREG on ans_len −1"]),
+    "a change that is negligible": ([CHANGE.format("verdict = 'negligible'", RESAM)], ["shown: 15 of 23",
+    "!At a price"]),
+    "a change that was not tested": (
+        [CHANGE.format("verdict = null, reason = 'threshold by chance'", RESAM)],
+        [r"Not tested: 1 of 23 debiased readers \(threshold by chance\)", "!At a price"],
+    ),
+    "too few articles": (
+        [CHANGE.format("verdict = 'too few'", RESAM)], [r"Not tested: 1 of 23 .*\(too few articles\)", "!At a price"]
+    ),
+    "a single reader that is broken": (
+        [CHANGE.format("is_nearly_broken = true", RESAM)], ["Nearly broken: 7 of 23", "!At a price"]
+    ),
+    "several seeds and bases": (
+        ["update trained_models set seed = 1, base = 'other' where method = 'standard'"],
+        [r"At a price: bert-base@squad RESAM on ans_len \(seed 42\) "],
+    ),
+    "standard readers alone": (
+        ["delete from qa_debiasing where method <> 'standard'"], ["25 readers trained", "!debias", "!Helps",
+         "!At a price"]
+    ),
+}  # fmt: skip
+"""By name, statements that change marts, and what conclusions say; with !, what they do not say."""
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_is_said_of_readers_is_what_their_tests_show(name: str, relations: Relations) -> None:
+    changes, words = CHANGED[name]
+    assert_said(told(relations, "qa_bias_conclusions", *changes), words)
+
+
+CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "as published": (
+        [],
+        ["Each reader is a single training", "changes on adversarialqa lean high", "Trainings failed.*not finite",
+         "different numbers of steps .*resample.word_dist. 16,000 .bert-base 14,000.", "!favours", "!no method can",
+         "!chance"],
+    ),
+    "several seeds": (["update trained_models set seed = 1 where method = 'resample'"],
+    ["Compare the seeds of a method"]),
+    "a threshold of a standard reader": (
+        [CHANGE.format("searched_on = 'bert-base'", RESAM)],
+        [r"searched on the answers of standard readers \(bert-base\)\. That favours the debiased"],
+    ),
+    "a standard reader without the bias": (
+        [CHANGE.format("standard_significance = 0", RESAM)], ["no bias, no method can lower it: bert-base on ans_len"]
+    ),
+    "no bias on validation": (
+        ["update qa_segments set bias_significance = 0 where bias = 'ans_len'"],
+        ["biased may be chance: ans_len of bert-base on squad. A method .* strengthens a bias"],
+    ),
+    "readers that nothing was tuned for": (
+        ["delete from trained_models where method in ('learned_mixin', 'confidence_regularization')"], ["!lean high"]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAUTIONS)
+def test_the_cautions_fit_the_study(name: str, relations: Relations) -> None:
+    changes, words = CAUTIONS[name]
+    assert_said(told(relations, "qa_bias_cautions", *changes), words)
+
+
+def test_each_base_has_a_figure_and_seeds_are_named(tmp_path: Path) -> None:
+    """Two bases and seeds, against one bias."""
+    seeds = ("bert-base", "roberta-base"), METHODS[:2], ("ans_len",), (1, 2), ("triviaqa",), ("ans_len", "cos_sim")
+    run = Study(*seeds).write(tmp_path / "seeded", [{"name": "t5", "path": "t5"}])
+    page = qa_bias_page(run)
+    names = [figure.name for figure in page.figures if figure.name.startswith("debiasing")]
+    assert names == ["debiasing_0_bert-base-squad", "debiasing_1_roberta-base-squad", "debiasing_given_squad"]
+    said = " ".join(page.conclusions)
+    assert_said(said, [r"4 of 4|RESAM on ans_len \(seed 1\) −5\.6 ", "8 readers trained"])
+    assert "triviaqa" in Page(page.html).text

@@ -39,30 +39,18 @@ VOCABULARY = 420
 def llama_like(**sizes: Any) -> dict[str, Any]:
     """Return the arguments that Llama and its kin share."""
     return {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 48,
-        "initializer_range": 0.3,
-        "num_key_value_heads": 2,
-        "pad_token_id": 0,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-    } | sizes
+        "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "intermediate_size": 48, "initializer_range": 0.3, "num_key_value_heads": 2, "pad_token_id": 0,
+        "bos_token_id": 0, "eos_token_id": 1,
+    } | sizes  # fmt: skip
 
 
 def falcon_like(**sizes: Any) -> dict[str, Any]:
     """Return Falcon's arguments."""
     return {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "initializer_range": 0.3,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-    } | sizes
+        "vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "initializer_range": 0.3, "bos_token_id": 0, "eos_token_id": 1,
+    } | sizes  # fmt: skip
 
 
 # The families for which the packed path is used, in the variants that differ in how they attend.
@@ -105,14 +93,9 @@ FAMILIES = PACKED | PREFIX_CACHE
 
 def _mpt_like(hidden_size: int = 32, num_hidden_layers: int = 2, num_attention_heads: int = 4) -> dict[str, Any]:
     return {
-        "vocab_size": VOCABULARY,
-        "d_model": hidden_size,
-        "n_layers": num_hidden_layers,
-        "n_heads": num_attention_heads,
-        "initializer_range": 0.3,
-        "bos_token_id": 0,
-        "eos_token_id": 1,
-    }
+        "vocab_size": VOCABULARY, "d_model": hidden_size, "n_layers": num_hidden_layers,
+        "n_heads": num_attention_heads, "initializer_range": 0.3, "bos_token_id": 0, "eos_token_id": 1,
+    }  # fmt: skip
 
 
 def random_model(config: PretrainedConfig, attention: str | None = None, seed: int = 0) -> PreTrainedModel:

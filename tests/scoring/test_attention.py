@@ -51,17 +51,9 @@ class Gpu:
         self.calls: list[str] = []
 
     def _scaled_dot_product_efficient_attention(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attn_bias: torch.Tensor | None,
-        compute_log_sumexp: bool,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        *,
-        scale: float | None = None,
-    ) -> tuple[torch.Tensor, ...]:
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: torch.Tensor | None,
+        compute_log_sumexp: bool, dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+    ) -> tuple[torch.Tensor, ...]:  # fmt: skip
         self.calls.append("efficient, bias" if attn_bias is not None else "efficient")
         assert compute_log_sumexp
         assert query.shape[:2] == key.shape[:2] == value.shape[:2]
@@ -80,16 +72,9 @@ class Gpu:
         return output, F.pad(total, (0, -total.shape[-1] % 32), value=torch.nan), torch.empty(0), torch.empty(0)
 
     def _scaled_dot_product_flash_attention(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        return_debug_mask: bool = False,
-        *,
-        scale: float | None = None,
-    ) -> tuple[torch.Tensor, ...]:
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0,
+        is_causal: bool = False, return_debug_mask: bool = False, *, scale: float | None = None,
+    ) -> tuple[torch.Tensor, ...]:  # fmt: skip
         self.calls.append("flash, causal" if is_causal else "flash")
         assert query.dtype in (torch.float16, torch.bfloat16)
         assert query.shape[1] == key.shape[1]
@@ -128,12 +113,9 @@ def test_a_pack_attends_as_with_the_dense_mask(
         assert isinstance(mask, TreeMask)
         group = n_heads // n_key_heads
         expected = F.scaled_dot_product_attention(
-            query.float(),
-            key.float().repeat_interleave(group, dim=1),
-            value.float().repeat_interleave(group, dim=1),
-            attn_mask=dense_mask(trie, pack, CPU)[None, None],
-            scale=0.3,
-        )
+            query.float(), key.float().repeat_interleave(group, dim=1), value.float().repeat_interleave(group, dim=1),
+            attn_mask=dense_mask(trie, pack, CPU)[None, None], scale=0.3,
+        )  # fmt: skip
         found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3)
         assert type(found) is torch.Tensor
         assert (found - expected).abs().max() < (1e-5 if dtype == torch.float32 else 0.03)
@@ -159,18 +141,6 @@ def test_shapes_of_7b_models_are_those_of_the_kernels(
         mask = tree_mask(trie, pack, CPU).to("meta")
         found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         assert (found.shape, found.dtype, found.device.type) == (query.shape, dtype, "meta")
-
-
-def test_what_is_added_to_scores_is_made_once_for_all_layers() -> None:
-    trie, some = packs(0)
-    query, key, value = states(largest(some), 4, 2, 0)
-    mask = tree_mask(trie, largest(some), CPU)
-    made = []
-    for _ in range(2):
-        F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        made.append([id(bias) for blocks in mask.arranged.blocks for bias in blocks._biases.values()])
-    assert made[0] == made[1]
-    assert len(made[0]) == len(mask.arranged.blocks)
 
 
 def test_a_kernel_that_is_wrong_with_a_mask_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,3 +206,15 @@ def test_without_kernels_there_is_one_dense_mask_for_all_layers(
         found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True)
         assert (found - expected).abs().max() < 1e-5
         monkeypatch.setattr(attention, "dense_mask", None)
+
+
+def test_what_is_added_to_scores_is_made_once_for_all_layers() -> None:
+    trie, some = packs(0)
+    query, key, value = states(largest(some), 4, 2, 0)
+    mask = tree_mask(trie, largest(some), CPU)
+    made = []
+    for _ in range(2):
+        F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        made.append([id(bias) for blocks in mask.arranged.blocks for bias in blocks._biases.values()])
+    assert made[0] == made[1]
+    assert len(made[0]) == len(mask.arranged.blocks)

@@ -84,11 +84,9 @@ def bytes_alone() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=258,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=258, special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
-    )
+    )  # fmt: skip
     return finished(tokenizer, trainer)
 
 
@@ -99,17 +97,12 @@ def tabs_join() -> PreTrainedTokenizerFast:
 
 
 TOKENIZERS: dict[str, Callable[[], PreTrainedTokenizerFast]] = {
-    "gpt2": gpt2,
-    **{f"of the pieces: {name}": make for name, make in (CUT | NOT_CUT).items()},
+    "gpt2": gpt2, **{f"of the pieces: {name}": make for name, make in (CUT | NOT_CUT).items()},
     "sentencepiece, always a space first": lambda: sentencepiece("always", split=False),
     "sentencepiece, a space first": lambda: sentencepiece("first", split=True),
-    "sentencepiece, no space first": lambda: sentencepiece("never", split=True),
-    "legacy llama": legacy_llama,
-    "word piece": word_piece,
-    "unigram": unigram,
-    "bytes": bytes_alone,
-    "tabs join": tabs_join,
-}
+    "sentencepiece, no space first": lambda: sentencepiece("never", split=True), "legacy llama": legacy_llama,
+    "word piece": word_piece, "unigram": unigram, "bytes": bytes_alone, "tabs join": tabs_join,
+}  # fmt: skip
 
 
 @lru_cache
@@ -152,7 +145,7 @@ def plain_logprobs(model: PreTrainedModel, ids: list[int]) -> list[float]:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     body=st.sampled_from(BODIES),
     end=st.sampled_from(ENDS),
@@ -234,17 +227,6 @@ def test_a_label_that_joins_with_the_prompt_itself_changes_no_other() -> None:
     for row in together:
         assert row | {"prompt_id": "alone"} == encoded_alone(tokenizer, "ab.", row["label"])
         assert row["token_ids"] == tokenizer(f"ab. {row['label']}</s>")["input_ids"]
-
-
-def test_a_space_at_the_end_changes_no_score() -> None:
-    """The separator is a space, too: both prompts and their labels are the same texts."""
-    for name in ("gpt2", "legacy llama", "sentencepiece, a space first", "unigram", "of the pieces: falcon"):
-        tokenizer = tokenizer_of(name)
-        with_space, without = (
-            encode(tokenizer, prompt_of(f"Is it good?{end}", ["not good", "no", "7", "…", "é"])).to_pylist()
-            for end in (" ", "")
-        )
-        assert with_space == without
 
 
 def test_training_has_the_boundary_of_scoring() -> None:

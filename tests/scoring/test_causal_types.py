@@ -13,15 +13,8 @@ import pytest
 from transformers import PretrainedConfig
 
 from biaseval.errors import InputError
-from biaseval.models import (
-    REFUSED,
-    ModelSource,
-    causal,
-    describe_model,
-    load_model,
-    load_tokenizer,
-)
-from biaseval.pipelines.prompts_file import score_spec
+from biaseval.models import REFUSED, ModelSource, causal, describe_model, load_model, load_tokenizer
+from biaseval.pipelines.labels.score import score_spec
 from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
 from biaseval.spec import ExecutionSpec, ModelSpec
@@ -146,20 +139,13 @@ def test_encoders_are_refused_and_do_look_ahead(
         load_model(ModelSource(str(folder)))
 
 
-@pytest.mark.parametrize("model_type", sorted(WITH_ENCODER))
-def test_encoders_with_a_decoder_are_refused(model_type: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    for read in (describe_model, load_model):
-        with pytest.raises(InputError, match=rf"is an encoder with a decoder \({model_type}\)"):
-            read(ModelSource(str(tmp_path)))
-
-
-@pytest.mark.parametrize(
-    ("model_type", "settings"),
-    [("gemma", {"use_bidirectional_attention": True}), ("gemma4_text", {"use_bidirectional_attention": "all"})],
-)
-def test_decoders_whose_attention_goes_both_ways_are_refused(
-    model_type: str, settings: dict[str, object], tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match=rf"no causal language model \({model_type}\), as its tokens see"):
-        describe_model(config_alone(small_config(model_type, **settings), tmp_path))
+def test_encoders_with_a_decoder_and_decoders_that_look_both_ways_are_refused(tmp_path: Path) -> None:
+    for model_type in sorted(WITH_ENCODER):
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+        for read in (describe_model, load_model):
+            with pytest.raises(InputError, match=rf"is an encoder with a decoder \({model_type}\)"):
+                read(ModelSource(str(tmp_path)))
+    for model_type, both in (("gemma", True), ("gemma4_text", "all")):
+        source = config_alone(small_config(model_type, use_bidirectional_attention=both), tmp_path)
+        with pytest.raises(InputError, match=rf"no causal language model \({model_type}\), as its tokens see"):
+            describe_model(source)

@@ -18,23 +18,20 @@ from biaseval.scoring import encode
 from biaseval.scoring.encoding import _cutting_rules
 
 
-@pytest.mark.parametrize(
-    ("prompts", "what"),
-    [
+def test_prompts_that_cannot_be_scored_are_refused(tokenizer: PreTrainedTokenizerBase) -> None:
+    texts = pa.list_(pa.string())
+    one: dict[str, Any] = {"prompt_id": ["a"], "text": ["t"], "labels": [["x"]]}
+    for prompts, what in (
         ({"prompt_id": ["a"], "labels": [["x"]]}, "column text missing"),
-        ({"prompt_id": ["a", "a"], "text": ["t", "t"], "labels": [["x"], ["x"]]}, "'a': missing or repeated"),
-        ({"prompt_id": [None], "text": ["t"], "labels": [["x"]]}, "None: missing or repeated"),
-        ({"prompt_id": ["a"], "text": pa.array([None], pa.string()), "labels": [["x"]]}, "'a': no text"),
-        ({"prompt_id": ["a"], "text": ["t"], "labels": pa.array([[]], pa.list_(pa.string()))}, "'a': labels"),
-        ({"prompt_id": ["a"], "text": ["t"], "labels": [["x", ""]]}, "'a': labels"),
-        ({"prompt_id": ["a"], "text": ["t"], "labels": pa.array([None], pa.list_(pa.string()))}, "'a': labels"),
-    ],
-)
-def test_prompts_that_cannot_be_scored_are_refused(
-    prompts: dict[str, object], what: str, tokenizer: PreTrainedTokenizerBase
-) -> None:
-    with pytest.raises(InputError, match=what):
-        encode(tokenizer, pa.table(prompts))
+        ({name: own * 2 for name, own in one.items()}, "'a': missing or repeated"),
+        (one | {"prompt_id": [None]}, "None: missing or repeated"),
+        (one | {"text": pa.array([None], pa.string())}, "'a': no text"),
+        (one | {"labels": pa.array([[]], texts)}, "'a': labels"),
+        (one | {"labels": [["x", ""]]}, "'a': labels"),
+        (one | {"labels": pa.array([None], texts)}, "'a': labels"),
+    ):
+        with pytest.raises(InputError, match=what):
+            encode(tokenizer, pa.table(prompts))
 
 
 def test_an_empty_prompt_is_scored_after_bos_and_refused_without(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -44,19 +41,15 @@ def test_an_empty_prompt_is_scored_after_bos_and_refused_without(tokenizer: PreT
         encode(trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False), prompts)
 
 
-def test_a_label_without_a_token_is_refused() -> None:
+def test_labels_without_a_token_or_with_the_tokens_of_another_are_refused() -> None:
     ascii_only = normalizers.Sequence([normalizers.Replace(Regex("[^\\x00-\\x7f]"), ""), normalizers.Strip()])
-    tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=ascii_only)
-    prompts = pa.table({"prompt_id": ["p"], "text": ["ab"], "labels": [["да", "no"]]})
-    with pytest.raises(InputError, match="prompt 'p': label 'да' adds no token to the prompt"):
-        encode(tokenizer, prompts)
-
-
-def test_two_labels_with_the_same_tokens_are_refused() -> None:
-    tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=normalizers.Lowercase())
-    prompts = pa.table({"prompt_id": ["p"], "text": ["ab"], "labels": [["Yes", "no", "yes"]]})
-    with pytest.raises(InputError, match="prompt 'p': labels 'Yes' and 'yes' have the same tokens"):
-        encode(tokenizer, prompts)
+    for normalizer, labels, message in (
+        (ascii_only, ["да", "no"], "prompt 'p': label 'да' adds no token to the prompt"),
+        (normalizers.Lowercase(), ["Yes", "no", "yes"], "prompt 'p': labels 'Yes' and 'yes' have the same tokens"),
+    ):
+        tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=normalizer)
+        with pytest.raises(InputError, match=message):
+            encode(tokenizer, pa.table({"prompt_id": ["p"], "text": ["ab"], "labels": [labels]}))
 
 
 def test_a_prompt_that_begins_with_bos_has_it_once(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -72,13 +65,9 @@ def test_a_prompt_that_begins_with_bos_has_it_once(tokenizer: PreTrainedTokenize
 
 
 def trained(
-    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
-    *,
-    normalizer: normalizers.Normalizer | None = None,
-    texts: Sequence[str] = (),
-    bos: bool = True,
-    vocab_size: int = 500,
-) -> PreTrainedTokenizerFast:
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None, *, normalizer: normalizers.Normalizer | None = None,
+    texts: Sequence[str] = (), bos: bool = True, vocab_size: int = 500,
+) -> PreTrainedTokenizerFast:  # fmt: skip
     """Return a BPE tokenizer trained here."""
     tokenizer = Tokenizer(models.BPE())
     if normalizer is not None:
@@ -138,10 +127,7 @@ CUT = {
 NOT_CUT = {
     "words may join": lambda: trained(None),
     "unknown pattern": lambda: trained(split_by(r"\w+ \w+|\s+|[^\s\w]+")),
-    "lower case": lambda: trained(
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        normalizer=normalizers.Lowercase(),
-    ),
+    "lower case": lambda: trained(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=normalizers.Lowercase()),
 }
 
 
@@ -163,7 +149,7 @@ def assert_encoded_by_the_rule(tokenizer: PreTrainedTokenizerBase, prompts: pa.T
 
     Behind a prompt that the text keeps and that does not end in white space, that is protocol section 5.1.
     """
-    rows = []
+    rows, expected = [], []
     for prompt in prompts.to_pylist():
         own = tokenizer(prompt["text"])["input_ids"]
         kept = []
@@ -178,16 +164,9 @@ def assert_encoded_by_the_rule(tokenizer: PreTrainedTokenizerBase, prompts: pa.T
                 assert n_context == len(own)
             kept.append((label, ids, n_context))
         if kept:
-            rows.append((prompt["prompt_id"], prompt["text"], kept))
-    table = pa.table(
-        {
-            "prompt_id": [row[0] for row in rows],
-            "text": [row[1] for row in rows],
-            "labels": [[label for label, _, _ in row[2]] for row in rows],
-        }
-    )
-    encoded = encode(tokenizer, table)
-    expected = [own for row in rows for own in row[2]]
+            rows.append({**prompt, "labels": [label for label, _, _ in kept]})
+            expected += kept
+    encoded = encode(tokenizer, pa.Table.from_pylist(rows))
     assert encoded["label"].to_pylist() == [label for label, _, _ in expected]
     assert encoded["token_ids"].to_pylist() == [ids for _, ids, _ in expected]
     assert encoded["n_context_tokens"].to_pylist() == [n_context for _, _, n_context in expected]
@@ -205,7 +184,7 @@ def test_token_ids_are_those_of_the_whole_text(
     make: Callable[[], PreTrainedTokenizerFast], caplog: pytest.LogCaptureFixture
 ) -> None:
     tokenizer = make()
-    for seed in range(3):
+    for seed in range(2):
         assert_encoded_by_the_rule(tokenizer, awkward_prompts(40, seed))
     assert "whole texts" not in caplog.text  # the safety net was not needed
 
@@ -216,7 +195,7 @@ def test_token_ids_are_those_of_the_whole_text_with_real_tokenizers(
 ) -> None:
     tokenizer = load_tokenizer(ModelSource(str(shared / model)))
     assert _cutting_rules(tokenizer, len(tokenizer)) is not None
-    for seed in range(3):
+    for seed in range(2):
         assert_encoded_by_the_rule(tokenizer, awkward_prompts(40, seed))
     assert "whole texts" not in caplog.text
 
@@ -240,8 +219,8 @@ def test_shared_text_is_tokenised_once(tokenizer: PreTrainedTokenizerBase, monke
 
     context = "Say which one it is. " + "case new. " * 500
     texts = [f"{context}Input: number {row}.\n\nOutput:" for row in range(50)]
-    prompts = pa.table({"prompt_id": list("abcdefghij" * 5), "text": texts, "labels": [["no", "yes"]] * 50})
-    prompts = prompts.set_column(0, "prompt_id", [[str(row) for row in range(50)]])
+    names = [str(row) for row in range(50)]
+    prompts = pa.table({"prompt_id": names, "text": texts, "labels": [["no", "yes"]] * 50})
     encode(tokenizer, prompts.slice(0, 4))  # the rules are asked of the tokenizer itself
     monkeypatch.setattr(type(tokenizer), "backend_tokenizer", property(lambda self: Counting()))
     encode(tokenizer, prompts)

@@ -5,25 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    MistralConfig,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForCausalLM, MistralConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError
 from biaseval.scoring import LabelScorer, memory, packed
 from biaseval.scoring.memory import is_out_of_memory
-from tests.scoring.families import (
-    EXACT,
-    PACKED,
-    by_the_rule,
-    few_shot_prompts,
-    largest_difference,
-    random_model,
-)
-
-PATHS = ("packed", "prefix_cache", "full_text")
+from tests.scoring.families import EXACT, PACKED, by_the_rule, few_shot_prompts, largest_difference, random_model
 
 # What torch, CUDA and its libraries raise.
 OUT_OF_MEMORY = {
@@ -36,22 +23,12 @@ OUT_OF_MEMORY = {
 }
 
 
-def test_keys_and_values_are_given_their_room_once(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-    grown = packed._grown
-    monkeypatch.setattr(packed, "_grown", lambda *given: made.append(given[-1]) or grown(*given))
-    model = random_model(PACKED["llama, grouped queries"]())
-    prompts = few_shot_prompts()
-    for path_tokens in (30, 300):
-        scoring = LabelScorer(model, tokenizer, token_budget=path_tokens)
-        scoring.score(prompts)
-        scoring.score(prompts.slice(0, 5))
-    assert made == [512] * 2 * 2 * 2  # keys and values of two layers, of two scorers
-    made.clear()
-    LabelScorer(model, tokenizer, token_budget=300).generate(prompts, 40)
-    assert len(made) == 2 * 2 * 2  # to score, which tests the path, and to generate
+def refuse_large(model: PreTrainedModel, error: str) -> None:
+    def refuse(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
+        if kwargs["input_ids"].numel() > 150:
+            raise OUT_OF_MEMORY[error]
+
+    model.register_forward_pre_hook(refuse, with_kwargs=True)
 
 
 @pytest.mark.parametrize("error", ["torch", "cublas"])
@@ -62,11 +39,7 @@ def test_a_self_test_that_does_not_fit_is_left_for_later(error: str, tokenizer: 
     prompts = pa.table({"prompt_id": list("abc"), "text": texts, "labels": [["no", "yes"]] * 3})
     expected = by_the_rule(model, tokenizer, prompts)
 
-    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
-        if kwargs["input_ids"].numel() > 150:
-            raise OUT_OF_MEMORY[error]
-
-    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
+    refuse_large(model, error)
     scoring = LabelScorer(model, tokenizer, token_budget=100)
     assert largest_difference(scoring.score(prompts), expected) < EXACT
     assert scoring.token_budget == 100
@@ -75,8 +48,7 @@ def test_a_self_test_that_does_not_fit_is_left_for_later(error: str, tokenizer: 
     assert scoring.facts()["self_test_difference"] < EXACT
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY)
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("path", "error"), [("packed", "cuda"), ("prefix_cache", "torch"), ("full_text", "cublas")])
 def test_memory_running_out_halves_the_budget_and_goes_on(
     path: str, error: str, tokenizer: PreTrainedTokenizerBase
 ) -> None:
@@ -84,11 +56,7 @@ def test_memory_running_out_halves_the_budget_and_goes_on(
     prompts = few_shot_prompts()
     expected = by_the_rule(model, tokenizer, prompts)
 
-    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
-        if kwargs["input_ids"].numel() > 150:
-            raise OUT_OF_MEMORY[error]
-
-    model.register_forward_pre_hook(refuse_large, with_kwargs=True)
+    refuse_large(model, error)
     scoring = LabelScorer(model, tokenizer, token_budget=1024, cache_budget=4096, path=path)
     assert largest_difference(scoring.score(prompts), expected) < EXACT
     assert (scoring.path, scoring.facts()["paths_left"]) == (path, {})
@@ -96,11 +64,12 @@ def test_memory_running_out_halves_the_budget_and_goes_on(
     assert scoring.facts()["token_budget"] == 128
 
 
-def test_what_the_allocator_of_the_cpu_says_is_known_and_other_errors_are_not() -> None:
+def test_what_libraries_and_the_allocator_of_the_cpu_say_is_known_and_other_errors_are_not() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 50)
     assert not isinstance(caught.value, torch.OutOfMemoryError)
     assert is_out_of_memory(caught.value)
+    assert all(is_out_of_memory(error) for error in OUT_OF_MEMORY.values())
     assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
     assert not is_out_of_memory(ValueError("a mask of the wrong shape"))
 
@@ -133,3 +102,21 @@ def test_memory_that_never_suffices_is_said(tokenizer: PreTrainedTokenizerBase) 
     prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
     with pytest.raises(BiasevalError, match=r"memory runs out .* the longest text is prompt 'long', label 'no' \(\d+ "):
         LabelScorer(model, tokenizer).score(prompts)
+
+
+def test_keys_and_values_are_given_their_room_once(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    grown = packed._grown
+    monkeypatch.setattr(packed, "_grown", lambda *given: made.append(given[-1]) or grown(*given))
+    model = random_model(PACKED["llama, grouped queries"]())
+    prompts = few_shot_prompts()
+    for path_tokens in (30, 300):
+        scoring = LabelScorer(model, tokenizer, token_budget=path_tokens)
+        scoring.score(prompts)
+        scoring.score(prompts.slice(0, 5))
+    assert made == [512] * 2 * 2 * 2  # keys and values of two layers, of two scorers
+    made.clear()
+    LabelScorer(model, tokenizer, token_budget=300).generate(prompts, 40)
+    assert len(made) == 2 * 2 * 2  # to score, which tests the path, and to generate

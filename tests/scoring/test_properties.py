@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import InputError
-from biaseval.scoring import LabelScorer, encode, prepare
+from biaseval.scoring import LabelScorer, encode
 from tests.scoring.families import EXACT, FAMILIES, PREFIX_CACHE, by_the_rule, largest_difference, random_model
 from tests.scoring.test_encoding import trained
 from tests.tinymodels import make_tokenizer
@@ -22,7 +22,7 @@ from tests.tinymodels import make_tokenizer
 PATHS = ("packed", "prefix_cache", "full_text")
 
 # Few examples for each of many families; the seed is fixed, so that a run is the same everywhere.
-PROPERTY = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+PROPERTY = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 WORDS = ["case", "new", "the", "very", "not", "sure", "yes", "no", "naïve", "你好", "🙂", "e\u0301", "x.", "7", "'s"]
 # Shared first tokens, one label that begins another, whitespace of a label's own, unicode.
@@ -103,29 +103,6 @@ def test_all_paths_give_the_plain_forward_pass(name: str, data: st.DataObject) -
         assert scorer.path == path
         n_paths += 1
     assert n_paths >= 2
-
-
-@PROPERTY
-@given(table=prompts(), which=st.integers(0, 1))
-def test_the_trie_holds_the_tokens_of_the_full_texts(table: pa.Table, which: int) -> None:
-    tokenizer = tokenizers()[which]
-    table = scorable(tokenizer, table)
-    prepared = prepare(tokenizer, table)
-    trie = prepared.trie
-    node_of_slot, token_of_slot = np.empty((2, len(trie.target_slot)), dtype=np.int64)
-    node_of_slot[trie.target_slot], token_of_slot[trie.target_slot] = trie.target_node, trie.target_token
-    row = 0
-    for prompt in table.to_pylist():
-        for label in prompt["labels"]:
-            gap = "" if prompt["text"][-1:] in (" ", "\n", "\t") or label[:1] in (" ", "\n", "\t") else " "
-            ids = tokenizer(prompt["text"] + gap + label + tokenizer.eos_token)["input_ids"]
-            slots = slice(prepared.offsets[row], prepared.offsets[row + 1])
-            leaf = node_of_slot[slots][-1]
-            path = [node for node in range(leaf + 1) if trie.end[node] > leaf]
-            assert [*trie.token[path].tolist(), token_of_slot[slots][-1]] == ids
-            assert token_of_slot[slots].tolist() == ids[-(slots.stop - slots.start) :]
-            assert node_of_slot[slots].tolist() == path[-(slots.stop - slots.start) :]
-            row += 1
 
 
 @pytest.mark.parametrize("name", ["llama, grouped queries", "falcon 7b", "opt", "mpt", "mistral, beyond its window"])

@@ -39,7 +39,7 @@ def random_sequences(seed: int) -> Iterator[np.ndarray]:
 
 
 @pytest.mark.parametrize("budget", [1, 7, 50, 10_000])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_node_runs_once_behind_exactly_its_ancestors(seed: int, budget: int) -> None:
     sequences = list(random_sequences(seed))
     trie = build_trie(sequences, [1] * len(sequences))
@@ -59,7 +59,7 @@ def test_every_node_runs_once_behind_exactly_its_ancestors(seed: int, budget: in
             assert trie.depth[nodes[row]] == len(own) - 1
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_blocks_hold_every_key_that_their_queries_see(seed: int) -> None:
     draw = np.random.default_rng(seed)
     contexts = [np.concatenate([[0] * 70, draw.integers(1, 3, length)]) for length in (1, 1, 250)]
@@ -90,7 +90,7 @@ def test_blocks_hold_every_key_that_their_queries_see(seed: int) -> None:
     assert kinds > {0, 2}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_subset_is_the_trie_of_those_sequences(seed: int) -> None:
     sequences = list(random_sequences(seed))
     trie = build_trie(sequences, [1] * len(sequences))

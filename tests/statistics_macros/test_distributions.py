@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from tests.statistics_macros.patterns import Array, values
+from tests.statistics_macros.patterns import values
 
 
 def grid(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Return the columns of all combinations."""
     return list(zip(*itertools.product(*axes), strict=True))
-
-
-# Distributions
 
 
 def test_the_quantile_of_student_is_that_of_scipy(connection: duckdb.DuckDBPyConnection) -> None:
@@ -38,9 +35,7 @@ def test_the_p_value_of_a_normal_deviate_is_that_of_scipy(connection: duckdb.Duc
     assert values(connection, "normal_p(z)", z=[0.0, None]) == pytest.approx([1, np.nan], nan_ok=True)
 
 
-def test_the_p_value_of_student_is_near_that_of_scipy_and_never_below_it(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
+def test_the_p_value_of_student_is_near_that_of_scipy_and_never_below_it(connection: duckdb.DuckDBPyConnection) -> None:
     t, df = (
         np.array(column) for column in grid(np.linspace(-12, 12, 481).tolist(), [1, 2, 3, 6, 8, 12, 30, 168, 1000])
     )
@@ -55,12 +50,6 @@ def test_the_p_value_of_student_is_near_that_of_scipy_and_never_below_it(
     assert (small < 2).any()
     nulls = values(connection, "student_p(t, df)", t=[None, 2.0, 2.0, 2.0], df=[5, None, 0, 0.5])
     assert np.isnan(nulls).all()
-
-
-def _hypergeometric(k: Array, n: Array, n_hits: Array, n_rows: Array) -> Array:
-    chance = stats.hypergeom(n_rows, n_hits, n)
-    tails: Array = np.minimum(1, 2 * np.minimum(chance.cdf(k), chance.sf(k - 1)))
-    return tails
 
 
 def test_the_exact_p_of_a_group_is_twice_the_smaller_tail_of_scipy(connection: duckdb.DuckDBPyConnection) -> None:
@@ -82,21 +71,26 @@ def test_the_exact_p_of_a_group_is_twice_the_smaller_tail_of_scipy(connection: d
                 cases += [(int(np.clip(k, lowest, highest)), n, n_hits, n_rows) for k in [*drawn, lowest, highest]]
     given = dict(zip("knhm", np.array(cases).T, strict=True))
     found = values(connection, "hypergeometric_p(k, n, h, m)", **given)
-    expected = _hypergeometric(given["k"], given["n"], given["h"], given["m"])
+    chance, k = stats.hypergeom(given["m"], given["h"], given["n"]), given["k"]
+    expected = np.minimum(1, 2 * np.minimum(chance.cdf(k), chance.sf(k - 1)))
     assert found == pytest.approx(expected, rel=1e-7, abs=1e-200)
     assert found[(given["h"] == 0) | (given["h"] == given["m"])] == pytest.approx(1.0)
     assert (found <= 1).all()
     # Two groups have one and the same.
     others = values(connection, "hypergeometric_p(h - k, m - n, h, m)", **given)
     assert others == pytest.approx(found, rel=1e-7, abs=1e-200)
+    nulls = values(connection, "hypergeometric_p(k, n, 3, 10)", k=[None, 1, None], n=[4, None, None])
+    assert np.isnan(nulls).all()
 
 
-def test_a_group_that_lacks_its_hits_or_rows_has_no_p(connection: duckdb.DuckDBPyConnection) -> None:
-    found = values(connection, "hypergeometric_p(k, n, 3, 10)", k=[None, 1, None], n=[4, None, None])
-    assert np.isnan(found).all()
+def test_the_error_of_a_jackknife_by_hand(connection: duckdb.DuckDBPyConnection) -> None:
+    """Of two groups, 0.4 and 0.6 lie 0.1 from their mean: sqrt(1/2 * (0.01 + 0.01)); of three, sqrt(2/3 * (1 + 0 + 1)).
 
-
-# Small ones
+    There is none of one group, or where a group has no value.
+    """
+    lists = [[0.4, 0.6], [1.0, 2.0, 3.0], [0.5] * 3, [0.5], [], None, [0.4, None, 0.6]]
+    expected = [0.1, (4 / 3) ** 0.5, 0, *[np.nan] * 4]
+    assert values(connection, "jackknife_error(x)", x=lists) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def test_the_smallest_of_many_p_is_multiplied_by_their_number(connection: duckdb.DuckDBPyConnection) -> None:
@@ -104,17 +98,13 @@ def test_the_smallest_of_many_p_is_multiplied_by_their_number(connection: duckdb
     assert found == pytest.approx([0.03, 0.8, 1, 1, np.nan, np.nan], nan_ok=True)
 
 
-@pytest.mark.parametrize("n", [4, 8, 20, 256])
-def test_the_interquartile_mean_of_multiples_of_four_is_that_of_scipy(
-    connection: duckdb.DuckDBPyConnection, n: int
+def test_the_interquartile_mean_is_that_of_scipy_or_by_hand(
+    connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    numbers = np.sort(np.random.default_rng(n).normal(size=n))
-    [found] = values(connection, "interquartile_mean(x)", x=[numbers.tolist()])
-    assert found == pytest.approx(stats.trim_mean(numbers, 0.25))
-
-
-def test_the_interquartile_mean_of_others_by_hand(connection: duckdb.DuckDBPyConnection) -> None:
     """Of five, 1.25 are cut off at either end: .75 of the second and fourth, and the third, of 2.5. Of six, 1.5."""
+    fours = [np.sort(np.random.default_rng(n).normal(size=n)).tolist() for n in (4, 8, 20, 256)]
+    found = values(connection, "interquartile_mean(x)", x=fours)
+    assert found == pytest.approx([stats.trim_mean(numbers, 0.25) for numbers in fours])
     lists = [[7.0], [1.0, 4.0], [1.0, 2.0, 9.0], [0.0, 1.0, 2.0, 7.0, 100.0], [0.0, 1.0, 2.0, 3.0, 8.0, 9.0], [], None]
     expected = [7, 2.5, (0.25 + 2 + 0.25 * 9) / 1.5, (0.75 + 2 + 5.25) / 2.5, (0.5 + 2 + 3 + 4) / 3, np.nan, np.nan]
     assert values(connection, "interquartile_mean(x)", x=lists) == pytest.approx(expected, nan_ok=True)
@@ -137,31 +127,28 @@ def test_an_interval_of_resampled_means_reaches_as_far_as_that_of_student(
     assert np.isnan(values(connection, "t_reach(error, n)", error=[0.1, None], n=[1, 6])).all()
 
 
-@pytest.mark.parametrize(
-    ("word", "case"),
-    [
-        (None, (None, None, None, None, 8)),
-        (None, (None, None, None, None, 3)),
-        ("too few", (0.5, 0.01, 0.4, 0.6, 5)),
-        ("too few", (0.5, None, None, None, 1)),
-        ("higher", (0.2, 0.05, 0.001, 0.4, 6)),
-        ("higher", (0.01, 0.04, 0.001, 0.02, 6)),
-        ("lower", (-0.2, 0.01, -0.4, -0.1, 6)),
-        ("lower", (-0.01, 0.01, -0.02, -0.001, 6)),
-        ("unclear", (0.009, 0.01, 0.001, 0.03, 6)),
-        ("unclear", (-0.009, 0.01, -0.03, -0.001, 6)),
-        ("unclear", (0.0, 1.0, 0.0, 0.0, 300)),
-        ("negligible", (0.0, 1.0, 0.0, 0.0, 301)),
-        ("negligible", (0.002, 0.4, -0.005, 0.009, 6)),
-        ("unclear", (0.002, 0.4, -0.01, 0.009, 6)),
-        ("unclear", (0.002, 0.4, -0.009, 0.01, 6)),
-        ("unclear", (0.2, 0.0501, -0.01, 0.4, 6)),
-        ("unclear", (-0.2, 0.2, -0.5, 0.1, 100)),
-        ("unclear", (0.2, 0.2, None, None, 6)),
-    ],
-)
-def test_the_word_that_a_difference_supports(
-    connection: duckdb.DuckDBPyConnection, word: str | None, case: tuple[float | None, ...]
-) -> None:
-    [(found,)] = connection.execute("select verdict(?, ?, ?, ?, ?, 0.01)", case).fetchall()
-    assert found == word
+WORDS: list[tuple[str | None, tuple[float | None, ...]]] = [
+    (None, (None, None, None, None, 8)),
+    (None, (None, None, None, None, 3)),
+    ("too few", (0.5, 0.01, 0.4, 0.6, 5)),
+    ("too few", (0.5, None, None, None, 1)),
+    ("higher", (0.2, 0.05, 0.001, 0.4, 6)),
+    ("higher", (0.01, 0.04, 0.001, 0.02, 6)),
+    ("lower", (-0.2, 0.01, -0.4, -0.1, 6)),
+    ("lower", (-0.01, 0.01, -0.02, -0.001, 6)),
+    ("unclear", (0.009, 0.01, 0.001, 0.03, 6)),
+    ("unclear", (-0.009, 0.01, -0.03, -0.001, 6)),
+    ("unclear", (0.0, 1.0, 0.0, 0.0, 300)),
+    ("negligible", (0.0, 1.0, 0.0, 0.0, 301)),
+    ("negligible", (0.002, 0.4, -0.005, 0.009, 6)),
+    ("unclear", (0.002, 0.4, -0.01, 0.009, 6)),
+    ("unclear", (0.002, 0.4, -0.009, 0.01, 6)),
+    ("unclear", (0.2, 0.0501, -0.01, 0.4, 6)),
+    ("unclear", (-0.2, 0.2, -0.5, 0.1, 100)),
+    ("unclear", (0.2, 0.2, None, None, 6)),
+]
+
+
+def test_the_word_that_a_difference_supports(connection: duckdb.DuckDBPyConnection) -> None:
+    for word, case in WORDS:
+        assert connection.execute("select verdict(?, ?, ?, ?, ?, 0.01)", case).fetchall() == [(word,)], case

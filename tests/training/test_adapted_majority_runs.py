@@ -22,13 +22,21 @@ from tests.majority_bias.datafiles import boolq_rows, write_jsonl
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LORA: dict[str, Any] = {
-    "precision": "float32",
-    "r": 4,
-    "epochs": 2,
-    "learning_rate": 5e-3,
-    "gradient_checkpointing": False,
+    "precision": "float32", "r": 4, "epochs": 2, "learning_rate": 5e-3, "gradient_checkpointing": False,
     "n_examples": 8,
-}
+}  # fmt: skip
+
+
+def write_spec(folder: Path, model: Path, **changes: Any) -> Any:
+    content: dict[str, Any] = {
+        "kind": "majority_bias", "name": "tiny", "model": {"path": str(model)},
+        "data": {"train": "train.jsonl", "test": "test.jsonl"},
+        "prompt": {"preset": "boolq", "n_demos": 4, "instruction": [False]},
+        "proportions": [{"True": 0.0, "False": 1.0}, {"True": 0.5, "False": 0.5}], "seeds": [0, 1], "lora": LORA,
+        **changes,
+    }  # fmt: skip
+    (folder / "spec.yaml").write_text(yaml.safe_dump(content))
+    return load_spec(folder / "spec.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -37,46 +45,20 @@ def majority(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path
     folder = tmp_path_factory.mktemp("majority")
     write_jsonl(folder / "train.jsonl", boolq_rows("train", 20, 19))
     write_jsonl(folder / "test.jsonl", boolq_rows("test", 5, 4))
-    content: dict[str, Any] = {
-        "kind": "majority_bias",
-        "name": "tiny",
-        "model": {"path": str(tiny_llama)},
-        "data": {"train": "train.jsonl", "test": "test.jsonl"},
-        "prompt": {"preset": "boolq", "n_demos": 4, "instruction": [False]},
-        "proportions": [{"True": 0.0, "False": 1.0}, {"True": 0.5, "False": 0.5}],
-        "seeds": [0, 1],
-        "predict": ["likelihood", "generate", "constrained"],
-        "calibration": ["cc"],
-        "lora": LORA,
-    }
-    (folder / "spec.yaml").write_text(yaml.safe_dump(content))
+    spec = write_spec(folder, tiny_llama, predict=["likelihood", "generate", "constrained"], calibration=["cc"])
     with in_this_process():
-        run_spec(load_spec(folder / "spec.yaml"), str(folder / "run"))
+        run_spec(spec, str(folder / "run"))
     return folder / "run"
 
 
 def test_majority_runs_measure_with_and_without_adapters(majority: Path) -> None:
-    rows = query(
-        [majority], "select predict, method, count(*) as n from majority_by_setting group by all order by all"
-    ).to_pylist()
-    assert [(row["predict"], row["method"], row["n"]) for row in rows] == [
-        ("constrained", "lora", 4),
-        ("constrained", "none", 4),
-        ("generate", "lora", 4),
-        ("generate", "none", 4),
-        ("likelihood", "cc", 4),
-        ("likelihood", "lora", 4),
-        ("likelihood", "lora+cc", 4),
-        ("likelihood", "none", 4),
-    ]
-    gains = query([majority], "select predict, method from majority_calibration_gain order by all").to_pylist()
-    assert [tuple(row.values()) for row in gains] == [
-        ("constrained", "lora"),
-        ("generate", "lora"),
-        ("likelihood", "cc"),
-        ("likelihood", "lora"),
-        ("likelihood", "lora+cc"),
-    ]
+    rows = query([majority], "select predict, method, count(*) as n from majority_by_setting group by all").to_pylist()
+    ways = {"constrained": {"lora"}, "generate": {"lora"}, "likelihood": {"cc", "lora", "lora+cc"}}
+    gained = {(predict, method) for predict, own in ways.items() for method in own}
+    assert {(row["predict"], row["method"]) for row in rows} == gained | {(predict, "none") for predict in ways}
+    assert {row["n"] for row in rows} == {4}
+    gains = query([majority], "select predict, method from majority_calibration_gain").to_pylist()
+    assert {tuple(row.values()) for row in gains} == gained
 
 
 def test_majority_adapters_learn_from_examples_that_their_contexts_do_not_show(majority: Path) -> None:
@@ -127,15 +109,6 @@ def test_majority_outputs_are_those_of_the_adapted_model(majority: Path, tiny_ll
 def test_too_few_examples_are_said(tmp_path: Path, tiny_llama: Path) -> None:
     write_jsonl(tmp_path / "train.jsonl", boolq_rows("train", 8, 8))
     write_jsonl(tmp_path / "test.jsonl", boolq_rows("test", 2, 2))
-    content = {
-        "kind": "majority_bias",
-        "name": "tiny",
-        "model": {"path": str(tiny_llama)},
-        "data": {"train": "train.jsonl", "test": "test.jsonl"},
-        "prompt": {"preset": "boolq", "n_demos": 4},
-        "proportions": [{"True": 0.5, "False": 0.5}],
-        "lora": {},
-    }
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(content))
+    spec = write_spec(tmp_path, tiny_llama, proportions=[{"True": 0.5, "False": 0.5}], lora={})
     with pytest.raises(InputError, match=r"lora.n_examples: 4 training examples are missing .* data.train has 16"):
-        run_spec(load_spec(tmp_path / "spec.yaml"), str(tmp_path / "run"))
+        run_spec(spec, str(tmp_path / "run"))

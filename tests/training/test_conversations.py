@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
+import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -135,13 +135,9 @@ def test_trees_lose_other_languages_unfinished_trees_and_orphans(tmp_path: Path)
     found = read(write(tmp_path, rows), languages=["en"])
     assert len(found.kept) == 1
     assert found.left_out == {
-        "deleted": 1,
-        "not accepted in review": 1,
-        "in another language": 1,
-        "without an answer": 1,
-        "replies to messages that are not in the file": 1,
-        "of unfinished trees": 1,
-    }
+        "deleted": 1, "not accepted in review": 1, "in another language": 1, "without an answer": 1,
+        "replies to messages that are not in the file": 1, "of unfinished trees": 1,
+    }  # fmt: skip
     with pytest.raises(InputError, match=r"no conversation is left \(.*3 in another language.*check data.languages"):
         read(write(tmp_path, rows), languages=["fr"])
 
@@ -152,28 +148,17 @@ def test_other_formats_are_told_apart_and_read(tmp_path: Path) -> None:
         {"instruction": "Hello", "input": "", "output": "Hi"},
         {"instruction": "Nothing", "input": "", "output": " "},
     ]
-    path = tmp_path / "alpaca.json"
-    path.write_text(json.dumps(alpaca, indent=2))
-    found = read(path)
+    (tmp_path / "alpaca.json").write_text(json.dumps(alpaca, indent=2))
+    found = read(tmp_path / "alpaca.json")
     assert texts(found) == [["Add.\n\n1 and 2", "3"], ["Hello", "Hi"]]
     assert found.left_out == {"without an answer": 1}
-    dolly = [{"instruction": "Who?", "context": "Ann came.", "response": "Ann", "category": "qa"}]
-    compressed = tmp_path / "dolly.jsonl.gz"
-    compressed.write_bytes(gzip.compress(json.dumps(dolly[0]).encode()))
-    assert texts(read(compressed)) == [["Who?\n\nAnn came.", "Ann"]]
-    chat = [
-        {
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "Hi"},
-                {"role": "assistant", "content": "Hello"},
-                {"role": "user", "content": "Bye"},
-            ]
-        }
-    ]
-    found = read(write(tmp_path, chat))
-    assert texts(found) == [["Be brief.", "Hi", "Hello"]]
-    assert [turn.role for turn in found.kept[0].turns] == ["system", "user", "assistant"]
+    dolly = {"instruction": "Who?", "context": "Ann came.", "response": "Ann", "category": "qa"}
+    (tmp_path / "dolly.jsonl.gz").write_bytes(gzip.compress(json.dumps(dolly).encode()))
+    assert texts(read(tmp_path / "dolly.jsonl.gz")) == [["Who?\n\nAnn came.", "Ann"]]
+    said = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello"), ("user", "Bye")]
+    chat = {"messages": [{"role": role, "content": text} for role, text in said]}
+    [one] = read(write(tmp_path, [chat])).kept
+    assert [(turn.role, turn.text) for turn in one.turns] == said[:3]
 
 
 @pytest.mark.parametrize(
@@ -196,9 +181,8 @@ def test_other_formats_are_told_apart_and_read(tmp_path: Path) -> None:
 )
 def test_bad_rows_are_named(tmp_path: Path, content: str, expected: str) -> None:
     (tmp_path / "bad.jsonl").write_text(content)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError, match=re.escape(expected)) as caught:
         read(tmp_path / "bad.jsonl")
-    assert expected in str(caught.value)
     assert "bad.jsonl" in str(caught.value)
 
 
@@ -273,16 +257,11 @@ def test_the_chat_template_counts_answers_and_their_end(tokenizer: PreTrainedTok
 def test_tokens_that_merge_across_the_border_belong_to_the_answer() -> None:
     tokenizer = make_tokenizer()
     # "no not" has a merge that begins in the question's text.
-    tokenizer.chat_template = (
-        "{% for m in messages %}{{ m['content'] }}{% if m['role'] == 'assistant' %}</s>{% endif %}{% endfor %}"
-    )
+    turns = "{% for m in messages %}{{ m['content'] }}{% if m['role'] == 'assistant' %}</s>{% endif %}{% endfor %}"
+    tokenizer.chat_template = turns
     encoded = encode(tokenizer, conversation("ye", "s no"), template="chat")
     assert "yes" in tokenizer.convert_ids_to_tokens(tokenizer("yes", add_special_tokens=False)["input_ids"])
     assert parts(tokenizer, encoded)[0] == (True, "yes no</s>")
-
-
-def test_a_chat_template_without_an_end_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    tokenizer = copy.deepcopy(tokenizer)
     tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
     with pytest.raises(InputError, match=r"the end of an answer is no special token .* would not learn to end"):
         encode(tokenizer, conversation("Say yes", "yes"), template="chat")

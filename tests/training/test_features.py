@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
 from biaseval.training.features import FEATURES, question_features
-from tests.reading.families import CONTEXTS, QUESTIONS, bpe, features, left_padding, unigram, wordpiece
+from tests.qa_models.families import CONTEXTS, QUESTIONS, bpe, features, left_padding, unigram, wordpiece
 
 TOKENIZERS = {"wordpiece": wordpiece, "bpe": bpe, "unigram": unigram, "left padding": left_padding}
 
@@ -24,12 +24,10 @@ def questions(rows: list[dict[str, Any]]) -> pa.Table:
 def asked(question: str, context: str, answer: tuple[int, int] | None) -> dict[str, Any]:
     start, stop = answer or (0, 0)
     return {
-        "example_id": f"{question}/{context}/{answer}",
-        "question": question,
-        "context": context,
+        "example_id": f"{question}/{context}/{answer}", "question": question, "context": context,
         "answers": [context[start:stop], "not this one"] if answer else [],
         "answer_starts": [start, 0] if answer else [],
-    }
+    }  # fmt: skip
 
 
 def published_labels(feature: dict[str, Any], cls: int, start: int, stop: int) -> tuple[int, int]:

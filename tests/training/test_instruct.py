@@ -27,7 +27,6 @@ from biaseval.spec import InstructSpec, load_spec
 from biaseval.store import Run
 from biaseval.tables import CONVERSATIONS, TRAINING
 from biaseval.training.conversations import read_conversations
-from biaseval.training.deepspeed_config import deepspeed_config
 from biaseval.training.loop import training_steps
 from biaseval.training.objectives import Conversations
 from biaseval.training.preparation import load_base, prepared
@@ -41,13 +40,9 @@ from tests.training.interruptions import MARKER
 from tests.training.trainingtexts import CPU
 
 TRAINING_SECTION = {
-    "learning_rate": 2e-3,
-    "epochs": 6,
-    "accumulation": 4,
-    "precision": "float32",
-    "gradient_checkpointing": False,
+    "learning_rate": 2e-3, "epochs": 6, "accumulation": 4, "precision": "float32", "gradient_checkpointing": False,
     "checkpoint_steps": 4,
-}
+}  # fmt: skip
 LORA = {"r": 4, "alpha": 8}
 N_STEPS = 24
 
@@ -62,23 +57,17 @@ def write_spec(folder: Path, model: Path, lora: dict[str, Any] | None = None, **
         rows.append({"messages": [{"role": role, "content": text} for role, text in zip(roles, turns, strict=False)]})
     (folder / "chat.jsonl").write_text("\n".join(map(json.dumps, rows)))
     content = {
-        "kind": "instruct",
-        "name": "tiny",
-        "model": {"path": str(model)},
-        "data": {"path": "chat.jsonl", "held_out": 0.1},
-        "max_tokens": 128,
-        "lora": lora,
+        "kind": "instruct", "name": "tiny", "model": {"path": str(model)},
+        "data": {"path": "chat.jsonl", "held_out": 0.1}, "max_tokens": 128, "lora": lora,
         "training": {**TRAINING_SECTION, **training},
-    }
+    }  # fmt: skip
     path = folder / "spec.yaml"
     path.write_text(yaml.safe_dump(content))
     return path
 
 
 def load(path: Path, *overrides: str) -> InstructSpec:
-    spec = load_spec(path, overrides)
-    assert isinstance(spec, InstructSpec)
-    return spec
+    return load_spec(path, overrides)
 
 
 def conversations(spec: InstructSpec, run_dir: Path, role: str) -> list[EncodedConversation]:
@@ -223,11 +212,9 @@ def test_planning_says_what_tuning_reads_and_costs(tmp_path: Path, tiny_llama: P
     path = write_spec(tmp_path, tiny_llama)
     described = describe(load(path))
     plan, cost = described.facts, described.training
-    assert cost is not None
-    encoded = encode_conversations(
-        load_tokenizer(ModelSource(str(tiny_llama))), read_conversations(load(path).data).kept, "plain", 128
-    ).kept
-    lengths = [len(one.token_ids) for _, one in encoded]
+    tokenizer = load_tokenizer(ModelSource(str(tiny_llama)))
+    kept = encode_conversations(tokenizer, read_conversations(load(path).data).kept, "plain", 128).kept
+    lengths = [len(one.token_ids) for _, one in kept]
     assert (plan["n_conversations"], plan["n_held_out"], plan["n_steps"]) == (16, 2, N_STEPS)
     assert plan["n_tokens"] < sum(lengths)
     assert max(lengths) >= plan["longest"] > plan["n_answer_tokens"] / 16
@@ -235,20 +222,7 @@ def test_planning_says_what_tuning_reads_and_costs(tmp_path: Path, tiny_llama: P
     assert describe(load(path, "packing=false")).facts["n_rows"] == 16
     assert describe(load(path, "training.max_steps=3")).facts["n_steps"] == 3
     assert describe(load(path, "max_tokens=40")).notes
-    assert [shape.name for shape in cost.shapes[1:]] == ["7B (Llama-2)", "13B (Llama-2)", "40B (Falcon)"]
-    assert cost.n_trainable[1] == 6_738_415_616
-    adapter = describe(load(path, "lora.r=4")).training
-    assert adapter is not None
-    assert adapter.n_trainable[0] < cost.n_trainable[0]
-
-
-@pytest.mark.parametrize(("name", "zero"), [("instruct-oasst-7b", None), ("instruct-oasst-40b", 3)])
-def test_the_specs_of_the_jobs_folder_are_valid(name: str, zero: int | None) -> None:
-    spec = load(Path(__file__).resolve().parents[2] / "jobs" / "specs" / f"{name}.yaml")
-    assert spec.training.zero == zero
-    if zero is not None:
-        config = deepspeed_config(spec.training, n_trainable=1)
-        assert config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+    assert describe(load(path, "lora.r=4")).training.n_trainable[0] < cost.n_trainable[0]
 
 
 def test_the_command_line_prints_the_plan(

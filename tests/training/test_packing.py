@@ -99,18 +99,6 @@ def test_packed_rows_have_the_loss_and_the_gradients_of_each_conversation_alone(
         assert largest < 1e-5, how
 
 
-def test_without_blocks_the_loss_would_be_another() -> None:
-    """What the test above would miss if conversations were so alike that seeing each other made no difference."""
-    model, conversations = make("llama"), some()
-    batch = batches_of(conversations, 1000, Share(1))[0]
-    assert batch.text_numbers.max() == 7
-    seen = model(input_ids=torch.from_numpy(batch.input_ids)).logits
-    alone = model(
-        input_ids=torch.from_numpy(batch.input_ids), **attention_inputs(model, batch.text_numbers, CPU)
-    ).logits
-    assert (seen - alone).abs().max() > 0.1
-
-
 def test_workers_share_a_step_evenly_and_sum_to_it() -> None:
     model, conversations = make("llama"), some(5)
     whole = plain_loss(model, conversations).item()

@@ -14,16 +14,13 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
-from biaseval.qa_bias.squad_metric import exact_match, f1
-from biaseval.reading import ExtractiveReader, WindowSettings
+from biaseval.qa_models import WindowSettings
 from biaseval.spec import InstructTrainingSpec
 from biaseval.store import Run
 from biaseval.training import loss_scale
 from biaseval.training.evaluation import Evaluated, Watch
 from biaseval.training.features import question_features
 from biaseval.training.loop import StepRecord
-from biaseval.training.objectives import Share
-from biaseval.training.optimization import Asked
 from biaseval.training.outcome import Outcome, train
 from biaseval.training.preparation import Base, load_base
 from biaseval.training.questions import LearnedMixin, Questions, Standard
@@ -33,7 +30,7 @@ from tests.test_qa_pipeline import make_bert, question
 from tests.training.trainingtexts import CPU
 
 # The limit is for what hangs: both workers import DeepSpeed, which a busy machine takes minutes for.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 STAGES = (None, 0, 1, 2, 3)
 DECIDES: dict[str, Any] = {"standard": ("exact_match", "other"), "mixin": ("loss", "squad")}
@@ -179,7 +176,6 @@ def together(tmp_path_factory: pytest.TempPathFactory, bert: str) -> Path:
     context = torch.multiprocessing.start_processes(
         work_together, args=(folder, bert), nprocs=N_WORKERS, join=False, start_method="spawn"
     )
-    assert context is not None
     while not context.join():
         pass
     return folder
@@ -235,23 +231,17 @@ def test_shares_are_uneven(bert: str) -> None:
         assert own.shown.n_rows > len(own.contexts)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("zero", STAGES)
 @pytest.mark.parametrize("reader", DECIDES)
-def test_two_workers_train_the_same_reader_as_one(
-    together: Path, alone: Path, bert: str, reader: str, zero: int | None
+def test_two_workers_train_the_same_reader_as_one_at_every_stage(
+    together: Path, alone: Path, bert: str, reader: str
 ) -> None:
-    assert_same(together / f"{reader}-{zero}", alone / reader, bert)
+    for zero in STAGES:
+        assert_same(together / f"{reader}-{zero}", alone / reader, bert)
+    assert_same(together / f"{reader}-resumed", alone / reader, bert)  # it went on under another stage
 
 
-@pytest.mark.slow
 def test_a_new_reader_may_be_partitioned(together: Path, alone: Path, bert: str) -> None:
     assert_same(together / "new", alone / "new", bert)
-
-
-@pytest.mark.parametrize("reader", DECIDES)
-def test_a_reader_may_go_on_under_another_stage(together: Path, alone: Path, bert: str, reader: str) -> None:
-    assert_same(together / f"{reader}-resumed", alone / reader, bert)
 
 
 @pytest.mark.skipif(not HAS_FLOAT16, reason="this processor has no float16")
@@ -279,36 +269,3 @@ def test_a_scale_goes_on_under_another_stage(together: Path, zero: int, toleranc
     is_skipped = np.isinf([row["grad_norm"] for row in whole])
     assert is_skipped[:4].all()
     assert not is_skipped.all()
-
-
-class Asking:
-    """Stands for what makes steps: a reader that is only asked."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self.n_windows: list[int] = []
-
-    @torch.no_grad()
-    def ask(self, batch: Any, work: Asked) -> torch.Tensor:
-        self.n_windows.append(len(batch.is_token))
-        return work(self._model, batch, CPU)
-
-
-@pytest.mark.parametrize("batch_size", [1, 4, 100])
-def test_windows_of_a_question_may_be_in_several_passes(bert: str, batch_size: int) -> None:
-    base = load_base(recipe(bert), CPU)
-    own = asked_of(base, "squad")
-    optimization: Any = Asking(base.model)
-    scores = own.scores(optimization, Share(batch_size))
-    n_windows = own.shown.n_rows
-    assert sum(optimization.n_windows) == n_windows
-    assert len(optimization.n_windows) == -(-n_windows // batch_size)
-    assert max(optimization.n_windows) == min(batch_size, n_windows)
-    shown = questions(ASKED["squad"])
-    predictions = ExtractiveReader(base.model, base.tokenizer, SETTINGS).read(shown)["prediction"].to_pylist()
-    answers = shown["answers"].to_pylist()
-    for name, metric in (("exact_match", exact_match), ("f1", f1)):
-        assert getattr(scores, name) == pytest.approx(np.mean(list(map(metric, predictions, answers))), abs=1e-9)
-    with torch.no_grad():
-        alone = [float(own.shown.loss(base.model, own.shown.batch([row]), CPU)) for row in range(n_windows)]
-    assert scores.loss == pytest.approx(np.mean(alone), abs=1e-6)

@@ -15,7 +15,6 @@ from biaseval.label_bias.splits import Splits, splits_of
 from biaseval.label_bias.training_rows import training_rows
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.task_files import Task, read_task
-from biaseval.scoring.encoding import encode
 from biaseval.spec import LoraSpec, training_positions
 from biaseval.tables import TRAINING_ROWS
 from biaseval.training.batches import EncodedRow, collate
@@ -36,14 +35,6 @@ def planned(drawn: tuple[Task, Splits], *contexts: tuple[int, int], max_tokens: 
     form = PublishedFormat(drawn[0].definition)
     rows = [row for context in contexts for row in training_rows(*drawn, *context, 16, form=form, fitter=fitter)]
     return TRAINING_ROWS.rows(rows)
-
-
-@pytest.mark.parametrize(
-    ("n_demos", "demo_set", "first"),
-    [(0, 0, 0), (0, 2, 32), (2, 0, 2), (2, 1, 18), (8, 2, 40), (16, 0, 16), (16, 1, 32), (16, 2, 48), (16, 3, 0)],
-)
-def test_examples_begin_where_the_protocol_says(n_demos: int, demo_set: int, first: int) -> None:
-    assert training_positions(n_demos, demo_set, 16) == list(range(first, first + 16))
 
 
 def test_examples_go_on_at_the_beginning_of_the_pool() -> None:
@@ -77,24 +68,6 @@ def test_examples_and_prompts_are_those_of_the_reference(shared: Path) -> None:
     assert n_prompts > 0
 
 
-def test_targets_are_the_tokens_that_scoring_has(drawn: tuple[Task, Splits]) -> None:
-    tokenizer = make_tokenizer()
-    table = planned(drawn, (2, 0))
-    for row, found in zip(table.to_pylist(), encoded_rows(tokenizer, table), strict=True):
-        prompts = pa.table({"prompt_id": ["p"], "text": [row["prompt"]], "labels": [row["labels"]]})
-        scored = next(each for each in encode(tokenizer, prompts).to_pylist() if each["label"] == row["label"])
-        assert found.token_ids.tolist() == scored["token_ids"]
-        assert found.n_targets == scored["n_label_tokens"] + 1
-        assert found.token_ids[-1] == tokenizer.eos_token_id
-
-
-def test_a_long_prompt_loses_demonstrations_as_in_evaluation(drawn: tuple[Task, Splits]) -> None:
-    n_tokens = len(make_tokenizer()(planned(drawn, (2, 0))["prompt"][0].as_py())["input_ids"])
-    [first, *_] = planned(drawn, (4, 0), max_tokens=n_tokens + 10).to_pylist()
-    assert 0 < first["n_demos_used"] < 4
-    assert first["prompt"].count(" Output: ") == first["n_demos_used"]
-
-
 def test_tokens_are_counted_and_rows_that_are_too_long_are_named(drawn: tuple[Task, Splits]) -> None:
     tokenizer, table = make_tokenizer(), planned(drawn, (0, 0), (2, 0))
     counted, problems = with_tokens(tokenizer, table, LoraSpec(), None)
@@ -103,11 +76,8 @@ def test_tokens_are_counted_and_rows_that_are_too_long_are_named(drawn: tuple[Ta
     lengths = [len(row.token_ids) for row in encoded_rows(tokenizer, rows_of(f"{drawn[0].name}/k2.s0", table))]
     assert counted["n_tokens"].to_pylist()[16:] == lengths
     assert adapters_of(counted)[1] == {
-        "adapter": f"{drawn[0].name}/k2.s0",
-        "n_rows": 16,
-        "tokens": sum(lengths),
-        "longest": max(lengths),
-    }
+        "adapter": f"{drawn[0].name}/k2.s0", "n_rows": 16, "tokens": sum(lengths), "longest": max(lengths),
+    }  # fmt: skip
     longest = max(counted["n_tokens"].to_pylist()[:16])
     _, problems = with_tokens(tokenizer, table, LoraSpec(max_tokens=longest), None)
     assert len(problems) == 1

@@ -28,7 +28,7 @@ from biaseval.units import Unit
 from tests.training.trainingtexts import CPU, SMALL, random_conversations, random_rows
 
 # The limit is for what hangs: both workers import DeepSpeed, which a busy machine takes minutes for.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 STAGES = (None, 0, 1, 2, 3)
 N_WORKERS = 2
@@ -46,25 +46,18 @@ def few_shot(model: str, **changes: Any) -> tuple[Recipe, Objective, str]:
 def tuning(model: str, lora: dict[str, Any] | None = None, **changes: Any) -> tuple[Recipe, Objective, str]:
     training = {"learning_rate": 2e-3, "precision": "float32", "gradient_checkpointing": False, "accumulation": 6}
     content = {
-        "kind": "instruct",
-        "name": "tiny",
-        "model": {"path": model},
-        "data": {"path": "unused"},
-        "lora": lora,
+        "kind": "instruct", "name": "tiny", "model": {"path": model}, "data": {"path": "unused"}, "lora": lora,
         "training": {**training, "epochs": 2, "checkpoint_steps": 2, **changes},
-    }
+    }  # fmt: skip
     held_out = Conversations(random_conversations(5, seed=1), 64)
     objective = Conversations(random_conversations(), 64, held_out)
     return tuning_recipe(InstructSpec.model_validate(content)), objective, "model" if lora is None else "adapter"
 
 
 def trained(
-    folder: Path,
-    what: tuple[Recipe, Objective, str],
-    killed_behind: int | None = None,
-    rank: int = 0,
+    folder: Path, what: tuple[Recipe, Objective, str], killed_behind: int | None = None, rank: int = 0,
     n_workers: int = 1,
-) -> Outcome:
+) -> Outcome:  # fmt: skip
     recipe, objective, result = what
 
     def hear(record: StepRecord) -> None:
@@ -122,7 +115,6 @@ def together(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path
     context = torch.multiprocessing.start_processes(
         work_together, args=(folder, str(tiny_llama)), nprocs=N_WORKERS, join=False, start_method="spawn"
     )
-    assert context is not None
     while not context.join():
         pass
     return folder
@@ -150,16 +142,17 @@ def assert_same(found: Path, expected: Path) -> None:
         assert row == {key: pytest.approx(v, abs=1e-4) if isinstance(v, float) else v for key, v in want.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("zero", STAGES)
 def test_two_workers_train_the_same_as_one(together: Path, alone: Path, zero: int | None) -> None:
     assert_same(together / f"few-shot-{zero}", alone / "few-shot")
     assert_same(together / f"tuned-{zero}", alone / "tuned")
 
 
-@pytest.mark.slow
-def test_adapters_may_be_tuned_on_a_partitioned_model(together: Path, alone: Path) -> None:
+def test_adapters_may_be_tuned_on_a_partitioned_model_and_a_training_go_on_under_another_stage(
+    together: Path, alone: Path
+) -> None:
     assert_same(together / "adapter", alone / "adapter")
+    assert_same(together / "resumed", alone / "tuned")
 
 
 def test_adapters_on_one_partitioned_model_are_as_alone_and_leave_nothing_in_memory(
@@ -168,10 +161,6 @@ def test_adapters_on_one_partitioned_model_are_as_alone_and_leave_nothing_in_mem
     for name in ("first", "second"):
         assert_same(together / name, alone / "few-shot")
     assert [json.loads((together / f"left-{rank}.json").read_text()) for rank in range(N_WORKERS)] == [[], []]
-
-
-def test_a_training_may_go_on_under_another_stage(together: Path, alone: Path) -> None:
-    assert_same(together / "resumed", alone / "tuned")
 
 
 @pytest.mark.parametrize("zero", STAGES)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from peft import PeftModel
@@ -26,27 +25,17 @@ from biaseval.models import (
     adapter_files,
     bare_model,
     load_model,
-    load_tokenizer,
     target_names,
     target_shapes,
 )
-from biaseval.scoring import LabelScorer
 from biaseval.spec import LoraSpec, ModelSpec
-from biaseval.training.batches import EncodedRow, TrainingRow, collate, encode_rows
+from biaseval.training.batches import EncodedRow
 from biaseval.training.loss import weighted_loss
-from biaseval.training.objectives import LabelledPrompts, Loss
+from biaseval.training.objectives import LabelledPrompts
 from biaseval.training.preparation import prepared, set_precision
 from biaseval.training.recipe import adapters_recipe
 from biaseval.training.schedule import learning_rate_at, n_steps_of, step_rows
-from tests.training.trainingtexts import (
-    CPU,
-    SMALL,
-    TrainedAdapter,
-    base_of,
-    plain_training,
-    random_rows,
-    train_adapter,
-)
+from tests.training.trainingtexts import SMALL, TrainedAdapter, base_of, plain_training, random_rows, train_adapter
 
 RECIPE = adapters_recipe(ModelSpec(path="in memory"), SMALL)
 
@@ -62,7 +51,6 @@ def train(model: PreTrainedModel, rows: list[EncodedRow], **changes: Any) -> Tra
 
 
 def weights(trained: TrainedAdapter) -> dict[str, torch.Tensor]:
-    assert trained.files is not None
     return load(trained.files[WEIGHTS_FILE])
 
 
@@ -134,6 +122,12 @@ def test_what_is_trained_is_every_linear_layer_and_the_head(model: PreTrainedMod
         train(model, random_rows(), targets=["qproj"])
 
 
+def written(trained: TrainedAdapter, folder: Path) -> str:
+    for name, content in trained.files.items():
+        (folder / name).write_bytes(content)
+    return str(folder)
+
+
 def test_a_tied_output_layer_is_changed_and_its_embedding_is_not(tmp_path: Path) -> None:
     model = load_model(ModelSource(str(MODEL_PATH)))
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
@@ -141,50 +135,11 @@ def test_a_tied_output_layer_is_changed_and_its_embedding_is_not(tmp_path: Path)
     trained = train(model, random_rows(), learning_rate=0.01)
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     assert torch.equal(model.get_input_embeddings().weight, before)
-    assert trained.files is not None
-    for name, content in trained.files.items():
-        (tmp_path / name).write_bytes(content)
     # The head itself, as large as the embedding, is in no adapter.
     assert {name.split(".")[-2] for name in weights(trained)} == {"lora_A", "lora_B"}
-    adapted = load_model(ModelSource(str(MODEL_PATH), adapter=str(tmp_path)))
+    adapted = load_model(ModelSource(str(MODEL_PATH), adapter=written(trained, tmp_path)))
     assert adapted.get_input_embeddings().weight is adapted.get_output_embeddings().get_base_layer().weight
     assert torch.equal(adapted.get_input_embeddings().weight, before)
-
-
-def test_merged_and_attached_adapters_score_the_same(tiny_llama: Path, model: PreTrainedModel, tmp_path: Path) -> None:
-    trained = train(model, random_rows(), learning_rate=0.02)
-    assert trained.files is not None
-    assert list(trained.files)[-1] == CONFIG_FILE
-    (tmp_path / "adapter").mkdir()
-    for name, content in trained.files.items():
-        (tmp_path / "adapter" / name).write_bytes(content)
-    merged: Any = PeftModel.from_pretrained(
-        load_model(ModelSource(str(tiny_llama))), tmp_path / "adapter"
-    ).merge_and_unload()
-    merged.save_pretrained(tmp_path / "merged")
-    load_tokenizer(ModelSource(str(tiny_llama))).save_pretrained(tmp_path / "merged")
-    texts = [f"Say which.\n\nInput: river {number}.\n\nOutput:" for number in range(4)]
-    prompts = pa.table({"prompt_id": list("abcd"), "text": texts, "labels": [["yes", "not sure"]] * 4})
-    loaded = [(str(tiny_llama), str(tmp_path / "adapter")), (str(tmp_path / "merged"), None), (str(tiny_llama), None)]
-    attached_, merged_, bare = (
-        np.array(LabelScorer.load(path, adapter=adapter).score(prompts)["token_logprobs"].combine_chunks().flatten())
-        for path, adapter in loaded
-    )
-    assert np.abs(attached_ - merged_).max() < 1e-4
-    assert np.abs(attached_ - bare).max() > 0.01
-
-
-def test_a_row_counts_by_the_mean_over_its_own_targets(model: PreTrainedModel) -> None:
-    rows = random_rows(2)
-    assert rows[0].n_targets != rows[1].n_targets
-    loss = Loss(model, LabelledPrompts(rows), "float32", CPU)
-    expected = []
-    for row in rows:
-        ids = torch.from_numpy(row.token_ids)[None]
-        logprobs = model(input_ids=ids).logits[0].log_softmax(-1)
-        expected.append(-np.mean([logprobs[i - 1, ids[0, i]].item() for i in range(row.n_context, ids.shape[1])]))
-    assert loss(collate(rows, [0.5, 0.5])).item() == pytest.approx(np.mean(expected), abs=1e-5)
-    assert loss(collate(rows, [0.0, 0.0])).item() == 0
 
 
 def test_an_infinite_logit_where_nothing_is_predicted_does_no_harm() -> None:
@@ -236,32 +191,16 @@ def test_bfloat16_leaves_norms_in_float32_and_trains() -> None:
     assert losses == pytest.approx(wanted, rel=0.05)
 
 
-def test_the_loss_falls_on_a_real_task() -> None:
-    tokenizer = load_tokenizer(ModelSource(str(MODEL_PATH)))
-    texts = ["The soup was cold", "The bread was fresh", "The tea was bitter", "The cake was sweet"] * 4
-    rows = [
-        TrainingRow(f"Say good or bad.\n\nInput: {text} {n}.\n\nOutput:", ("bad", "good")[n % 2])
-        for n, text in enumerate(texts)
-    ]
-    encoded = encode_rows(tokenizer, rows)
-    trained = train(load_model(ModelSource(str(MODEL_PATH))), encoded, r=16, epochs=5)
-    losses = [step.loss for step in trained.steps]
-    assert np.mean(losses[-2:]) < 0.7 * np.mean(losses[:2])
-
-
 def test_files_do_not_depend_on_where_they_were_made(tiny_llama: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_llama, tmp_path / "copy")
     made = [train(load_model(ModelSource(str(path))), random_rows(8)).files for path in (tiny_llama, tmp_path / "copy")]
-    assert made[0] is not None
     assert made[0] == made[1]
+    assert list(made[0])[-1] == CONFIG_FILE  # which says that the others are whole
     config = json.loads(made[0][CONFIG_FILE])
     assert (config["r"], config["inference_mode"], config["base_model_name_or_path"]) == (4, True, None)
-
-
-def test_files_name_a_base_model_of_the_hub(model: PreTrainedModel) -> None:
-    model.name_or_path = "somebody/model"
+    model = load_model(ModelSource(str(tiny_llama)))
+    model.name_or_path = "somebody/model"  # of the hub
     with prepared(base_of(model), RECIPE, LabelledPrompts(random_rows(1))) as ready:
-        assert ready.adapter is not None
         assert json.loads(adapter_files(ready.adapter)[CONFIG_FILE])["base_model_name_or_path"] == "somebody/model"
 
 
@@ -296,12 +235,9 @@ def test_layers_with_transposed_weights_are_trained(tmp_path: Path) -> None:
     found = weights(trained)
     assert sum(value.numel() for value in found.values()) == 4 * sum(map(sum, shapes))
     assert all(value.abs().max() > 0 for value in found.values())
-    assert trained.files is not None
-    for name, content in trained.files.items():
-        (tmp_path / name).write_bytes(content)
     ids = torch.arange(2, 20)[None]
     bare = model(input_ids=ids).logits
-    adapted: Any = PeftModel.from_pretrained(model, tmp_path)
+    adapted: Any = PeftModel.from_pretrained(model, written(trained, tmp_path))
     kept = adapted(input_ids=ids).logits
     assert (kept - bare).abs().max() > 0.01
     assert torch.allclose(adapted.merge_and_unload()(input_ids=ids).logits, kept, atol=1e-4)

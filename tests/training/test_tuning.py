@@ -47,15 +47,11 @@ def spec_of(model: Path, lora: AdapterSpec | None = None, **training: Any) -> In
     defaults = {"learning_rate": 2e-3, "precision": "float32", "gradient_checkpointing": False, "accumulation": 6}
     return InstructSpec.model_validate(
         {
-            "kind": "instruct",
-            "name": "tiny",
-            "model": {"path": str(model)},
-            "data": {"path": "unused.jsonl"},
-            "max_tokens": CAPACITY,
-            "lora": None if lora is None else lora.model_dump(),
+            "kind": "instruct", "name": "tiny", "model": {"path": str(model)}, "data": {"path": "unused.jsonl"},
+            "max_tokens": CAPACITY, "lora": None if lora is None else lora.model_dump(),
             "training": {**defaults, "epochs": 2, "warmup": 0.2, **training},
         }
-    )
+    )  # fmt: skip
 
 
 def tuned(spec: InstructSpec, objective: Conversations | None = None) -> tuple[Prepared, list[StepRecord]]:
@@ -121,12 +117,8 @@ def test_the_result_is_that_of_a_plain_loop(tiny_llama: Path, lora: AdapterSpec 
 @pytest.mark.parametrize("lora", [LORA, None])
 def test_packing_and_memory_settings_change_nothing(tiny_llama: Path, lora: AdapterSpec | None) -> None:
     expected = tuned_weights(spec_of(tiny_llama, lora))
-    for capacity, training in (
-        (None, {}),
-        (30, {}),
-        (CAPACITY, {"batch_size": 2, "accumulation": 3}),
-        (CAPACITY, {"gradient_checkpointing": True}),
-    ):
+    together = {"batch_size": 2, "accumulation": 3}
+    for capacity, training in ((None, {}), (30, together), (CAPACITY, {"gradient_checkpointing": True})):
         assert furthest(tuned_weights(spec_of(tiny_llama, lora, **training), capacity), expected) < 1e-5
 
 
@@ -261,20 +253,14 @@ def test_a_written_model_loads_and_is_the_tuned_one(
     for name, parameter in base.model.named_parameters():
         assert torch.equal(loaded.get_parameter(name), parameter.to(loaded.dtype)), name
     assert json.loads((folder / "config.json").read_text())["dtype"] == precision
-    assert (
-        load_tokenizer(ModelSource(str(folder)))("a word")["input_ids"]
-        == load_tokenizer(ModelSource(str(MODEL_PATH)))("a word")["input_ids"]
-    )
+    found, expected = (load_tokenizer(ModelSource(str(path)))("a word") for path in (folder, MODEL_PATH))
+    assert found["input_ids"] == expected["input_ids"]
     assert loaded.generation_config.eos_token_id == base.model.generation_config.eos_token_id
 
 
 def test_what_is_trained_is_never_in_bfloat16_alone(tiny_llama: Path) -> None:
-    for lora, zero, expected in (
-        (None, None, "float32"),
-        (None, 0, "float32"),
-        (None, 2, "bfloat16"),
-        (LORA, None, "bfloat16"),
-    ):
+    half, full = "bfloat16", "float32"
+    for lora, zero, expected in ((None, None, full), (None, 0, full), (None, 2, half), (LORA, None, half)):
         recipe = tuning_recipe(spec_of(tiny_llama, lora, precision="bfloat16", zero=zero))
         assert recipe.weights_dtype == expected
     ready, records = tuned(spec_of(tiny_llama, LORA, precision="bfloat16", learning_rate=1e-2))
@@ -295,16 +281,13 @@ def test_a_loss_that_is_not_finite_ends_training_and_leaves_its_steps(tiny_llama
     finite = [row["grad_norm"] is not None and bool(np.isfinite(row["grad_norm"])) for row in rows]
     assert finite == [True] * (outcome.n_steps - 1) + [False]
     checkpoint = newest_checkpoint(run)
-    assert checkpoint is not None
     assert checkpoint.n_steps == outcome.n_steps - 1
     assert not run.has("model")
 
 
 def test_a_model_without_weights_has_the_right_form_and_buffers(tiny_llama: Path) -> None:
-    bare, whole = (
-        unfilled_model(ModelSource(str(tiny_llama)), "bfloat16"),
-        load_model(ModelSource(str(tiny_llama)), Loading("bfloat16")),
-    )
+    source = ModelSource(str(tiny_llama))
+    bare, whole = unfilled_model(source, "bfloat16"), load_model(source, Loading("bfloat16"))
     shapes, wanted = (
         {name: (own.shape, own.dtype) for name, own in model.named_parameters()} for model in (bare, whole)
     )

@@ -55,20 +55,22 @@ def tried(
 def test_any_number_of_nodes_may_go_while_something_is_done_in_between(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    made = tried(monkeypatch, tmp_path, [PREEMPTED] * 5 + [None], [6, 5, 4, 3, 2, 1])
-    assert made == [6, 5, 4, 3, 2, 1]
+    assert tried(monkeypatch, tmp_path, [PREEMPTED] * 5 + [None], [6, 5, 4, 3, 2, 1]) == [6, 5, 4, 3, 2, 1]
 
 
-def test_three_deaths_in_a_row_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(BiasevalError, match=r"training failed: .* run the same command again to resume"):
-        tried(monkeypatch, tmp_path, [PREEMPTED] * 5, [6, 5, 5, 5, 5, 5])
-    assert Trainer.made == [6, 5, 5]
-
-
-def test_an_error_of_the_work_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(BiasevalError, match="training failed: divided"):
-        tried(monkeypatch, tmp_path, [WorkerGroupError("", {0: ZeroDivisionError("divided")})], [6, 5])
-    assert Trainer.made == [6]
+@pytest.mark.parametrize(
+    ("failures", "left", "message", "made"),
+    [
+        ([PREEMPTED] * 5, [6, 5, 5, 5, 5, 5], r"training failed: .* run the same command again to resume", [6, 5, 5]),
+        ([WorkerGroupError("", {0: ZeroDivisionError("divided")})], [6, 5], "training failed: divided", [6]),
+    ],
+)
+def test_three_deaths_in_a_row_and_any_error_of_the_work_end_it(
+    failures: Any, left: list[int], message: str, made: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(BiasevalError, match=message):
+        tried(monkeypatch, tmp_path, failures, left)
+    assert Trainer.made == made
 
 
 def test_a_dead_worker_is_told_from_an_error_of_its_code() -> None:
@@ -81,40 +83,33 @@ def node(cpus: float = 0, gpus: float = 0) -> dict[str, float]:
     return {"CPU": cpus, "GPU": gpus}
 
 
-@pytest.mark.parametrize(
-    ("workers", "actors", "n_adapters", "nodes", "is_local", "expected"),
-    [
-        (1, "auto", 10, [node(8, 4)], True, (4, {"GPU": 1})),
+def test_groups_share_a_cluster() -> None:
+    eight, four, fives = [node(8, 4)], [node(4)], [node(5)] * 4
+    for workers_of_a_group, actors, n_adapters, nodes, is_local, expected in (
+        (1, "auto", 10, eight, True, (4, {"GPU": 1})),
         (2, "auto", 10, [node(8, 4), node(8, 1)], False, (2, {"GPU": 1})),
-        (2, "auto", 1, [node(8, 4)], True, (1, {"GPU": 1})),
-        (2, 1, 10, [node(8, 4)], True, (1, {"GPU": 1})),
-        (1, "auto", 10, [node(4)], True, (1, {"CPU": 4})),
-        (2, "auto", 10, [node(4)], True, (1, {"CPU": 2})),
-        (2, "auto", 10, [node(5), node(5), node(5), node(5)], False, (2, {"CPU": 5})),
-        (4, "auto", 10, [node(5), node(5), node(5)], False, (1, {"CPU": 2})),
-    ],
-)
-def test_groups_share_a_cluster(
-    workers: int,
-    actors: Any,
-    n_adapters: int,
-    nodes: list[dict[str, float]],
-    is_local: bool,
-    expected: tuple[int, dict[str, float]],
-) -> None:
-    resources = Resources(nodes, is_local, n_cores=4)
-    groups = share(LoraSpec(workers=workers), ExecutionSpec(actors=actors), n_adapters, resources)
-    assert (groups.n_groups, groups.resources_per_worker) == expected
-    assert groups.use_gpu == ("GPU" in expected[1])
+        (2, "auto", 1, eight, True, (1, {"GPU": 1})),
+        (2, 1, 10, eight, True, (1, {"GPU": 1})),
+        (1, "auto", 10, four, True, (1, {"CPU": 4})),
+        (2, "auto", 10, four, True, (1, {"CPU": 2})),
+        (2, "auto", 10, fives, False, (2, {"CPU": 5})),
+        (4, "auto", 10, fives[:3], False, (1, {"CPU": 2})),
+    ):
+        resources, execution = Resources(nodes, is_local, n_cores=4), ExecutionSpec(actors=actors)
+        groups = share(LoraSpec(workers=workers_of_a_group), execution, n_adapters, resources)
+        assert (groups.n_groups, groups.resources_per_worker) == expected
+        assert groups.use_gpu == ("GPU" in expected[1])
 
 
-def test_gpus_that_are_missing_are_counted() -> None:
+def test_gpus_and_cpus_that_are_missing_are_counted() -> None:
     lora = LoraSpec(workers=4)
     cluster, machine = Resources([node(16, 2)], False, 16), Resources([node(16, 4)], True, 16)
     with pytest.raises(InputError, match="4 need 4 GPUs, one each, and Ray has 2: 2 missing"):
         share(lora, ExecutionSpec(), 3, cluster)
     with pytest.raises(InputError, match=r"4 in each of 2 groups .* need 8 GPUs, one each, and Ray has 4: 4 missing"):
         share(lora, ExecutionSpec(actors=2), 3, machine)
+    with pytest.raises(InputError, match=r"lora.workers: 8 need 8 CPUs, one each, and Ray has 4: 4 missing"):
+        share(LoraSpec(workers=8), ExecutionSpec(), 3, Resources([node(4)], True, 4))
     # Where GPU nodes come on demand, a number says so.
     assert share(lora, ExecutionSpec(gpus_per_actor=1), 3, Resources([node(4)], False, 4)).use_gpu
     assert not share(lora, ExecutionSpec(gpus_per_actor=0), 3, machine).use_gpu

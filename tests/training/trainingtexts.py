@@ -70,7 +70,6 @@ def train_adapter(model: PreTrainedModel, rows: list[EncodedRow], lora: LoraSpec
     base = base_of(model, lora.batch_size)
     with prepared(base, recipe, objective) as ready:
         steps = list(training_steps(ready.optimization, objective, recipe, base.share))
-        assert ready.adapter is not None
         with ready.optimization.gathered():
             files = adapter_files(ready.adapter)
     return TrainedAdapter(steps, files if steps[-1].is_finite else None)

@@ -23,61 +23,39 @@ def reached(evaluations: Mapping[int, float], reader: str = "bert") -> list[Reac
     return [Reached(reader, n_steps, f1) for n_steps, f1 in evaluations.items()]
 
 
-def test_nothing_is_asked_where_nothing_is_known() -> None:
-    assert cutoffs(rule(), []) == {}
-    assert cutoffs(rule(), [[], []]) == {}
-    # It was evaluated before the first rung, and never behind it.
-    assert cutoffs(rule(), [reached({9: 0.5})]) == {}
-
-
 @pytest.mark.parametrize(
-    ("reduction", "expected"),
+    ("halving", "trials", "expected"),
     [
-        (2, 0.25),  # the median of four: between the second and the third
-        (4, 0.325),  # three quarters of the way over three gaps: 2.25 gaps
-        (3, 0.3),  # two thirds: two gaps
+        (rule(), [], {}),
+        (rule(), [{}, {}], {}),
+        # It was evaluated before the first rung, and never behind it.
+        (rule(), [{9: 0.5}], {}),
+        # One trial asks for what it reached itself.
+        (rule(10, 3), [{10: 0.6}], {10: 0.6}),
+        # Of four, the median lies between the second and the third; three quarters over three gaps are 2.25 gaps, and
+        # two thirds are two gaps.
+        (rule(10, 2), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.25}),
+        (rule(10, 4), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.325}),
+        (rule(10, 3), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.3}),
+        # Rungs lie by powers of the reduction.
+        (rule(10, 3), [{n: n / 1000 for n in range(10, 300, 10)}], {10: 0.01, 30: 0.03, 90: 0.09, 270: 0.27}),
+        # Of 1.5 times 3 a step is behind from the fifth on, and of 2.25 times 3 from the seventh.
+        (rule(3, 1.5), [{n: n / 10 for n in range(3, 9)}], {3: 0.3, 5: 0.5, 7: 0.7}),
+        # Rungs closer than a step are one.
+        (rule(1, 1.25), [{1: 0.1, 2: 0.2, 3: 0.3}], {1: 0.1, 2: 0.2, 3: 0.3}),
+        # The first evaluation behind a rung counts for it, in whatever order; one may stand for two rungs.
+        (rule(10), [{7: 0.1, 14: 0.2, 21: 0.3, 28: 0.4}], {10: 0.2, 20: 0.3}),
+        (rule(10), [{28: 0.4, 21: 0.3, 14: 0.2, 7: 0.1}], {10: 0.2, 20: 0.3}),
+        (rule(10), [{7: 0.1, 45: 0.2}], {10: 0.2, 20: 0.2, 40: 0.2}),
+        # A trial that was stopped counts as far as it came.
+        (rule(10), [{10: 0.2, 20: 0.6}, {10: 0.8, 20: 0.8}, {10: 0.1}], {10: 0.2, 20: 0.7}),
     ],
 )
-def test_the_best_share_of_readers_goes_on_by_hand(reduction: float, expected: float) -> None:
-    trials = [reached({10: f1}) for f1 in (0.3, 0.1, 0.4, 0.2)]
-    assert cutoffs(rule(10, reduction), trials) == {"bert": {10: pytest.approx(expected, abs=1e-12)}}
-
-
-def test_one_trial_asks_for_what_it_reached_itself() -> None:
-    assert cutoffs(rule(10, 3), [reached({10: 0.6})]) == {"bert": {10: 0.6}}
-
-
-def test_rungs_lie_by_powers_of_the_reduction() -> None:
-    trial = reached({n_steps: n_steps / 1000 for n_steps in range(10, 300, 10)})
-    assert cutoffs(rule(10, 3), [trial]) == {"bert": {10: 0.01, 30: 0.03, 90: 0.09, 270: 0.27}}
-    assert list(cutoffs(rule(10, 2), [trial])["bert"]) == [10, 20, 40, 80, 160]
-
-
-def test_a_rung_between_two_steps_is_the_later_one() -> None:
-    """Of 1.5 times 3 a step is behind from the fifth on, and of 2.25 times 3 from the seventh."""
-    trial = reached({n_steps: n_steps / 10 for n_steps in range(3, 9)})
-    assert cutoffs(rule(3, 1.5), [trial]) == {"bert": {3: 0.3, 5: 0.5, 7: 0.7}}
-
-
-def test_rungs_closer_than_a_step_are_one() -> None:
-    trial = reached({1: 0.1, 2: 0.2, 3: 0.3})
-    assert cutoffs(rule(1, 1.25), [trial]) == {"bert": {1: 0.1, 2: 0.2, 3: 0.3}}
-
-
-def test_the_first_evaluation_behind_a_rung_counts_for_it() -> None:
-    """Readers are evaluated every seven steps; one evaluation may stand for two rungs."""
-    assert cutoffs(rule(10), [reached({7: 0.1, 14: 0.2, 21: 0.3, 28: 0.4})]) == {"bert": {10: 0.2, 20: 0.3}}
-    assert cutoffs(rule(10), [reached({7: 0.1, 45: 0.2})]) == {"bert": {10: 0.2, 20: 0.2, 40: 0.2}}
-
-
-def test_the_order_of_evaluations_does_not_matter() -> None:
-    trial = reached({14: 0.2, 21: 0.3, 7: 0.1})
-    assert cutoffs(rule(10), [trial]) == cutoffs(rule(10), [trial[::-1]]) == {"bert": {10: 0.2, 20: 0.3}}
-
-
-def test_a_trial_that_was_stopped_counts_as_far_as_it_came() -> None:
-    trials = [reached({10: 0.2, 20: 0.6}), reached({10: 0.8, 20: 0.8}), reached({10: 0.1})]
-    assert cutoffs(rule(10), trials) == {"bert": {10: 0.2, 20: pytest.approx(0.7)}}
+def test_the_best_share_of_readers_goes_on_by_hand(
+    halving: StopEarlySpec, trials: list[dict[int, float]], expected: dict[int, float]
+) -> None:
+    found = cutoffs(halving, [reached(trial) for trial in trials])
+    assert found == ({"bert": pytest.approx(expected, abs=1e-12)} if expected else {})
 
 
 def test_readers_are_compared_with_the_same_readers_of_other_trials() -> None:
@@ -95,12 +73,7 @@ def test_cutoffs_are_those_of_ray_tune(found: list[float], reduction: float) -> 
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.integers(1, 40),
-    st.floats(1.1, 5),
-    st.integers(1, 15),
-    st.lists(st.floats(0, 1), min_size=1, max_size=12),
-)
+@given(st.integers(1, 40), st.floats(1.1, 5), st.integers(1, 15), st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_who_does_as_well_as_the_only_one_before_is_never_stopped(
     grace_steps: int, reduction: float, every: int, found: list[float]
 ) -> None:

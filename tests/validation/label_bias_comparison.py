@@ -75,7 +75,7 @@ def judge(simulated: list[Simulated], effect: Effect, n_tasks: int, *, is_by_tru
     return pa.concat_tables([table.cast(OUTCOMES) for table in found])
 
 
-_MARTS = ("label_bias_by_task", "label_bias_constant_differences", "label_bias_row_values")
+_MARTS = ("label_bias_by_task", "label_bias_constant_differences", "label_bias_row_values", "metric_values")
 
 
 def _of_runs(name: str) -> dict[str, str]:

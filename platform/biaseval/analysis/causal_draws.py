@@ -143,7 +143,7 @@ def _test_rows(run: Run) -> tuple[int, list[int]]:
         "select count(distinct row) as n_rows, list_sort(list(distinct demo_set)) as seeds "
         f"from ({prompts}) where purpose = 'majority'"
     )
-    with closing(connect([run])) as connection:
+    with closing(connect([run], asked=[select])) as connection:
         [found] = rows(select, connection).to_pylist()
     return found["n_rows"], found["seeds"] or []
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import duckdb
 
 from biaseval.analysis.compared_kinds import KINDS, Row
-from biaseval.analysis.queries import open_runs, run_names, stored_kind
+from biaseval.analysis.queries import open_runs, row_list, run_names, stored_kind
 from biaseval.analysis.sql_files import literal
 from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import BiasevalError, InputError
@@ -22,8 +23,13 @@ N_LISTED = 50
 _WAYS = ("likelihood", "constrained", "generate")
 """Ways of predicting, the one first whose rows are listed if both runs have it."""
 
-_ASKED = ("shared", "comparison", "wins", "disagreements", "agreement")
+_ASKED = (
+    "shared", "comparison", "wins", "disagreements", "agreement", "compared", "compare_conclusions", "compare_cautions"
+)  # fmt: skip
 """Comparisons of each kind, after its name."""
+
+LINES, PLACES = "who, against, line", "who, against, place_number, number, shown"
+"""What sentences, and differences, of two runs are ordered by."""
 
 _FACTS = ("versions", "python", "platform", "git_commit", "hardware", "inputs", "data", "text")
 """What ``environment.json`` says of how a run was made, beside the models that it read."""
@@ -50,6 +56,12 @@ class Compared:
     """What each run is of: the models' paths and fingerprints, and the seed; as ``facts``, alike or not."""
     facts: list[Row]
     """How runs were made, where not all were alike: ``fact``, and its ``values`` by run."""
+    conclusions: list[Row]
+    """``*_compare_conclusions`` of the first run with each other one, in the order of the runs."""
+    cautions: list[Row]
+    """``*_compare_cautions``, the same: ``lead`` and ``text``, runs of which the same is said in one line."""
+    told: list[Row]
+    """``*_compared``, the same."""
     queries: dict[str, list[str]]
     """What shows ``shared``, ``tests`` (those of the first run) and the listed rows (``rows``)."""
 
@@ -62,10 +74,24 @@ class Compared:
         """Return what two runs share."""
         return next(row for row in self.shared if (row["run"], row["other_run"]) == (run, other_run))
 
+    def asks(self, relation: str, by: str = "run", condition: str = "true") -> str:
+        """Return a query of what the first run is against the others, these in their order.
+
+        Args:
+            relation: without the name of the kind, such as ``compared``.
+            by: what rows of one other run are ordered by.
+            condition: on rows.
+        """
+        return _asks(self.kind, self.runs, relation, by, condition)
+
     @property
     def others(self) -> list[str]:
         """The runs that can be compared with the first."""
         return [name for name in self.runs[1:] if self.pair(self.reference, name)["is_comparable"]]
+
+
+Ask = Callable[[str], list[Row]]
+"""Gives the rows of a query over the runs."""
 
 
 def compare_runs(run_dirs: Sequence[str]) -> Compared:
@@ -79,46 +105,85 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
             with any other: the message says what is not the same.
         BiasevalError: a run is not finished, or was analysed by an older version.
     """
+    with comparing(run_dirs) as (compared, _):
+        return compared
+
+
+@contextmanager
+def comparing(run_dirs: Sequence[str], further: str = "") -> Iterator[tuple[Compared, Ask]]:
+    """Yield the same as `compare_runs`, and what answers further queries: nothing is computed twice.
+
+    Args:
+        run_dirs: as for `compare_runs`.
+        further: names of the relations of those queries, beside the comparisons of the kind.
+    """
     if len(run_dirs) < 2:
         raise InputError("compare: needs at least two runs; name the one to compare with, then the others")
     runs = [Run.open(run_dir) for run_dir in run_dirs]
     names = run_names(run_dirs)
     kind = _one_kind(runs)
-    with closing(open_runs(run_dirs, " ".join(f"{kind}_{asked}" for asked in _ASKED))) as connection:
+    asked = f"{' '.join(f'{kind}_{name}' for name in _ASKED)} {further}"
+    with closing(open_runs(run_dirs, asked)) as connection:
         _refuse_without_signs(runs)
-        shared = _rows(connection, f"from {kind}_shared order by all")
-        _refuse_without_common(kind, names, shared)
-        tests = _rows(connection, f"from {kind}_comparison order by all")
-        wins: list[Row] = []
-        disagreements: list[Row] = []
-        agreement: list[Row] = []
-        for name in _without_difference(tests, names):
-            where = f"run = {literal(names[0])} and other_run = {literal(name)}"
-            agreement += _rows(connection, f"from {kind}_agreement where {where} order by all")
-        queries = {
-            "shared": [f"from {kind}_shared where run = {literal(names[0])}"],
-            "tests": [f"from {kind}_comparison where run = {literal(names[0])}"],
-            "rows": [],
-        }
-        for where in _listed(kind, list(_comparable(shared, names))):
-            counts = f"from {kind}_wins where {where} order by all"
-            wins += _rows(connection, counts)
-            listed = f"row_number() over (partition by other_run order by shuffled) <= {N_LISTED}"
-            rows = f"from {kind}_disagreements where {where} qualify {listed} order by other_run, shuffled"
-            disagreements += _rows(connection, rows)
-            queries["rows"] += [counts, rows]
-    facts = _facts(runs, names)
+        yield _compared(connection, kind, names, _facts(runs, names)), partial(row_list, connection)
+
+
+def _compared(connection: duckdb.DuckDBPyConnection, kind: str, names: Sequence[str], facts: Sequence[Row]) -> Compared:
+    shared = _rows(connection, f"from {kind}_shared order by all")
+    _refuse_without_common(kind, names, shared)
+    tests = _rows(connection, f"from {kind}_comparison order by all")
+    agreement: list[Row] = []
+    for name in _without_difference(tests, names):
+        where = f"run = {literal(names[0])} and other_run = {literal(name)}"
+        agreement += _rows(connection, f"from {kind}_agreement where {where} order by all")
+    listed = _listed(kind, list(_comparable(shared, names)))
+    wins = [f"from {kind}_wins where {where} order by all" for where in listed]
+    rows = [
+        f"from {kind}_disagreements where {where} qualify row_number() over (partition by other_run order by shuffled) "
+        f"<= {N_LISTED} order by other_run, shuffled"
+        for where in listed
+    ]
+    conclusions, told = (
+        _rows(connection, _asks(kind, names, relation, by))
+        for relation, by in (("compare_conclusions", LINES), ("compared", PLACES))
+    )
     return Compared(
         kind,
-        names,
+        list(names),
         shared,
         tests,
-        wins,
-        disagreements,
-        agreement,
+        wins=[row for query in wins for row in _rows(connection, query)],
+        disagreements=[row for query in rows for row in _rows(connection, query)],
+        agreement=agreement,
         origins=[row for row in facts if _is_origin(row["fact"])],
         facts=[row for row in facts if len(set(row["values"].values())) > 1],
-        queries=queries,
+        conclusions=conclusions,
+        cautions=_rows(connection, cautions_of(kind, names)),
+        told=told,
+        queries={
+            "shared": [f"from {kind}_shared where run = {literal(names[0])}"],
+            "tests": [f"from {kind}_comparison where run = {literal(names[0])}"],
+            "rows": [*wins, *rows],
+        },
+    )
+
+
+def _asks(kind: str, names: Sequence[str], relation: str, by: str, condition: str = "true") -> str:
+    also = "" if condition == "true" else f" and {condition}"
+    return f"from {kind}_{relation} where run = {literal(names[0])}{also} order by {_order(names)}, {by}"
+
+
+def _order(names: Sequence[str]) -> str:
+    """Return the SQL of the place of the other run among those that are compared with the first."""
+    return f"list_position([{', '.join(map(literal, names[1:]))}], other_run)" if len(names) > 2 else "other_run"
+
+
+def cautions_of(kind: str, names: Sequence[str]) -> str:
+    """Return the query of the cautions on the first of some runs and the others."""
+    return (
+        f"select min(line) as line, '' as lead, listed(list(other_run order by {_order(names)})) || ' against ' || run "
+        f"|| ': ' || text as text from {kind}_compare_cautions where run = {literal(names[0])} group by run, text "
+        "order by line, text"
     )
 
 

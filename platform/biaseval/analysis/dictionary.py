@@ -4,7 +4,8 @@ What a relation is stands at the head of its file in ``analytics``, what a table
 columns are in ``analytics/columns``: ``shared.toml`` and a file for each kind of run. A key there is a column of all
 relations that have it, a section the columns of one. ``ends`` in ``shared.toml`` says what columns are whose names are
 that of another one of the relation and something before or behind it. A column is its meaning, or has that as ``text``
-and beside it the ``range`` of its values, which `checks` asks of tables and marts.
+and beside it the ``range`` of its values, which `checks` asks of tables and marts. The heads of ``analytics/metrics``
+say what columns of metrics are.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import duckdb
 
 from biaseval.analysis.sql_files import literal, relations
 from biaseval.analytics_files import ANALYTICS, comment
+from biaseval.metric_files import METRICS
 from biaseval.tables import tables_of
 
 
@@ -60,7 +63,8 @@ class Dictionary:
             stem = name.removesuffix(end) if end.startswith("_") else name.removeprefix(end)
             if stem != name and stem in beside and (entry := _entry(said)):
                 return entry[0].format(stem), entry[1]
-        return None
+        metric = METRICS.get(name)
+        return None if metric is None else (metric.meaning, None if metric.low == -inf else (metric.low, metric.high))
 
 
 def _entry(said: object) -> tuple[str, Sequence[float] | None] | None:

@@ -15,7 +15,7 @@ from biaseval.analysis.dictionary import Dictionary, write_comments
 from biaseval.analysis.sql_files import (
     Relation,
     begin_tables,
-    calibrations_of,
+    chosen_by,
     complete_tables,
     connect,
     create,
@@ -91,13 +91,13 @@ def mart_file(name: str) -> str:
 
 def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     """Return the marts by name, once every check has passed."""
-    tables, calibrations = tables_of(kind), calibrations_of(run)
+    tables, chosen = tables_of(kind), chosen_by(run)
     checks, marts = relations("checks", tables=tables), relations("marts", tables=tables)
-    between = needed(relations("intermediate", tables=tables, calibrations=calibrations), [*checks, *marts])
+    between = needed(relations("intermediate", tables=tables, chosen=chosen), [*checks, *marts])
     names = {relation.name for relation in (*between, *marts)}
     made = [
         relation
-        for relation in relations("intermediate", "marts", tables=tables, calibrations=calibrations)
+        for relation in relations("intermediate", "marts", tables=tables, chosen=chosen)
         if relation.name in names
     ]
     # Metrics are not computed of what is wrong, so what checks of the run's own tables read comes first.
@@ -105,9 +105,10 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     first_checks = [check for check in checks if check not in mart_checks]
     first = needed(made, first_checks)
     read = {name for relation in (*made, *checks) for name in relation.reads & tables.keys()}
-    with local_copy(run, read) as source, closing(connect([source])) as connection:
+    texts = [relation.sql for relation in (*made, *checks)]
+    with local_copy(run, read) as source, closing(connect([source], asked=texts)) as connection:
         stored = [table for name, table in tables.items() if name in read]
-        create_methods(connection, calibrations.own)
+        create_methods(connection, chosen)
         create_tables(source, stored, connection)
         for relation in first:
             create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
@@ -124,16 +125,16 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
 
 def _results_database(run: Run, kind: str) -> bytes:
     """Return a DuckDB file with the macros, the marts as tables and all else as views over the run's Parquet."""
-    tables, calibrations = tables_of(kind), calibrations_of(run)
+    tables, chosen = tables_of(kind), chosen_by(run)
     with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
         database = Path(folder) / "results.duckdb"
         with closing(connect([run], database)) as connection:
-            create_methods(connection, calibrations.own)
+            create_methods(connection, chosen)
             listed = [(table, run.parts(table.name)) for table in tables.values()]
             begin_tables(run, listed, connection)
             for mart in relations("marts", tables=tables):
                 create("table", mart.name, read_parquet(run, mart_file(mart.name)), connection)
-            create_views(relations("intermediate", tables=tables, calibrations=calibrations), connection)
+            create_views(relations("intermediate", tables=tables, chosen=chosen), connection)
             complete_tables(run, listed, connection)
             write_comments(kind, connection)
         return database.read_bytes()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from graphlib import CycleError
 
 import duckdb
 
 from biaseval.analysis.sql_files import (
-    Calibrated,
+    Chosen,
     begin_views,
     calibration_columns,
     connect,
@@ -17,46 +18,73 @@ from biaseval.analysis.sql_files import (
     relations,
 )
 from biaseval.errors import InputError
-from biaseval.prompting.calibration import Own, known_calibrations
+from biaseval.metric_files import METRICS, Metric, Sql
+from biaseval.prompting.calibration import known_calibrations
 from biaseval.spec.shared_sections import RunSpec
 from biaseval.tables import tables_of
 
+_MADE = {
+    "calibrations": ("calibration_priors", "calibration_logits"),
+    "metrics": ("metric_influences",),
+}
+"""Folder of ``analysis.sql`` to the relations that its files become parts of."""
 
-def own_sql_problems(kind: str, own: Own) -> list[str]:
-    """Return a line for each calibration whose query does not fit the tables of a run, with DuckDB's message.
+_READ = {
+    "calibrations": "calibration_scores or label_probabilities",
+    "metrics": "answer_cells or calibrated_predictions",
+}
+
+
+def own_sql_problems(kind: str, chosen: Chosen) -> list[str]:
+    """Return a line for each file whose query does not fit the tables of a run, with DuckDB's message.
 
     Args:
         kind: of the run.
-        own: calibrations of its spec, name to SQL.
+        chosen: calibrations and metrics of its spec; those of every run are not looked at.
     """
-    problems: list[str] = []
-    if not own:
-        return problems
+    metrics = {name: sql for name, sql in chosen.metrics.items() if name not in METRICS}
+    own: dict[str, Sql] = {"calibrations": chosen.own, "metrics": metrics}
+    return [problem for folder, files in own.items() if files for problem in _problems(kind, folder, files, chosen)]
+
+
+def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[str]:
     tables = tables_of(kind)
     try:
-        between = relations("intermediate", tables=tables, calibrations=Calibrated(own, own.keys()))
+        between = relations("intermediate", tables=tables, chosen=chosen)
     except CycleError:
-        reads = "reads what is made of calibrations; read calibration_scores or label_probabilities"
-        return [f"analysis.sql: calibrations/{', '.join(f'{name}.sql' for name in own)}: a query {reads}"]
+        names = ", ".join(f"{name}.sql" for name in files)
+        yield f"analysis.sql: {folder}/{names}: a query reads what is made of {folder}; read {_READ[folder]}"
+        return
     except InputError as error:
-        return error.problems
-    given = [made for made in between if made.name in ("calibration_priors", "calibration_logits")]
+        yield from error.problems
+        return
+    given = [made for made in between if made.name in _MADE[folder]]
     with closing(connect([])) as connection:
-        create_methods(connection, own)
+        create_methods(connection, chosen)
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)
         begin_views([made for made in needed(between, given) if made not in given], connection)
-        methods = known_calibrations(own)
-        for name, sql in own.items():
+        for name, sql in files.items():
             try:
-                connection.sql(f"select {calibration_columns(methods[name].gives)} from (\n{sql}\n)")
+                connection.sql(f"select {_columns(folder, name, chosen)} from (\n{sql}\n)")
             except duckdb.Error as error:
                 text = " ".join(str(error).split())
-                problems.append(f"analysis.sql: calibrations/{name}.sql: {text}; mend the query")
-    return problems
+                yield f"analysis.sql: {folder}/{name}.sql: {text}; mend the query"
+
+
+def _columns(folder: str, name: str, chosen: Chosen) -> str:
+    """Return the columns that the query of a file must have."""
+    if folder == "metrics":
+        return Metric.of(name, chosen.metrics[name]).columns
+    return calibration_columns(known_calibrations(chosen.own)[name].gives)
 
 
 def refuse_own_sql(spec: RunSpec) -> None:
     """Make sure that the SQL that a spec brings can be run; Raises InputError: the message lists what is wrong."""
-    if problems := own_sql_problems(spec.kind, spec.own_calibrations):
+    if problems := own_sql_problems(spec.kind, chosen_of(spec)):
         raise InputError.of(problems)
+
+
+def chosen_of(spec: RunSpec) -> Chosen:
+    """Return the calibrations and metrics of a spec."""
+    return Chosen(spec.own_calibrations, spec.own_calibrations.keys(), spec.metric_files)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 import pyarrow.compute as pc
 
 from biaseval.analysis.sign_flips import sign_flips
-from biaseval.analysis.sql_files import connect, create_tables, create_views, local_copy, relations, rows
+from biaseval.analysis.sql_files import opened, rows
 from biaseval.qa_bias.bias_draws import bias_draws
 from biaseval.qa_bias.search_null import enough_permutations, search_nulls
 from biaseval.spec import QaBiasSpec
@@ -45,11 +43,7 @@ def derive_chance(run: Run, spec: QaBiasSpec) -> None:
         BiasevalError: a file cannot be read.
     """
     run.write_part(SIGN_FLIPS.name, 0, sign_flips(N_UNITS, spec.seed))
-    with local_copy(run, _READ) as source, closing(connect([source])) as connection:
-        create_tables(source, _READ.values(), connection)
-        create_views(relations("intermediate", tables=_READ), connection)
-        needed = ("qa_bias_candidates", "qa_bias_by_heuristic")
-        create_views([mart for mart in relations("marts", tables=_READ) if mart.name in needed], connection)
+    with opened(run, _READ, ("qa_bias_candidates", "qa_bias_by_heuristic")) as connection:
         for select in (_CHOSEN, _ANSWERS):
             connection.execute(select).fetchall()
         models = rows("select number, model from qa_models order by number", connection)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
-from biaseval.analysis.sql_files import connect, create_tables, create_views, local_copy, relations, rows
+from biaseval.analysis.sql_files import opened, rows
 from biaseval.qa_bias.changes import change_draws
 from biaseval.store import Run
 from biaseval.tables import (
@@ -46,11 +44,7 @@ def derive_changes(run: Run, seed: int) -> None:
     Raises:
         BiasevalError: a file cannot be read.
     """
-    with local_copy(run, _READ) as source, closing(connect([source])) as connection:
-        create_tables(source, _READ.values(), connection)
-        create_views(relations("intermediate", tables=_READ), connection)
-        needed = ("qa_bias_candidates", "qa_bias_by_heuristic")
-        create_views([mart for mart in relations("marts", tables=_READ) if mart.name in needed], connection)
+    with opened(run, _READ, ("qa_bias_candidates", "qa_bias_by_heuristic")) as connection:
         connection.execute(
             "create table chosen as select model, dataset, heuristic, threshold from qa_bias_by_heuristic"
         )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
 import duckdb
 import pyarrow as pa
 
-from biaseval.analysis.sql_files import connect, create_tables, create_views, literal, local_copy, relations, rows
+from biaseval.analysis.sql_files import literal, opened, rows
 from biaseval.qa_bias.heuristics import Variant
 from biaseval.qa_bias.significance import given_thresholds, segment_draws, threshold_grid
 from biaseval.spec import QaBiasSpec
@@ -40,9 +39,7 @@ def derive_qa_bias(run: Run, spec: QaBiasSpec, trained: Sequence[str] = ()) -> N
     """
     run.write_part(QA_SETTINGS.name, 0, settings_rows(spec, spec.heuristics))
     run.write_part(QA_MODELS.name, 0, _models(spec, trained))
-    with local_copy(run, _MEASUREMENTS) as source, closing(connect([source])) as connection:
-        create_tables(source, _MEASUREMENTS.values(), connection)
-        create_views(relations("intermediate", tables=_MEASUREMENTS), connection)
+    with opened(run, _MEASUREMENTS) as connection:
         thresholds = thresholds_to_try(spec.variant, given_thresholds(spec.thresholds), connection)
         run.write_part(QA_THRESHOLDS.name, 0, thresholds)
         for number, model in enumerate([*(model.name for model in spec.models), *trained]):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -15,15 +15,17 @@ import pyarrow.parquet as pq
 from biaseval.analysis.marts import ADDED_LAST, LARGE, mart_file
 from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.sql_files import (
+    Chosen,
     Listed,
     Relation,
     begin_tables,
     begin_views,
-    calibrations_of,
+    chosen_by,
     complete_tables,
     complete_views,
     connect,
     create_methods,
+    create_metric_heads,
     create_views,
     literal,
     read_parquet,
@@ -33,13 +35,12 @@ from biaseval.analysis.sql_files import (
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError
-from biaseval.prompting.calibration import Own
 from biaseval.store import DIGESTS, Run, part_name
 from biaseval.tables import TABLES, TRAINED_MODELS, tables_of
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
 
-_LISTS = re.compile(r"\b(show|describe|summarize|pragma\w*|information_schema|duckdb_\w+|sqlite_\w+|pg_\w+)\b", re.I)
+_LISTS = re.compile(r"\b(show|pragma\w*|information_schema|duckdb_\w+|sqlite_\w+|pg_\w+)\b", re.I)
 """What asks for the names of all there is."""
 
 
@@ -73,7 +74,9 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
         wanted = _reached(comparisons, wanted)
         comparisons = [made for made in comparisons if made.name in wanted]
         finished = [_only(own, wanted) for own in finished]
-    connection = connect(runs)
+    texts = [made.sql for made in (*(made for own in finished for made in own.relations), *comparisons)]
+    connection = connect(runs, asked=None if asked is None or wanted is None else [asked, *texts])
+    create_metric_heads(connection, {name: sql for own in finished for name, sql in own.chosen.metrics.items()})
     # Of views over views it takes seconds, longer than it has ever spared.
     connection.execute("set disabled_optimizers = 'projection_placement'").fetchall()
     if len(runs) == 1:
@@ -143,6 +146,20 @@ def _answer(run_dirs: Sequence[str | Path], sql: str, asked: str | None = None) 
         return connection.sql(select).to_arrow_table()
 
 
+def row_list(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()
+) -> list[dict[str, Any]]:
+    """Return the rows of a query through a connection of `open_runs`, each as column to value.
+
+    Args:
+        connection: to runs.
+        sql: a query.
+        parameters: in place of its ``$1``, ``$2`` …
+    """
+    rows: list[dict[str, Any]] = connection.sql(sql, params=parameters).to_arrow_table().to_pylist()
+    return rows
+
+
 def stored_kind(run: Run) -> str:
     """Return the kind of a run, as its spec has it; nothing where that names none.
 
@@ -161,8 +178,8 @@ class _Finished(NamedTuple):
     """All tables of its kind, or those that are asked for."""
     relations: Sequence[Relation]
     """The same, of what is made of them; a mart that is stored reads its file."""
-    own: Own
-    """Calibrations of its spec."""
+    chosen: Chosen
+    """Calibrations and metrics of its spec."""
 
     @property
     def names(self) -> list[str]:
@@ -194,16 +211,16 @@ def _finished(run: Run) -> _Finished:
     # The database is written last: beside it and other marts, one that is not there is of a later version.
     if lacking and (len(lacking) == len(marts) or not run.has("results.duckdb")):
         raise BiasevalError(f"{run.uri}: {lacking[0]} is missing; biaseval report {run.uri} writes it")
-    calibrations = calibrations_of(run)
+    chosen = chosen_by(run)
     made = [
         made._replace(sql=read_parquet(run, mart_file(made.name))) if _is_stored(run, made) else made
-        for made in relations("intermediate", "marts", tables=tables, calibrations=calibrations)
+        for made in relations("intermediate", "marts", tables=tables, chosen=chosen)
     ]
-    return _Finished(run, [(table, parts[name]) for name, table in tables.items()], made, calibrations.own)
+    return _Finished(run, [(table, parts[name]) for name, table in tables.items()], made, chosen)
 
 
 def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[str, Collection[int]]) -> None:
-    """Make sure that tables have all parts.
+    """Make sure that tables have all parts; by their names alone, as runs are asked without their kinds and models.
 
     Args:
         run: a planned run.
@@ -287,8 +304,8 @@ def _only(finished: _Finished, names: Collection[str]) -> _Finished:
 
 def _begin(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
     """Create what stands for the views of a run until `_complete`: its tables' first parts, and empty tables."""
-    if finished.own:
-        create_methods(connection, finished.own)
+    if finished.chosen.own:
+        create_methods(connection, finished.chosen)
     begin_tables(finished.run, finished.listed, connection)
     begin_views(finished.relations, connection)
 

@@ -2,8 +2,8 @@
 
 Each file there is one relation of the same name. ``intermediate`` and ``marts`` read only relations, and each of
 ``checks`` must return no row. A kind of run has the relations that its tables allow. ``comparisons`` are relations
-over several runs, whose rows have a column ``run``. ``macros`` are functions that queries over any run may use; so is
-the table ``calibration_methods``, of which there is no file.
+over several runs, whose rows have a column ``run``. ``macros`` are functions that queries over any run may use; so are
+the table ``calibration_methods`` and the macro ``all_metrics``, made of the heads of ``calibrations`` and ``metrics``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import duckdb
@@ -27,6 +28,7 @@ from biaseval.analysis.paths import read_named_files
 from biaseval.analytics_files import ANALYTICS
 from biaseval.environment import SPEC, raw_spec
 from biaseval.errors import BiasevalError, InputError
+from biaseval.metric_files import METRICS, Metric, Sql, metric_files
 from biaseval.prompting.calibration import NONE, Own, calibration_queries, calibration_rows, own_of
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, TableSchema
@@ -57,16 +59,18 @@ class Relation(NamedTuple):
         return self.sql.rstrip().removesuffix("order by all")
 
 
-class Calibrated(NamedTuple):
-    """The calibrations that the relations of a run know."""
+class Chosen(NamedTuple):
+    """The calibrations and metrics that the relations of a run know."""
 
     own: Own = NONE
-    """Of its spec, beside those of `ANALYTICS`."""
+    """Calibrations of its spec, beside those of `ANALYTICS`."""
     asked: Collection[str] | None = None
-    """Those that its spec names: views need not look for rows of others. None: all."""
+    """Calibrations that its spec names: views need not look for rows of others. None: all."""
+    metrics: Sql = MappingProxyType(metric_files())
+    """All of its metrics, name to the text of the file."""
 
 
-EVERY = Calibrated()
+EVERY = Chosen()
 
 
 @cache
@@ -78,20 +82,15 @@ def _reads(sql: str) -> frozenset[str]:
     return frozenset({*named, *re.findall(r"'(\w+)'", given)} - set(steps))
 
 
-def relations(*layers: str, tables: Iterable[str], calibrations: Calibrated = EVERY) -> list[Relation]:
+def relations(*layers: str, tables: Iterable[str], chosen: Chosen = EVERY) -> list[Relation]:
     """Return the relations of these layers that these tables allow, each after those that it reads.
 
     Args:
         layers: folders of `ANALYTICS`.
         tables: the names of those that there are.
-        calibrations: of a run.
+        chosen: calibrations and metrics of a run.
     """
-    every = {
-        path.stem: Relation(path.parent.name, path.stem, path.read_text(encoding="utf-8"))
-        for layer in _LAYERS
-        for path in sorted(ANALYTICS.glob(f"{layer}/*.sql"))
-    }
-    every |= {made.name: made for made in _of_calibrations(calibrations)}
+    every = _files(ANALYTICS) | {made.name: made for made in (*_of_calibrations(chosen), *_of_metrics(chosen.metrics))}
     reads = {name: sorted(relation.reads & {*every, *TABLES}) for name, relation in every.items()}
     names = set(tables)
     allowed: list[Relation] = []
@@ -100,6 +99,16 @@ def relations(*layers: str, tables: Iterable[str], calibrations: Calibrated = EV
             allowed.append(every[name])
             names.add(name)
     return [relation for relation in allowed if relation.layer in layers]
+
+
+@cache
+def _files(folder: Path) -> dict[str, Relation]:
+    """Return the relations that the files of a folder hold, by name."""
+    return {
+        path.stem: Relation(path.parent.name, path.stem, path.read_text(encoding="utf-8"))
+        for layer in _LAYERS
+        for path in sorted(folder.glob(f"{layer}/*.sql"))
+    }
 
 
 _CALIBRATED = {
@@ -122,12 +131,12 @@ def calibration_columns(gives: str) -> str:
     return _CALIBRATED[gives][1]
 
 
-def _of_calibrations(calibrations: Calibrated) -> Iterator[Relation]:
+def _of_calibrations(chosen: Chosen) -> Iterator[Relation]:
     """Yield what the files of ``calibrations`` give, all files together: log priors, and probabilities by prompt."""
     for gives, (name, columns, what) in _CALIBRATED.items():
-        queries = calibration_queries(gives, *calibrations).items()
-        for one in calibrations.own.keys() & dict(queries).keys():
-            _refuse_other_statements(one, calibrations.own[one])
+        queries = calibration_queries(gives, chosen.own, chosen.asked).items()
+        for one in chosen.own.keys() & dict(queries).keys():
+            _refuse_other_statements(f"calibrations/{one}.sql", chosen.own[one])
         parts = [f"select {literal(own)} as name, {columns} from (\n{sql}\n)" for own, sql in queries]
         if not parts:
             empty = [
@@ -138,8 +147,35 @@ def _of_calibrations(calibrations: Calibrated) -> Iterator[Relation]:
         yield Relation("intermediate", name, head + "\nunion all\n".join(parts))
 
 
-def _refuse_other_statements(name: str, sql: str) -> None:
-    """Make sure that a calibration of a run's own is one query: its text becomes a part of others.
+def _of_metrics(metrics: Sql) -> Iterator[Relation]:
+    """Yield what a run has of its metrics: their heads as rows, and the influences that all files together give."""
+    known = {name: Metric.of(name, sql) for name, sql in metrics.items()}
+    for name in known.keys() - METRICS.keys():
+        _refuse_other_statements(f"metrics/{name}.sql", metrics[name])
+    heads = ", ".join(metric.literal for metric in known.values())
+    yield Relation(
+        "intermediate",
+        "run_metrics",
+        "-- One row per metric of the run, with what the head of its file says (analytics/metrics).\n"
+        f"select heads.* from (select unnest([{heads}], max_depth := 2)) as heads\n"
+        "semi join tasks on true",
+    )
+    yield Relation(
+        "intermediate",
+        "metric_influences",
+        "-- One row per (metric, task, format, n_demos, demo_set, method, gold, prediction or row), of n_rows rows\n"
+        "-- that are alike: the value of the metric in the setting, and how far one such row moves it, times their\n"
+        "-- number: influence values of resampled rows (infinitesimal jackknife, Efron 1982), whose mean over rows\n"
+        "-- is 0. Gold labels are resampled too, as the rows are a sample: a model that always gives the more\n"
+        "-- frequent label is right by the luck of that.\n" + "with answer_cells as materialized (from answer_cells), "
+        # Bound once instead of once a file: shells bind a view with all that is below it, whatever is asked of it.
+        "preference_rows as materialized (from preference_rows)\n"
+        + "\nunion all\n".join(metric.influences(metrics[name]) for name, metric in known.items()),
+    )
+
+
+def _refuse_other_statements(file: str, sql: str) -> None:
+    """Make sure that a file of a run's own is one query: its text becomes a part of others.
 
     Raises:
         InputError: it is something else.
@@ -148,11 +184,10 @@ def _refuse_other_statements(name: str, sql: str) -> None:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
         text = " ".join(str(error).split())
-        raise InputError(f"analysis.sql: calibrations/{name}.sql: {text}; mend the query") from error
-    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT or ";" in statements[0].query:
-        raise InputError(
-            f"analysis.sql: calibrations/{name}.sql: is not one select; write a single one, without a semicolon"
-        )
+        raise InputError(f"analysis.sql: {file}: {text}; mend the query") from error
+    text = re.sub(r"--[^\n]*", "", sql)  # in comments semicolons end nothing
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT or ";" in text:
+        raise InputError(f"analysis.sql: {file}: is not one select; write a single one, without a semicolon")
 
 
 def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
@@ -164,10 +199,17 @@ def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
     return [relation for relation in made if relation.name in reads]
 
 
-def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.DuckDBPyConnection:
+def connect(
+    runs: Sequence[Run], database: str | Path = ":memory:", asked: Iterable[str] | None = None
+) -> duckdb.DuckDBPyConnection:
     """Return a connection with the macros, and the table ``calibration_methods`` of the records of planning.
 
     It never fetches extensions, and reads object stores through the runs' file systems.
+
+    Args:
+        runs: to be read.
+        database: a file, which is created.
+        asked: all SQL to come: macros that it does not reach are not created. None: all are.
     """
     connection = duckdb.connect(
         str(database),
@@ -193,23 +235,64 @@ def connect(runs: Sequence[Run], database: str | Path = ":memory:") -> duckdb.Du
         connection.register_filesystem(store)
     read_named_files(connection)
     create_methods(connection)
-    for macro in sorted(ANALYTICS.glob("macros/*.sql")):
-        connection.execute(macro.read_text(encoding="utf-8")).fetchall()
+    create_macros(connection, asked)
     return connection
 
 
-def create_methods(connection: duckdb.DuckDBPyConnection, own: Own = NONE) -> None:
-    """Create the table ``calibration_methods``, of all methods and a run's own."""
+def create_macros(connection: duckdb.DuckDBPyConnection, asked: Iterable[str] | None = None) -> None:
+    """Create the macros, also ``all_metrics`` of the metrics that every run may have.
+
+    Args:
+        connection: where they are created.
+        asked: all SQL to come, as of `connect`: all of them take 0.1 s, longer than most questions.
+    """
+    create_metric_heads(connection, EVERY.metrics)
+    files, called = _macros()
+    wanted = set(files) if asked is None else set().union(*map(_called, asked)) & set(files)
+    for name in reversed(files):
+        if name in wanted:
+            wanted |= called[name]
+    for name, statement in files.items():
+        if name in wanted:
+            connection.execute(statement).fetchall()
+
+
+@cache
+def _macros() -> tuple[dict[str, str], dict[str, set[str]]]:
+    """Return the statements that create the macros, by name, each behind those that it calls, and what each calls."""
+    files = {path.stem: path.read_text(encoding="utf-8") for path in ANALYTICS.glob("macros/*.sql")}
+    called = {name: _called(sql) & files.keys() - {name} for name, sql in files.items()}
+    return {name: files[name] for name in TopologicalSorter(called).static_order()}, called
+
+
+@cache
+def _called(sql: str) -> set[str]:
+    """Return the names that a text calls as functions; DuckDB finds them in any case."""
+    return set(re.findall(r"(\w+)\s*\(", sql.lower()))
+
+
+def create_methods(connection: duckdb.DuckDBPyConnection, chosen: Chosen = EVERY) -> None:
+    """Create the table ``calibration_methods``, of all methods and a run's own, and the macro ``all_metrics``."""
     # By Arrow, making a table of Python's values would import pandas.
     unnested = "create or replace table calibration_methods as select unnest($rows, max_depth := 2)"
-    connection.execute(unnested, {"rows": calibration_rows(own)}).fetchall()
+    connection.execute(unnested, {"rows": calibration_rows(chosen.own)}).fetchall()
+    create_metric_heads(connection, chosen.metrics)
 
 
-def calibrations_of(run: Run) -> Calibrated:
-    """Return the calibrations that a run's spec brings and names."""
+def create_metric_heads(connection: duckdb.DuckDBPyConnection, metrics: Sql) -> None:
+    """Create the macro ``all_metrics()``, a list of what SQL knows of all metrics, and of a run's own."""
+    heads = METRICS | {name: Metric.of(name, sql) for name, sql in metrics.items()}
+    listed = ", ".join(metric.literal for metric in heads.values())
+    connection.execute(f"create or replace macro all_metrics() as [{listed}]").fetchall()
+
+
+def chosen_by(run: Run) -> Chosen:
+    """Return the calibrations and metrics that a run's spec brings and names."""
     spec = raw_spec(run) if run.has(SPEC) else {}
-    files = (spec.get("analysis") or {}).get("files") or {}
-    return Calibrated(own_of(files), spec.get("calibration") or ())
+    analysis = spec.get("analysis") or {}
+    files = analysis.get("files") or {}
+    metrics = metric_files(analysis.get("metrics") or (), own_of(files, "metrics"))
+    return Chosen(own_of(files), spec.get("calibration") or (), metrics)
 
 
 def _files_of(glob: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
@@ -329,6 +412,26 @@ def local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
             )
         copied = Run.open(folder)
         yield replace(copied, ledger=run.ledger)
+
+
+@contextmanager
+def opened(
+    run: Run, tables: Mapping[str, TableSchema], marts: Collection[str] = ()
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection with tables of a run, and views of intermediate relations and of these marts.
+
+    Macros are there that these views reach.
+    """
+    made = [
+        relation
+        for relation in relations("intermediate", "marts", tables=tables)
+        if relation.layer == "intermediate" or relation.name in marts
+    ]
+    texts = [relation.sql for relation in made]
+    with local_copy(run, tables) as source, closing(connect([source], asked=texts)) as connection:
+        create_tables(source, tables.values(), connection)
+        create_views(made, connection)
+        yield connection
 
 
 def read_parquet(run: Run, *names: str) -> str:

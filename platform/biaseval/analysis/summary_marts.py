@@ -148,17 +148,18 @@ def headline_of(run: Run) -> Headline:
     return HEADLINES[kind]
 
 
-def summarize(run: Run, cautions: Sequence[str]) -> dict[str, Any]:
+def summarize(run: Run, conclusions: Sequence[str], cautions: Sequence[str]) -> dict[str, Any]:
     """Return what ``summary.json`` says of a run that has its metrics; the same run gives the same.
 
     Args:
         run: of a kind with metrics.
+        conclusions: what the run shows, a sentence each.
         cautions: what a reader must know before trusting the numbers, a sentence each.
 
     Returns:
         JSON values: ``schema_version``, ``kind``, ``name``; ``models``, each with its ``name`` and the ``digest`` of
         its files (null where none was loaded); ``counts``; ``metrics`` and ``verdicts``, by mart the rows of it;
-        ``cautions``. Numbers are those of SQL, unrounded; what is missing or not finite is null.
+        ``conclusions`` and ``cautions``. Numbers are those of SQL, unrounded; what is missing or not finite is null.
 
     Raises:
         BiasevalError: it has no metrics yet.
@@ -183,6 +184,7 @@ def summarize(run: Run, cautions: Sequence[str]) -> dict[str, Any]:
             "verdicts": {
                 name: rows(f"{sql} order by all", connection).to_pylist() for name, sql in own.verdicts.items()
             },
+            "conclusions": list(conclusions),
             "cautions": list(cautions),
         }
     return dict(plain(content))

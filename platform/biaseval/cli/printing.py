@@ -17,17 +17,20 @@ if TYPE_CHECKING:
     from biaseval.analysis.comparing import Compared
     from biaseval.doctor import Finding
     from biaseval.lease import Sight
-    from biaseval.pipelines.pace import Pace
     from biaseval.runs import Description, Status
+    from biaseval.runs.measured_rate import Pace
     from biaseval.spec import AnySpec
     from biaseval.store import Run
     from biaseval.training.estimate import TrainingCost
 
 
 _MOST_TESTS = 24
-"""Comparisons of two runs that are all shown; of more, those that a test tells apart."""
+"""Differences that are all printed; of more, those in the settings that would be deployed."""
 
 _MOST_GIVEN_UP = 5
+
+_N_CONCLUSIONS = 3
+"""Sentences on what a run shows that a terminal has above the numbers."""
 
 _LITTLE_GIB = 1
 """Of one worker, without ZeRO: nobody asks how a model that needs less is spread over GPUs."""
@@ -60,7 +63,7 @@ def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
 
 
 def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
-    """Print the metrics of a finished run, what to be careful with and where its report is, or all of it as JSON."""
+    """Print what a finished run shows, its metrics, cautions and where its report is, or all of it as JSON."""
     from biaseval.analysis.summary_marts import SUMMARY
     from biaseval.runs import headline
 
@@ -68,8 +71,11 @@ def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
     if as_json:
         print_json({"run": run.uri, **made, "summary": run.read_json(SUMMARY)})
         return
+    summary = run.read_json(SUMMARY)
+    for conclusion in summary.get("conclusions", ())[:_N_CONCLUSIONS]:
+        typer.echo(conclusion)
     print_metrics(run.uri, headline(spec))
-    for caution in run.read_json(SUMMARY)["cautions"]:
+    for caution in summary["cautions"]:
         say(f"caution: {caution}")
     say_made(made, as_json=False)
 
@@ -101,73 +107,38 @@ def print_metrics(run_uri: str, headline: str) -> None:
 
 
 def print_comparison(compared: Compared) -> None:
-    """Print what runs share and how they differ: every test of two runs, an overview of more."""
-    from biaseval.report.compare_tables import overview, test_lines
-    from biaseval.report.compare_words import PARTNERS, caveats, in_brackets, sentences
-    from biaseval.report.summary import signed
+    """Print how runs differ in sentences, what to be careful with, and the differences; of many the most important."""
+    from biaseval.report.numbers import written
 
-    for sentence in (*sentences(compared), *(f"note: {caveat}" for caveat in caveats(compared))):
-        typer.echo(sentence)
-    baseline = ["baseline"] if any(row.get("baseline") is not None for row in compared.tests) else []
-    if len(compared.others) == 1:
-        names = (
-            "setting",
-            "metric",
-            compared.reference,
-            compared.others[0],
-            *baseline,
-            "difference",
-            "interval",
-            "p",
-            "detectable",
-        )
-        columns = [*((name, number > 1) for number, name in enumerate(names)), ("verdict", False)]
-        tests = [row for row in test_lines(compared) if row["metric"] not in PARTNERS]
-        shown_tests = tests if len(tests) <= _MOST_TESTS else [row for row in tests if row["is_told_apart"]]
-        is_whole = len(shown_tests) == len(tests)
-        rows = [
+    for sentence in compared.conclusions:
+        typer.echo(f"{sentence['lead']} {sentence['text']}")
+    for caution in compared.cautions:
+        typer.echo(f"note: {caution['text']}")
+    every = [row for row in compared.told if row["measures"] != "partner"]
+    rows = every if len(every) <= _MOST_TESTS else [row for row in every if row["deployed"] is not None]
+    has_baseline = any(row["baseline"] is not None for row in rows)
+    other = compared.others[0] if len(compared.others) == 1 else "run"
+    numbers = (compared.reference, other, *["one label"] * has_baseline, "difference", "interval", "p")
+    names = [("run", False), ("setting", False), ("metric", False), *((name, True) for name in numbers)]
+    print_table(
+        [*names, ("verdict", False)],
+        [
             [
-                _of_models(row),
-                row["metric_name"],
-                *(as_text(row[name]) for name in ("value", "other_value", *baseline)),
-                signed(row["estimate"]),
-                row["band"],
-                *(as_text(row[name]) for name in ("verdict_p", "detectable")),
-                f"{row['word']}{in_brackets(row['doubt'])}",
+                row["who"],
+                row["place"],
+                row["shown"],
+                *(as_text(row[name]) for name in ("value", "other_value", *["baseline"] * has_baseline)),
+                written(row["estimate"], "change"),
+                "" if row["verdict_low"] is None
+                else f"[{written(row['verdict_low'], 'change')}, {written(row['verdict_high'], 'change')}]",
+                as_text(row["verdict_p"]),
+                f"{row['word']} ({row['doubt']})" if row["doubt"] else row["word"],
             ]
-            for row in shown_tests
-        ]
-    else:
-        is_whole = True
-        shown = overview(compared)
-        columns = [("setting", False), ("metric", False)]
-        columns += [(name, True) for name in (*baseline, compared.reference, *shown.columns)]
-        rows = [
-            [
-                line.place,
-                line.metric,
-                *(as_text(line.baseline) for _ in baseline),
-                as_text(line.reference),
-                *(
-                    ""
-                    if cell is None
-                    else f"{as_text(cell.value)} {cell.difference} {cell.word}{in_brackets(cell.doubt)}"
-                    for cell in line.cells
-                ),
-            ]
-            for line in shown.lines
-        ]
-    if rows:
-        print_table(columns, rows)
-    if not is_whole:
-        typer.echo("what is not told apart is not listed here: --json has it, and the page of --out FILE.html")
-
-
-def _of_models(row: Mapping[str, Any]) -> str:
-    """Return where a comparison is, and of which models where a run has several."""
-    if row["against"] != row["run"]:
-        return f"{row['who']} against {row['against']}: {row['place']}"
-    return f"{row['who']}: {row['place']}" if row["who"] != row["other_run"] else row["place"]
+            for row in rows
+        ],
+    )  # fmt: skip
+    if len(rows) < len(every):
+        typer.echo(f"{len(every) - len(rows):,} further differences: --json has them, and the page of --out FILE.html")
 
 
 def print_status(status: Status, anew: bool = False) -> None:

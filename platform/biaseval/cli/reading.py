@@ -159,22 +159,22 @@ def compare(
 
     Example: biaseval compare runs/mistral-7b runs/llama-8b --out compared.html
     """
-    from biaseval.analysis.comparing import compare_runs
-    from biaseval.report.compare_page import refuse_other_names, write_page
+    from biaseval.analysis.comparing import comparing
+    from biaseval.report.compare import RELATIONS, refuse_other_names, write_page
 
     if out is not None:
         refuse_other_names(out)
-    compared = compare_runs(runs)
-    if as_json:
-        print_json(compared)
-    else:
-        print_comparison(compared)
-    if out is not None:
-        page = write_page(compared, runs, out)
+    with comparing(runs, "" if out is None else RELATIONS) as (compared, ask):
         if as_json:
-            say(f"page: {page}")
+            print_json(compared)
         else:
-            typer.echo(f"page: {page}")
+            print_comparison(compared)
+        if out is not None:
+            page = write_page(compared, ask, out)
+            if as_json:
+                say(f"page: {page}")
+            else:
+                typer.echo(f"page: {page}")
 
 
 class FigureFormat(StrEnum):

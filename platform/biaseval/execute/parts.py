@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 class Parts(Making):
     """A stage of parts that are independent of each other."""
 
-    def begun(self, run: Run) -> int:
-        """Return 0: a part is there or it is not."""
-        return 0
-
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Generator[Done, None, None]:
         """Make the missing units in any order, and yield each when it is complete.
 

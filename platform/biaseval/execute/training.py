@@ -9,7 +9,6 @@ there are any.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -61,17 +60,6 @@ class Training:
     work: Callable[..., Work]
     """Says in a worker what is trained for a unit: ``work(run, unit.work, base, **arguments)``."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    def begun(self, run: Run) -> int:
-        """Return the steps of a training that is counted in them, those behind its last checkpoint included."""
-        if self.noun != "steps":
-            return 0
-        norms = [
-            norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
-        ]
-        kept = sum(norm is not None and math.isfinite(norm) for norm in norms)  # where it is not, no step was made
-        [file] = map(progress_file, self.units)
-        return max(kept, int(run.read_json(file)["n_steps"]) if run.has(file) else 0)
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Train the missing units in any order, and yield each when it is complete or given up.

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from biaseval.errors import InputError, Problems
-from biaseval.examples.files import Example, ExampleFile, Wanted
-from biaseval.examples.harness import read_lm_eval
-from biaseval.examples.options import Options, read_options
-from biaseval.examples.template import TextFormat, options_template
+from biaseval.inputs.files import Example, ExampleFile, Wanted
+from biaseval.inputs.harness import read_lm_eval
+from biaseval.inputs.options import Options, read_options
+from biaseval.inputs.template import TextFormat, options_template
 from biaseval.label_bias.bias_rows import ENOUGH, bias_score_rows
 from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT

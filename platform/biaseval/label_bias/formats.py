@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from biaseval.examples.template import PromptTemplate, TextFormat, item_template
+from biaseval.inputs.template import PromptTemplate, TextFormat, item_template
 from biaseval.label_bias.prompts import PublishedFormat
 from biaseval.label_bias.sources import Drawn
 from biaseval.prompting.task_files import Instance

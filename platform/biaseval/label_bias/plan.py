@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from biaseval.errors import InputError
-from biaseval.examples.chat import asked_format, chat_cautions, is_chat
-from biaseval.examples.template import PromptFormat
+from biaseval.inputs.chat import asked_format, chat_cautions, is_chat
+from biaseval.inputs.template import PromptFormat
 from biaseval.label_bias import suites
 from biaseval.label_bias.begin import Begun, Start, begin_tasks
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded

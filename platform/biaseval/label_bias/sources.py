@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.errors import InputError, Problems
-from biaseval.examples.template import TextFormat
+from biaseval.inputs.template import TextFormat
 from biaseval.label_bias.data import DataSet, read_datasets, splits_notes
 from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT

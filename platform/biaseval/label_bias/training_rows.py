@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from biaseval.examples.template import PromptFormat
+from biaseval.inputs.template import PromptFormat
 from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.splits import Splits
 from biaseval.prompting.task_files import Task

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from biaseval.errors import InputError, Problems
-from biaseval.examples.files import Example, ExampleFile, Wanted
+from biaseval.inputs.files import Example, ExampleFile, Wanted
 from biaseval.majority_bias.prompts import PRESETS, item_fields
 from biaseval.prompting.labels import label_cautions
 from biaseval.spec import MajorityBiasSpec

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from biaseval.examples.chat import asked_format, chat_cautions
-from biaseval.examples.files import Example
-from biaseval.examples.template import PromptFormat
+from biaseval.inputs.chat import asked_format, chat_cautions
+from biaseval.inputs.files import Example
+from biaseval.inputs.template import PromptFormat
 from biaseval.majority_bias.data import Dataset, stream
 from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.majority_bias.proportions import Setting, same_counts, settings_of

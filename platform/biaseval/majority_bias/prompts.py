@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from biaseval.errors import InputError
-from biaseval.examples.template import PromptTemplate, item_template
+from biaseval.inputs.template import PromptTemplate, item_template
 from biaseval.spec import MajorityPromptSpec, template_fields
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -23,7 +23,7 @@ from biaseval.environment import (
 )
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.kind import Inputs, Kind, Plan
-from biaseval.pipelines.weights import read_with_weights
+from biaseval.pipelines.planning import read_with_weights
 from biaseval.progress import say
 from biaseval.records import digest
 from biaseval.spec import AnySpec, analysed_as, blocking, differences, dump_spec, grown_keys, of_analysis, stored_spec
@@ -158,34 +158,6 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> Change:
     return Change.MORE if grown else Change.ANALYSIS
 
 
-def extend_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> None:
-    """Add to the plan of a run what a spec asks for beyond it; what is there keeps its bytes.
-
-    A killed call changes nothing: parts that the plan does not name are none of the run's, and the same call begins
-    again.
-
-    Raises:
-        InputError: the spec's inputs do not make a run, or would change what is there.
-    """
-    extend = kind.extend
-    assert extend is not None
-    inputs = read_with_weights(kind, spec)
-    say(f"adding to the plan of {inputs.subject}")
-    known = read_plan(run)
-    plan = _planned(run, lambda own: extend(own, spec, inputs, known))
-    for name in FINDINGS:  # they are of the run as it was
-        run.delete(name)
-    run.write_sealed(_PLAN, plan)
-    record(run)
-    environment = read_environment(run)
-    for place, fingerprint in fingerprints(spec).items():
-        _put(environment, place, fingerprint)
-    # The data of the plan are those of the extended one; how a run was scored so far stays.
-    facts = {name: fact for name, fact in inputs.facts.items() if name != "data"}
-    run.write_sealed(FILE, {**environment, "inputs": file_digests(spec), **facts})
-    adopt_spec(run, spec)
-
-
 FINDINGS = ("report.html", "results.duckdb")
 """The files that say that a run has metrics."""
 
@@ -214,7 +186,7 @@ def _record_primary(run: Run, spec: AnySpec) -> None:
 
 
 def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> None:
-    """Make a directory the planned run of a spec; what was made for it already stays, and nothing that was made goes.
+    """Make a directory the planned run of a spec: plan a new one, resume one, or extend one by what the spec adds.
 
     Args:
         run: held, as `biaseval.digests.kept` yields it.
@@ -227,79 +199,34 @@ def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) 
     """
     plan = _stored_plan(run)
     if plan is None and not _holds_results(run):
-        write_plan(run, kind, spec, inputs or read_with_weights(kind, spec))
-        settle(run, set(), set())
+        _plan_new(run, kind, spec, inputs or read_with_weights(kind, spec))
         return
     _restore_spec(run, spec)
     change = refuse_another(run, kind, spec)
-    own = read_spec(run) if change is Change.MORE else spec
-    if plan is None:
-        _refuse_growth(run, own)
-        say(f"{run.uri}/{_PLAN}: is missing; planning again, and what is there stays")
-        plan = _planned_again(run, kind, own, inputs if own is spec else None)
-        run.write_sealed(_PLAN, plan)
-    made = settle_run(run, kind, own)
-    if lost := lost_parts(run, plan, made):
-        say(f"{run.uri}/{lost[0]}: is missing; planning again, and what is there stays")
-        _planned_again(run, kind, own, None)
-        if lost := lost_parts(run, plan, made):
-            raise InputError(f"{run.uri}/{lost[0]}: is missing or damaged, and is not planned again; restore it")
     if change is Change.MORE:
-        extend_plan(run, kind, spec)
-    elif change is Change.ANALYSIS:
+        own = read_spec(run)
+        _extend(run, kind, spec, _resumed(run, kind, own, plan))
+        return
+    _resumed(run, kind, spec, plan)
+    if change is Change.ANALYSIS:
         adopt_analysis(run, spec)
 
 
-def settle_run(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> set[str]:
-    """Have a planned run count only the parts that its plan, its stages or its digests name; older runs count all.
-
-    Returns:
-        The files that its stages make.
-    """
-    plan = read_plan(run)
-    units = [unit for stage in kind.stages(run, spec, plan) for unit in stage.units]
-    made = {name for unit in units for name in (*unit.files, *unit.beside)}
-    settle(run, plan_files(plan), made)
-    seal_spec(run)
-    return made
-
-
-def lost_parts(run: Run, plan: Plan, made: Collection[str]) -> list[str]:
-    """Return the planned parts that a run lacks, and others that no stage makes.
-
-    Args:
-        run: settled.
-        plan: of the run.
-        made: files that its stages make.
-    """
-    planned = plan_files(plan)
-    named = {name.partition("/")[0] for name in planned}
-    # A plan of an older version does not name all of its tables.
-    lost = {name for name in run.ledger.lost if name.partition("/")[0] in LASTING - named} - set(made)
-    return sorted((planned | lost) - run.ledger.files.keys())
-
-
-def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> None:
+def _plan_new(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> None:
     """Write the plan of a run, in Parquet parts; ``plan.json`` comes last and says that it is complete.
 
     Raises:
         InputError: the spec's inputs do not make a run; nothing of it is left.
     """
-    environment: dict[str, Any] = {
-        "date": date_of(run),
-        **describe_environment(),
-        "seed": getattr(spec, "seed", None),
-    }
-    for place, fingerprint in fingerprints(spec).items():
-        _put(environment, place, fingerprint)
+    environment = {"date": date_of(run), **describe_environment(), "seed": getattr(spec, "seed", None)}
     # First of all: it is what tells a run from other people's files.
-    run.write_sealed(FILE, {**environment, "inputs": file_digests(spec), **inputs.facts})
+    _write_environment(run, spec, environment, inputs.facts)
     write_spec(run, dump_spec(spec))
     for table in PLANNED:  # what a killed process began
         run.delete(table)
     say(f"planning {inputs.subject}")
     try:
-        plan = _planned(run, lambda own: kind.write(own, spec, inputs))
+        plan = _planned(run, kind.write, spec, inputs)
     except InputError:
         # Nothing of a plan that cannot be is left behind; what marks the directory as a run goes last.
         for name in (*PLANNED, SPEC, FILE):
@@ -307,12 +234,73 @@ def write_plan(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) ->
         raise
     run.write_sealed(_PLAN, plan)
     record(run)
+    settle(run, set(), set())
 
 
-def _planned(run: Run, write: Callable[[Run], Plan], *, keeps: bool = False) -> Plan:
-    """Have the parts of a plan written, and return it, with the number of parts that each table of it has."""
+def _resumed(run: Run, kind: Kind[Any, Any], spec: AnySpec, plan: Plan | None) -> Plan:
+    """Return the plan of a run that is there, having planned again what is missing of it; what is there stays.
+
+    Raises:
+        InputError: a part that is there would be another, or one that is missing is not planned again.
+    """
+    if plan is None:
+        _refuse_growth(run, spec)
+        say(f"{run.uri}/{_PLAN}: is missing; planning again, and what is there stays")
+        run.write_sealed(_PLAN, _planned(run, kind.write, spec, read_with_weights(kind, spec), keeps=True))
+        plan = read_plan(run)
+    if lost := settle_run(run, kind, spec, plan):
+        say(f"{run.uri}/{lost[0]}: is missing; planning again, and what is there stays")
+        _planned(run, kind.write, spec, read_with_weights(kind, spec), keeps=True)
+        for name in lost:
+            if name not in run.ledger.files:
+                raise InputError(f"{run.uri}/{name}: is missing or damaged, and is not planned again; restore it")
+    return plan
+
+
+def _extend(run: Run, kind: Kind[Any, Any], spec: AnySpec, known: Plan) -> None:
+    """Add to the plan of a run what a spec asks for beyond it; what is there keeps its bytes.
+
+    A killed call changes nothing: parts that the plan does not name are none of the run's, and the same call begins
+    again.
+
+    Raises:
+        InputError: the spec's inputs do not make a run, or would change what is there.
+    """
+    assert kind.extend is not None
+    inputs = read_with_weights(kind, spec)
+    say(f"adding to the plan of {inputs.subject}")
+    plan = _planned(run, kind.extend, spec, inputs, known)
+    for name in FINDINGS:  # they are of the run as it was
+        run.delete(name)
+    run.write_sealed(_PLAN, plan)
+    record(run)
+    # The data of the plan are those of the extended one; how a run was scored so far stays.
+    facts = {name: fact for name, fact in inputs.facts.items() if name != "data"}
+    _write_environment(run, spec, read_environment(run), facts)
+    adopt_spec(run, spec)
+
+
+def settle_run(run: Run, kind: Kind[Any, Any], spec: AnySpec, plan: Plan) -> list[str]:
+    """Have a planned run count only the parts that its plan, its stages or its digests name; older runs count all.
+
+    Returns:
+        The planned parts that it lacks, and lasting ones that no stage makes.
+    """
+    units = [unit for stage in kind.stages(run, spec, plan) for unit in stage.units]
+    made = {name for unit in units for name in (*unit.files, *unit.beside)}
+    planned = plan_files(plan)
+    settle(run, planned, made)
+    seal_spec(run)
+    # A plan of an older version does not name all of its tables.
+    unnamed = LASTING - {name.partition("/")[0] for name in planned}
+    lost = {name for name in run.ledger.lost - made if name.partition("/")[0] in unnamed}
+    return sorted((planned | lost) - run.ledger.files.keys())
+
+
+def _planned(run: Run, write: Callable[..., Plan], *given: object, keeps: bool = False) -> Plan:
+    """Have a kind write the parts of a plan, and return it, with the number of parts that each table of it has."""
     ledger = Ledger(known=run.ledger.known)
-    plan = write(replace(run, ledger=ledger, keeps=keeps))
+    plan = write(replace(run, ledger=ledger, keeps=keeps), *given)
     for name, written in ledger.files.items():
         run.ledger.files[name] = written or run.ledger.files.get(name)
     tables = dict(plan.get("tables", {}))
@@ -321,12 +309,6 @@ def _planned(run: Run, write: Callable[[Run], Plan], *, keeps: bool = False) -> 
         if number is not None:
             tables[table] = max(tables.get(table, 0), number + 1)
     return {**plan, "tables": dict(sorted(tables.items()))}
-
-
-def _planned_again(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> Plan:
-    """Plan a run again where its plan is not whole; Raises InputError: a part that is there would be another."""
-    found = inputs or read_with_weights(kind, spec)
-    return _planned(run, lambda own: kind.write(own, spec, found), keeps=True)
 
 
 def _stored_plan(run: Run) -> Plan | None:
@@ -378,11 +360,15 @@ def fingerprints(spec: AnySpec) -> dict[tuple[str, ...], dict[str, Any]]:
     return {place: fingerprint_model(ModelSource.of(model)) for place, model in spec.models_used().items()}
 
 
-def _put(environment: dict[str, Any], place: tuple[str, ...], fingerprint: Mapping[str, Any]) -> None:
-    section = environment
-    for name in place[:-1]:
-        section = section.setdefault(name, {})
-    section[place[-1]] = fingerprint
+def _write_environment(run: Run, spec: AnySpec, known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write what is known of how a run is made, with the models and files of its spec."""
+    environment = dict(known)
+    for place, fingerprint in fingerprints(spec).items():
+        section = environment
+        for name in place[:-1]:
+            section = section.setdefault(name, {})
+        section[place[-1]] = fingerprint
+    run.write_sealed(FILE, {**environment, "inputs": file_digests(spec), **facts})
 
 
 def _fingerprints(environment: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from biaseval.errors import InputError, Problems
 from biaseval.models import CONFIG_FILE
-from biaseval.pipelines.causal import model_inputs
 from biaseval.pipelines.cost_lines import cost_lines, costs, reference_hours
 from biaseval.pipelines.kind import Description, Kind, Need, Plan, Stage
+from biaseval.pipelines.labels.causal import model_inputs
 from biaseval.pipelines.optional_packages import TRAINING
 from biaseval.progress import say
 from biaseval.spec import InstructSpec

@@ -11,7 +11,7 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
-    from biaseval.report.figures import Figure
+    from biaseval.report.blocks import Figure
     from biaseval.training.estimate import TrainingCost
 
 Plan = Mapping[str, Any]
@@ -35,9 +35,6 @@ class Stage(Protocol):
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the missing units in any order, and yield each when it is complete."""
-
-    def begun(self, run: Run) -> int:
-        """Return how much is made of units that are not complete, in their sizes."""
 
 
 class Inputs(Protocol):
@@ -107,6 +104,10 @@ class Page(Protocol):
     @property
     def html(self) -> str:
         """All of it."""
+
+    @property
+    def conclusions(self) -> Sequence[str]:
+        """What the run shows, a sentence each."""
 
     @property
     def cautions(self) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """What tasks and settings add to a run, planned one by one: in this process, or by actors of Ray where it is much.
 
 A driver hears of each in order and keeps numbers. Files of a plan are named by what comes before them: until that is
-known they wait without a name, where they were made.
+known they wait without a name, where they were made. A plan does without weights; a run begins with all of them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from biaseval.cache import is_remote
 from biaseval.errors import Problems
+from biaseval.pipelines.kind import AnyKind, Inputs
 from biaseval.prompting.parts import PlannedPart
-from biaseval.spec import CausalSpec, ModelSpec
+from biaseval.spec import AnySpec, CausalSpec, ModelSpec
 from biaseval.store import Digest, Ledger, Run, parquet_bytes, part_name
 from biaseval.training.rows import adapters_of
 
@@ -260,3 +262,41 @@ def tokenizer_of(model: ModelSpec) -> Any:
     from biaseval.models import ModelSource, load_tokenizer
 
     return load_tokenizer(ModelSource.of(model))
+
+
+def read_with_weights(kind: AnyKind, spec: AnySpec) -> Inputs:
+    """Return what planning a run starts from, whose models have their weights; remote ones are fetched.
+
+    Raises:
+        InputError: bad input; the message has all of it.
+    """
+    from biaseval.models import check_weights
+
+    problems = Problems()
+    for path in _loaded(spec):
+        with problems.noted():
+            check_weights(path)
+    with problems.noted():
+        inputs: Inputs = kind.read(spec)
+    problems.refuse()
+    return inputs
+
+
+def weights_notes(spec: AnySpec) -> list[str]:
+    """Return what a plan says of weights that a run will need and that are not there; remote ones are not looked at."""
+    from biaseval.models import check_weights
+
+    problems = Problems()
+    for path in _loaded(spec):
+        if not is_remote(path):
+            with problems.noted():
+                check_weights(path)
+    return [f"note: a run begins when the weights are there: {problem}" for problem in problems.found]
+
+
+def _loaded(spec: AnySpec) -> Iterator[str]:
+    """Yield the path of each model whose weights are read, once."""
+    paths = {
+        section.path: None for section in spec.models_used().values() if getattr(section, "init", None) != "random"
+    }
+    yield from (path for path in paths if path is not None)

@@ -6,25 +6,25 @@ report. What is planned, which stages there are and what is shown differs by kin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import cast
 
 from biaseval.analysis.summary_marts import SUMMARY, summarize
 from biaseval.digests import kept, record
 from biaseval.errors import BiasevalError
-from biaseval.pipelines.adapters import refuse_given_up
 from biaseval.pipelines.directory import (
     begin,
     is_planned,
-    lost_parts,
     read_plan,
     refuse_foreign,
+    settle_run,
 )
 from biaseval.pipelines.kind import AnyKind, Stage
+from biaseval.pipelines.labels.adapters import refuse_given_up
 from biaseval.pipelines.log import logged
 from biaseval.pipelines.optional_packages import refuse_missing_extras
-from biaseval.pipelines.weights import read_with_weights
+from biaseval.pipelines.planning import read_with_weights
 from biaseval.progress import making_progress, say
 from biaseval.spec import (
     AnySpec,
@@ -48,9 +48,11 @@ def planned_run(kind: AnyKind, spec: AnySpec, run_uri: str) -> Iterator[Run]:
     run = Run.open(run_uri)
     refuse_foreign(run)
     refuse_missing_extras(kind, spec)
-    if spec.models_used() and not is_planned(run):
-        refuse_unusable_address()
-    inputs = None if is_planned(run) else read_with_weights(kind, spec)
+    inputs = None
+    if not is_planned(run):
+        if spec.models_used():
+            refuse_unusable_address()
+        inputs = read_with_weights(kind, spec)
     run.create()
     try:
         with kept(run) as run, logged(run):
@@ -118,19 +120,22 @@ def make_missing(
     return made
 
 
-def refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec, made: Collection[str]) -> None:
-    """Make sure that all that a run's metrics need is there; Raises BiasevalError: it is not."""
+def refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec) -> None:
+    """Settle a run, and make sure that all that its metrics need is there; Raises BiasevalError: it is not."""
     plan = read_plan(run)
+    lacking = settle_run(run, kind, spec, plan)
     stages = list(kind.stages(run, spec, plan))
-    units = [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
-    lacking = [name for unit in units for name in unit.files]
-    total = sum(len(unit.files) for stage in stages for unit in stage.units)
-    if lost := lost_parts(run, plan, made):
-        lacking, total = [*lost, *lacking], len(lost) + total
+    total = len(lacking) + sum(len(unit.files) for stage in stages for unit in stage.units)
+    lacking += [name for unit in needed_units(run, stages) for name in unit.files]
     if lacking:
         raise BiasevalError(
             f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
         )
+
+
+def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
+    """Return the units that a run still needs, each with the files that it lacks; none: all is made."""
+    return [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
 
 
 def finish(run: Run, kind: AnyKind, spec: AnySpec) -> None:
@@ -159,7 +164,7 @@ def write_page(run: Run, kind: AnyKind) -> list[str]:
     files = {f"figures/{figure.name}.svg": figure.svg for figure in page.figures}
     for name, svg in files.items():
         run.write_bytes(name, svg)
-    run.write_json(SUMMARY, summarize(run, page.cautions))
+    run.write_json(SUMMARY, summarize(run, page.conclusions, page.cautions))
     run.write_text("report.html", page.html)  # last: it says that the others are there
     return [*files, SUMMARY, "report.html"]
 

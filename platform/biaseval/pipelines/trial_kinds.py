@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from biaseval.pipelines.kind import AnyKind
-from biaseval.pipelines.label_bias import LABEL_BIAS
-from biaseval.pipelines.majority_bias import MAJORITY_BIAS
-from biaseval.pipelines.qa_bias import QA_BIAS
+from biaseval.pipelines.labels.label_bias import LABEL_BIAS
+from biaseval.pipelines.labels.majority_bias import MAJORITY_BIAS
+from biaseval.pipelines.qa.kind import QA_BIAS
 from biaseval.spec import SearchedSpec
 
 TRIAL_KINDS: dict[str, AnyKind] = {"label_bias": LABEL_BIAS, "majority_bias": MAJORITY_BIAS, "qa_bias": QA_BIAS}

@@ -140,18 +140,23 @@ Own = Mapping[str, str]
 NONE: Own = MappingProxyType({})
 
 
-_OWN_FILE = re.compile(r"calibrations/([a-z][a-z0-9_]*)\.sql")
+_OWN_FILE = re.compile(r"(calibrations|metrics)/([a-z][a-z0-9_]*)\.sql")
 
 
-def named_by(path: str) -> str | None:
-    """Return the calibration that a file of a spec's own is, by its path below ``analysis.sql``; None: it is none."""
+def named_by(path: str) -> tuple[str, str] | None:
+    """Return the folder, ``calibrations`` or ``metrics``, and the name of a file of a spec's own; None: it is neither.
+
+    Args:
+        path: below ``analysis.sql``.
+    """
     found = _OWN_FILE.fullmatch(path)
-    return None if found is None else found[1]
+    return None if found is None else (found[1], found[2])
 
 
-def own_of(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the calibrations among the files of ``analysis.sql``, path to text."""
-    return {name: text for path, text in files.items() if (name := named_by(path)) is not None}
+def own_of(files: Mapping[str, str], folder: str = "calibrations") -> dict[str, str]:
+    """Return the calibrations, or metrics, among the files of ``analysis.sql``, path to text."""
+    found = {named_by(path): text for path, text in files.items()}
+    return {named[1]: text for named, text in found.items() if named is not None and named[0] == folder}
 
 
 def known_calibrations(own: Own) -> dict[str, Calibration]:
@@ -268,6 +273,7 @@ def calibration_rows(own: Own = NONE) -> list[dict[str, object]]:
     return [
         {
             "method": method.name,
+            "shown": method.shown,
             "number": number,
             "purposes": list(method.inputs),
             "leaves_one_out": leaves_one_out(method.name),

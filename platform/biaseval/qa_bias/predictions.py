@@ -14,7 +14,6 @@ from biaseval.qa_bias.files import whole
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.records import Records, json_values, read_file
 from biaseval.tables import QA_PREDICTIONS
-from biaseval.tables.schema import STRINGS
 
 _KNOWN_FORMATS = (
     'predictions are read from JSON {"id": "text", ...}, or from rows of id and prediction_text (or prediction) as '
@@ -177,7 +176,7 @@ def annotator_rows(name: str, examples: pa.Table) -> pa.Table:
     """
     several = examples.filter(pc.greater(pc.list_value_length(examples["answers"]), 1))
     answers = several["answers"].to_pylist()
-    others = pa.array([[own[0], *own[2:]] for own in answers], STRINGS)
+    others = pa.array([[own[0], *own[2:]] for own in answers], pa.list_(pa.string()))
     place = several.column_names.index("answers")
     texts = dict(zip(several["example_id"].to_pylist(), [own[1] for own in answers], strict=True))
     return prediction_rows(name, several.set_column(place, "answers", others), given_answers(several, texts))

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from biaseval.errors import InputError
-from biaseval.report.cautions import caveats
-from biaseval.report.compare_page import write_compared
-from biaseval.report.comparison import render_comparison_page
-from biaseval.report.comparison_data import read_comparison
-from biaseval.report.figures import Figure, loss_figure, metric_figures
-from biaseval.report.findings import Adaptation, read_findings
-from biaseval.report.majority import f1_figures, render_majority_page
-from biaseval.report.majority_findings import read_majority_findings
-from biaseval.report.majority_words import cautions
-from biaseval.report.page import render_page
-from biaseval.report.qa import render_qa_page
-from biaseval.report.qa_figures import prediction_bias_figures
-from biaseval.report.qa_findings import read_qa_findings
-from biaseval.report.qa_summary import qa_cautions
-from biaseval.report.qa_training import read_qa_training
-from biaseval.report.qa_training_figures import training_figures
-from biaseval.report.search import render_search_page
-from biaseval.report.search_figures import search_figures
-from biaseval.report.search_findings import read_search_findings
-from biaseval.report.search_words import search_caveats
-from biaseval.store import Run, write_file
+from biaseval.analysis import open_runs, row_list
+from biaseval.environment import raw_spec, read_environment
+from biaseval.report.blocks import Figure, Layout, Row, queries, render
+from biaseval.report.compare import write_comparison
+from biaseval.report.label_bias import label_bias_charts, label_bias_layout, label_bias_notes
+from biaseval.report.majority_bias import f1_charts, majority_bias_layout
+from biaseval.report.qa_bias import qa_bias_charts, qa_bias_layout, qa_bias_notes
+from biaseval.report.search import search_charts, search_layout, search_notes
+from biaseval.report.settings import loss_charts, notes_block
+from biaseval.store import Run
 
 __all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "search_page", "write_comparison"]
 
@@ -36,55 +25,17 @@ __all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "search_page
 class Page:
     """The report of a run."""
 
-    figures: list[Figure]
+    figures: Sequence[Figure]
     render: Callable[[], str]
-    cautions: list[str]
-    """What it says that a reader must know before trusting the numbers, a sentence each."""
+    cautions: Sequence[str]
+    """What a reader must know before trusting the numbers, a sentence each."""
+    conclusions: Sequence[str] = ()
+    """What the run shows, a sentence each; the first answers its question."""
 
     @property
     def html(self) -> str:
         """All of it, made when it is asked for: figures alone need none."""
         return self.render()
-
-
-def write_comparison(run_uris: Sequence[str], out: str) -> str:
-    """Write one page over several runs of one kind, with its figures inside; nothing is written into the runs.
-
-    Of majority-bias runs it has the tables and figures of P2, a column per model; of others it is `write_compared`.
-
-    Args:
-        run_uris: finished runs, at least two; local paths or ``s3://`` URIs.
-        out: the page's file, which ends in ``.html``; one that exists is replaced in one step.
-
-    Returns:
-        The URI of the page.
-
-    Raises:
-        InputError: only some runs are majority-bias runs, ``out`` is no name of a page, `read_comparison`, or
-            `write_compared`.
-        BiasevalError: a run has no metrics yet; the message says how to get them.
-    """
-    if not any(Run.open(uri).parts("settings") for uri in run_uris):
-        return write_compared(run_uris, out)
-    _refuse_other_kinds(run_uris, out)
-    return write_file(out, render_comparison_page(read_comparison(run_uris)))
-
-
-def _refuse_other_kinds(run_uris: Sequence[str], out: str) -> None:
-    """Make sure that one page can be written over these runs.
-
-    Raises:
-        InputError: a directory holds no majority-bias run; ``out`` is no name of a page. The message lists all.
-    """
-    problems = [
-        f"{run.uri}: holds no majority-bias run; --out makes one page of such runs, leave it away for reports of others"
-        for run in map(Run.open, run_uris)
-        if not run.parts("settings")
-    ]
-    if not out.endswith(".html"):
-        problems.append(f"--out {out}: does not end in .html; name the file of the page")
-    if problems:
-        raise InputError.of(problems)
 
 
 def label_bias_page(run: Run) -> Page:
@@ -95,35 +46,50 @@ def label_bias_page(run: Run) -> Page:
     Raises:
         BiasevalError: it has no metrics yet; the message says how to get them.
     """
-    findings = read_findings(run)
-    figures = metric_figures(findings.by_suite)
-    training = _training_figures(findings.adaptation)
-    return Page([*figures, *training], partial(render_page, findings, figures, training), caveats(findings))
+    ask = partial(_answer, run)
+    charts = [*label_bias_charts(ask), *loss_charts(ask)]
+    notes = label_bias_notes(run, raw_spec(run), read_environment(run))
+    return _page(run, charts, lambda: label_bias_layout(run, ask, charts), notes)
+
+
+def _page(run: Run, charts: Sequence[Figure], layout: Callable[[], Layout], notes: Sequence[str]) -> Page:
+    """Return a page with the sentences of the relations ``KIND_conclusions`` and ``KIND_cautions``, and notes."""
+    kind = raw_spec(run)["kind"]
+    said = {
+        name: [f"{row['lead']} {row['text']}".strip() for row in _answer(run, f"from {kind}_{name}")]
+        for name in ("conclusions", "cautions")
+    }
+    return Page(charts, lambda: _html(run, layout()), [*said["cautions"], *notes], said["conclusions"])
+
+
+def _answer(run: Run, sql: str) -> list[Row]:
+    """Return the rows of a query over a run, opened for it alone."""
+    with closing(open_runs([run.uri], sql)) as connection:
+        return row_list(connection, sql)
+
+
+def _html(run: Run, page: Layout) -> str:
+    """Return a page, whose queries are asked of one connection."""
+    with closing(open_runs([run.uri], "\n".join(queries(page.sections)))) as connection:
+        return render(page, partial(row_list, connection))
 
 
 def majority_bias_page(run: Run) -> Page:
     """Return the same of a majority-bias run; Raises: the same."""
-    findings = read_majority_findings(run)
-    figures = f1_figures(findings)
-    training = _training_figures(findings.adaptation)
-    page = partial(render_majority_page, findings, figures, training)
-    return Page([*figures, *training], page, cautions(findings))
+    ask = partial(_answer, run)
+    charts = [*f1_charts(ask), *loss_charts(ask)]
+    return _page(run, charts, lambda: majority_bias_layout(run, ask, charts), notes_block(run))
 
 
 def qa_bias_page(run: Run) -> Page:
     """Return the same of a QA-bias run; Raises: the same."""
-    findings = read_qa_findings(run)
-    training = read_qa_training(run, findings)
-    figures = [*prediction_bias_figures(findings), *training_figures(findings, training)]
-    return Page(figures, partial(render_qa_page, findings, figures, training), qa_cautions(findings))
+    ask = partial(_answer, run)
+    charts = qa_bias_charts(ask)
+    return _page(run, charts, lambda: qa_bias_layout(run, ask, charts), qa_bias_notes(run))
 
 
 def search_page(run: Run) -> Page:
     """Return the same of a search; Raises: the same."""
-    findings = read_search_findings(run)
-    figures = search_figures(findings)
-    return Page(figures, partial(render_search_page, findings, figures), search_caveats(findings))
-
-
-def _training_figures(adaptation: Adaptation | None) -> list[Figure]:
-    return [] if adaptation is None else [loss_figure(adaptation.losses)]
+    ask = partial(_answer, run)
+    charts = search_charts(run, ask)
+    return _page(run, charts, lambda: search_layout(run, ask, charts), search_notes(run))

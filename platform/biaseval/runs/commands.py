@@ -15,15 +15,14 @@ from biaseval.pipelines.directory import (
     adopt_analysis,
     read_plan,
     read_spec,
-    settle_run,
 )
-from biaseval.pipelines.imported import imported_spec
 from biaseval.pipelines.kind import AnyKind, Description
+from biaseval.pipelines.labels.imported_scores import imported_spec
+from biaseval.pipelines.labels.score import score_spec
 from biaseval.pipelines.log import logged
 from biaseval.pipelines.optional_packages import refuse_missing_extras
-from biaseval.pipelines.prompts_file import score_spec
+from biaseval.pipelines.planning import weights_notes
 from biaseval.pipelines.run import analyse, finish, make_missing, planned_run, refuse_unfinished, write_page
-from biaseval.pipelines.weights import weights_notes
 from biaseval.progress import say
 from biaseval.runs.kinds import kind_of
 from biaseval.spec import (
@@ -106,12 +105,7 @@ def import_scores(
     Raises:
         InputError: bad input; nothing is written.
     """
-    spec = imported_spec(source, files, name, on_bad_row)
-    kind = kind_of(spec)
-    with planned_run(kind, spec, run_uri) as run:
-        say("computing the metrics")
-        finish(run, kind, spec)
-    return run
+    return run_spec(imported_spec(source, files, name, on_bad_row), run_uri)
 
 
 def describe(spec: AnySpec) -> Description:
@@ -155,7 +149,7 @@ def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
     """Yield a finished run of a kind that has metrics, held, with its kind and spec; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
     with kept(run) as run, logged(run):
-        refuse_unfinished(run, kind, spec, settle_run(run, kind, spec))
+        refuse_unfinished(run, kind, spec)
         yield run, kind, spec
 
 
@@ -174,8 +168,9 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
         _refuse(run, of_no_section(own, overrides))
         content = own.model_dump(mode="json")
         override_keys(content, overrides)
-        if is_other_sql := any(override.partition("=")[0].strip().startswith("analysis") for override in overrides):
-            content["analysis"] = {"sql": content["analysis"].get("sql")}
+        keys = {override.partition("=")[0].strip() for override in overrides}
+        if is_other_sql := bool(keys & {"analysis", "analysis.sql"}):
+            content["analysis"] = {key: value for key, value in content["analysis"].items() if key != "files"}
         spec = stored_spec(content, "--set")
         if is_other_sql:
             spec = with_own_sql(spec, "--set", Path.cwd())

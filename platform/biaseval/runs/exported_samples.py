@@ -12,6 +12,7 @@ from biaseval.environment import date_of
 from biaseval.errors import InputError
 from biaseval.outputs.export import ExportedRow, ExportedTask, results_of
 from biaseval.pipelines.directory import read_spec
+from biaseval.spec import ImportedSpec, LabelBiasSpec
 from biaseval.store import Run
 
 _ROWS = """
@@ -61,7 +62,7 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
     """
     run, out = Run.open(run_uri), Run.open(out_uri)
     spec = read_spec(run)
-    if spec.kind != "label_bias":
+    if not isinstance(spec, LabelBiasSpec | ImportedSpec):
         raise InputError(f"{run.uri}: is of the kind {spec.kind}; export takes runs of label_bias")
     if out.names():
         raise InputError(f"{out.uri}: is not empty; choose another folder, nothing is written over")

@@ -8,17 +8,16 @@ import pyarrow as pa
 
 from biaseval.analysis import query, run_names
 from biaseval.analysis.compared_kinds import KINDS as COMPARED_KINDS
-from biaseval.analysis.comparing import compare_runs
+from biaseval.analysis.comparing import comparing
 from biaseval.analysis.summary_marts import headline_of
 from biaseval.analysis.table_files import csv_file, markdown_file
 from biaseval.errors import InputError
 from biaseval.json_values import in_markdown
 from biaseval.pipelines.directory import read_spec
 from biaseval.progress import say
-from biaseval.report.compare_figures import difference_figures
-from biaseval.report.comparison import comparison_figures
-from biaseval.report.comparison_data import read_comparison
-from biaseval.report.figures import Figure
+from biaseval.report.blocks import Figure
+from biaseval.report.compare import difference_charts
+from biaseval.report.compare_models import MODEL_RELATIONS, model_charts
 from biaseval.report.methods import METHODS
 from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
@@ -35,7 +34,7 @@ def write_figures(run_uris: Sequence[str], out_uri: str, ending: str) -> list[st
     Args:
         run_uris: finished runs of one kind.
         out_uri: the folder to write into; files of the same names are replaced.
-        ending: of the figures, one of `drawing.FORMATS`.
+        ending: of the figures, one of `charts.FORMATS`.
 
     Returns:
         The URIs of the files.
@@ -57,7 +56,7 @@ def write_figures(run_uris: Sequence[str], out_uri: str, ending: str) -> list[st
         figures, compared = _compared(run_uris)
         drawn |= {f"{figure.name}.{ending}": figure for figure in figures}
         tables |= compared
-    files = {name: figure.drawing.file(ending) for name, figure in drawn.items()}
+    files = {name: figure.file(ending) for name, figure in drawn.items()}
     if drawn:
         files["captions.md"] = "".join(f"`{name}`: {in_markdown(own.text)}\n\n" for name, own in drawn.items()).encode()
     for name, (full, short) in tables.items():
@@ -127,20 +126,13 @@ def _rows(runs: Mapping[str, Run], queries: Mapping[str, str]) -> pa.Table:
 def _compared(run_uris: Sequence[str]) -> tuple[list[Figure], dict[str, tuple[pa.Table, pa.Table]]]:
     """Return what compares runs: differences from the first, and of majority bias a line a model, where they exist."""
     kind = read_spec(Run.open(run_uris[0])).kind
-    figures: list[Figure] = []
-    tables: dict[str, tuple[pa.Table, pa.Table]] = {}
-    if kind in COMPARED_KINDS:
-        try:
-            compared = compare_runs(run_uris)
-        except InputError as error:
-            say(f"note: no differences of the runs: {error}")
-        else:
-            figures += difference_figures(compared)
-            rows = pa.Table.from_pylist([row for row in compared.tests if row["run"] == compared.reference])
-            tables[f"{kind}_comparison"] = (rows, rows)
-    if kind == "majority_bias":
-        try:
-            figures += comparison_figures(read_comparison(run_uris))
-        except InputError as error:
-            say(f"note: no figures of the models beside each other: {error}")
-    return figures, tables
+    if kind not in COMPARED_KINDS:
+        return [], {}
+    try:
+        with comparing(run_uris, MODEL_RELATIONS) as (compared, ask):
+            models = model_charts(ask) if kind == "majority_bias" else []
+    except InputError as error:
+        say(f"note: the runs are not compared: {error}")
+        return [], {}
+    rows = pa.Table.from_pylist([row for row in compared.tests if row["run"] == compared.reference])
+    return [*difference_charts(compared), *models], {f"{kind}_comparison": (rows, rows)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from biaseval.pipelines.imported import IMPORTED
 from biaseval.pipelines.instruct import INSTRUCT
 from biaseval.pipelines.kind import AnyKind
-from biaseval.pipelines.prompts_file import SCORE
+from biaseval.pipelines.labels.imported_scores import IMPORTED
+from biaseval.pipelines.labels.score import SCORE
 from biaseval.pipelines.trial_kinds import TRIAL_KINDS
 from biaseval.search.kind import SEARCH
 from biaseval.spec import AnySpec, ImportedSpec

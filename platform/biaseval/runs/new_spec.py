@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.examples.survey import MOST_ROWS, Survey, survey
+from biaseval.inputs.survey import MOST_ROWS, Survey, survey
 from biaseval.models import located
 from biaseval.parsing import yaml_flow, yaml_value
 from biaseval.prompting.labels import label_cautions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,13 @@ from typing import Any
 from biaseval.digests import inspected
 from biaseval.environment import SPEC, raw_spec
 from biaseval.errors import InputError
-from biaseval.execute.messages import under_way
+from biaseval.execute.messages import progress_file, under_way
 from biaseval.lease import Seen, Sight, look
 from biaseval.pipelines.directory import is_planned, read_plan, read_spec
 from biaseval.pipelines.kind import Stage
-from biaseval.pipelines.pace import Pace, rate_of, written_units
+from biaseval.pipelines.run import needed_units
 from biaseval.runs.kinds import kind_of
+from biaseval.runs.measured_rate import Pace, rate_of, written_units
 from biaseval.store import Run
 from biaseval.units import missing_units
 
@@ -115,7 +117,7 @@ def run_status(run_uri: str) -> Status:
     planned = list(kind.stages(run, spec, plan))
     stages = [_stage_status(run, stage) for stage in planned]
     has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
-    is_made = not any(missing_units(run, stage.units, needed_only=True) for stage in planned)
+    is_made = not needed_units(run, planned)
     is_complete = is_made and not damaged and (kind.page is None or (has_marts and has_report))
     said = [] if is_made else under_way(run)
     begun = [
@@ -178,8 +180,20 @@ def _stage_status(run: Run, stage: Stage) -> StageStatus:
         n_units=len(stage.units),
         n_units_done=len(stage.units) - len(missing),
         size=size,
-        size_done=size - left + min(left, stage.begun(run)),
+        size_done=size - left + min(left, _steps_begun(run, stage)),
     )
+
+
+def _steps_begun(run: Run, stage: Stage) -> int:
+    """Return the steps of a training that is counted in them, those behind its last checkpoint included."""
+    if stage.noun != "steps":  # units of all other stages are there or not
+        return 0
+    norms = [
+        norm for part in run.parts("training") for norm in run.read_part("training", part)["grad_norm"].to_pylist()
+    ]
+    kept = sum(norm is not None and math.isfinite(norm) for norm in norms)  # where it is not, no step was made
+    [file] = map(progress_file, stage.units)
+    return max(kept, int(run.read_json(file)["n_steps"]) if run.has(file) else 0)
 
 
 def _pace(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from biaseval.errors import InputError
-from biaseval.pipelines.adapters import TrainingSummary, lora_of, training_summary
 from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.instruct import InstructSummary, instruct_summary
-from biaseval.pipelines.readers import TrainingStages
-from biaseval.pipelines.readers_summary import ReadersSummary, readers_summary
+from biaseval.pipelines.labels.adapters import TrainingSummary, lora_of, training_summary
+from biaseval.pipelines.qa.kind import ReadersSummary, readers_summary
+from biaseval.pipelines.qa.training_stages import TrainingStages
 from biaseval.pipelines.run import make_missing, planned_run
 from biaseval.runs.commands import claimed_run
 from biaseval.runs.kinds import kind_of

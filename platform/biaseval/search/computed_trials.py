@@ -62,10 +62,6 @@ class Computed:
         n_trials, size = self.spec.n_trials, self.spec.batch if self.spec.algorithm == "optuna" else _BLOCK
         return [Unit(first, min(size, n_trials - first), files_of_trials(first)) for first in range(0, n_trials, size)]
 
-    def begun(self, run: Run) -> int:
-        """Return 0: a block is there or it is not."""
-        return 0
-
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Compute the missing blocks, and yield each.
 

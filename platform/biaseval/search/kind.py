@@ -20,8 +20,8 @@ from biaseval.pipelines.cost_lines import cost_lines
 from biaseval.pipelines.directory import plan_files, read_plan
 from biaseval.pipelines.kind import Description, Inputs, Kind, Page, Plan, Stage
 from biaseval.pipelines.optional_packages import needs_of
+from biaseval.pipelines.qa.trained_models import readers_of
 from biaseval.pipelines.run import make_missing, planned_run
-from biaseval.pipelines.study import readers_of
 from biaseval.pipelines.trial_kinds import trial_kind
 from biaseval.progress import say
 from biaseval.search.computed_trials import Computed
@@ -44,7 +44,7 @@ from biaseval.search.trials import (
     trial_folder,
     write_trials,
 )
-from biaseval.spec import QaTrainSpec, SearchSpec, dump_spec
+from biaseval.spec import CausalSpec, QaTrainSpec, SearchSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import SEARCH_SETTINGS, SIGN_FLIPS, TRIAL_EVALUATIONS
 from biaseval.units import Done, Unit
@@ -118,14 +118,6 @@ def _refuse_idle(spec: SearchSpec) -> None:
         raise InputError.of(problems)
 
 
-def _write(run: Run, spec: SearchSpec, inputs: SearchInputs) -> Plan:
-    return {"n_trials": inputs.n_trials, "objectives": [inputs.objective], "batch": spec.batch}
-
-
-def _changes(spec: SearchSpec, environment: Mapping[str, Any]) -> list[str]:
-    return trial_kind(spec.spec).changes(spec.spec, environment)
-
-
 def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
     if any(not varies(spec)(Unit(0, 1, (file,), {}), file) for file in ("qa_attributes/", "label_scores/")):
         yield SharedWork(run, spec)
@@ -147,10 +139,6 @@ class SharedWork:
         """All of it, as one; what is lost of it is made again."""
         shared = recorded(Run.open(f"{self.run.uri}/{SHARED}")) or {}
         return [Unit(0, 1, (*(f"{SHARED}/{name}" for name in sorted(shared)), MADE))]
-
-    def begun(self, run: Run) -> int:
-        """Return 0: it is there or it is not."""
-        return 0
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the shared work, as a part of a run of the spec as it is.
@@ -185,10 +173,6 @@ class Trials:
     def units(self) -> list[Unit]:
         """All trials."""
         return [Unit(number, 1, files_of_trials(number)) for number in range(self.plan["n_trials"])]
-
-    def begun(self, run: Run) -> int:
-        """Return 0: how far a trial is, its own directory says."""
-        return 0
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the missing trials, and yield each when it has ended, however it did.
@@ -409,14 +393,18 @@ SEARCH = Kind(
     read=_read,
     needs=lambda spec: needs_of(trial_kind(spec.spec), spec.spec),
     describe=_describe,
-    write=_write,
+    write=lambda run, spec, inputs: {
+        "n_trials": inputs.n_trials,
+        "objectives": [inputs.objective],
+        "batch": spec.batch,
+    },
     stages=_stages,
-    changes=_changes,
+    changes=lambda spec, environment: trial_kind(spec.spec).changes(spec.spec, environment),
     given_up=_given_up,
     derive=_derive,
     conclude=_conclude,
     page=_page,
     headline=lambda spec: _HEADLINE.format(
-        scope="scope, " if spec.per else "", above="is_above_constant, " if spec.spec.kind != "qa_bias" else ""
+        scope="scope, " if spec.per else "", above="is_above_constant, " if isinstance(spec.spec, CausalSpec) else ""
     ),
 )

@@ -16,7 +16,7 @@ import duckdb
 from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.sql_files import (
     EVERY,
-    Calibrated,
+    Chosen,
     Relation,
     connect,
     create,
@@ -122,7 +122,7 @@ def is_by_threshold(kind: str, sql: str) -> bool:
         under = {name}.union(*(view.reads for view in (*needed(views, own), *own)))
         if under & _DRAWS and name != "qa_bias_candidates":
             return False
-    return kind == "qa_bias"
+    return any(view.name == "qa_bias_candidates" for view in views)
 
 
 def objective_columns(kind: str, sql: str, per: Sequence[str] = (), choose_on: ChooseOn = "published") -> list[str]:
@@ -184,8 +184,8 @@ class Objective:
     """What it is computed on."""
     seed: int
     """Of the halves."""
-    calibrations: Calibrated = EVERY
-    """Those of the specs."""
+    chosen: Chosen = EVERY
+    """Calibrations and metrics of the specs."""
 
     def values(
         self, run: Run, computings: Sequence[Computing], threads: int | None = None
@@ -208,11 +208,11 @@ class Objective:
         samples = [
             (sample, left_out) for sample in samples_of(members) for left_out in (None, *groups(members, sample))
         ]
-        reading = _Reading(self.kind, self.sql, self.calibrations)
+        reading = _Reading(self.kind, self.sql, self.chosen)
         with local_copy(run, reading.tables) as source, closing(connect([source])) as connection:
             if threads is not None:
                 connection.execute(f"set threads = {threads}").fetchall()
-            create_methods(connection, self.calibrations.own)
+            create_methods(connection, self.chosen)
             create_tables(source, [TABLES[name] for name in reading.tables], connection)
             connection.from_arrow(members).create("members")
             first = 0
@@ -290,10 +290,10 @@ class _Reading:
     and ``seen`` what one of several specs has of that.
     """
 
-    def __init__(self, kind: str, sql: str, calibrations: Calibrated = EVERY) -> None:
+    def __init__(self, kind: str, sql: str, chosen: Chosen = EVERY) -> None:
         known = tables_of(kind)
         query = Relation("objective", "", sql)
-        made = needed(relations("intermediate", "marts", tables=known, calibrations=calibrations), [query])
+        made = needed(relations("intermediate", "marts", tables=known, chosen=chosen), [query])
         row_by_row = [view for view in made if view.name in ROW_BY_ROW]
         self._whole = [view for view in made if view in row_by_row or view in needed(made, row_by_row)]
         self._sampled = needed([view for view in made if view not in row_by_row], [query])

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Collection
-from contextlib import closing
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.analysis.sql_files import connect, create_tables, create_views, local_copy, relations, rows
+from biaseval.analysis.sql_files import opened, rows
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import TABLES
@@ -129,14 +128,12 @@ def assigned(run: Run, kind: str, choose_on: ChooseOn, seed: int) -> pa.Table:
     """
     needed, members_sql = _MEMBERS[kind]
     tables = {name: TABLES[name] for name in needed}
-    with local_copy(run, tables) as source, closing(connect([source])) as connection:
-        create_tables(source, tables.values(), connection)
-        create_views(relations("intermediate", tables=tables), connection)
+    with opened(run, tables) as connection:
         connection.from_arrow(rows(members_sql, connection)).create("members")
         units = rows("select distinct named, unit, size from members order by all", connection)
         connection.from_arrow(_dealt(units, choose_on, seed)).create("dealt")
         found = rows(f"{_DEALT[choose_on]} from members join dealt using (named, unit) order by all", connection)
-    if kind == "qa_bias" and choose_on == "half":
+    if choose_on == "half" and "purpose" not in found.column_names:  # questions
         found = pa.concat_tables([found, _undivided(found)])
     if "purpose" in found.column_names and "as_purpose" not in found.column_names:
         found = found.append_column("as_purpose", found["purpose"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from biaseval.pipelines.kind import Stage
-from biaseval.pipelines.study import BIAS_MODEL, readers_of
+from biaseval.pipelines.qa.trained_models import BIAS_MODEL, readers_of
 from biaseval.spec import ADDRESSING, GUIDED, QaTrainSpec, SearchSpec
 from biaseval.store import Run
 from biaseval.tables import tables_of
@@ -131,10 +131,6 @@ class Shared:
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the missing units; Raises: as the stage does."""
         return self.stage.make(run, missing, cluster)
-
-    def begun(self, run: Run) -> int:
-        """Return how much is made of units that are not complete."""
-        return self.stage.begun(run)
 
 
 def shared_stages(stages: Iterable[Stage], vary: Varies) -> Iterator[Shared]:

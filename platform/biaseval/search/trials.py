@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from biaseval.analysis.sql_files import Calibrated
+from biaseval.analysis.sql_files import Chosen
 from biaseval.digests import inspected
 from biaseval.errors import BiasevalError, TransientError
 from biaseval.parsing import json_value
@@ -100,10 +100,8 @@ def objective_of(run: Run, search: SearchSpec) -> Objective:
     """Return what is asked of the trials of a planned search."""
     name = read_plan(run)["objectives"][0]
     asked = None if "calibration" in search.search else search.spec.calibration
-    calibrations = Calibrated(search.spec.own_calibrations, asked)
-    return Objective(
-        search.spec.kind, name, search.objective.sql, search.per, search.choose_on, search.seed, calibrations
-    )
+    chosen = Chosen(search.spec.own_calibrations, asked, search.spec.metric_files)
+    return Objective(search.spec.kind, name, search.objective.sql, search.per, search.choose_on, search.seed, chosen)
 
 
 def deriving(kind: AnyKind, spec: SearchedSpec) -> Callable[[Run], None]:

@@ -142,10 +142,9 @@ def stored_spec(content: object, source: str) -> AnySpec:
     """
     if not isinstance(content, Mapping):
         raise InputError(f"{source}: is no spec; name the directory of a run")
-    if content.get("kind") == "search" and isinstance(content.get("objective"), list):
+    if isinstance(content.get("objective"), list):
         content = {**content, "objective": content["objective"][0]}  # of several, an older run goes by the first
-    is_imported = content.get("kind") == "label_bias" and "imported" in content
-    return validated(content, source, {"label_bias": ImportedSpec} if is_imported else _STORED)
+    return validated(content, source, {**_STORED, "label_bias": ImportedSpec} if "imported" in content else _STORED)
 
 
 __all__ = [

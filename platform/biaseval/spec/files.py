@@ -108,7 +108,8 @@ def with_own_sql(spec: S, source: str, folder: Path) -> S:
     if not files:
         raise InputError(f"{source}: analysis.sql: {own} has no SQL file; put calibrations/NAME.sql there")
     content = spec.model_dump()
-    return validated({**content, "analysis": {"sql": str(own), "files": files}}, source, {spec.kind: type(spec)})
+    analysis = {**content["analysis"], "sql": str(own), "files": files}
+    return validated({**content, "analysis": analysis}, source, {spec.kind: type(spec)})
 
 
 def dump_spec(spec: RunSpec) -> str:

@@ -107,6 +107,13 @@ class MajorityBiasSpec(RunSpec):
         if orders[0] != orders[1] and set(orders[0]) == set(orders[1]):
             yield f"data.labels: the run has the order {', '.join(orders[0])}, the spec {', '.join(orders[1])}"
 
+    @field_validator("analysis")
+    @classmethod
+    def _metrics_are_of_label_bias(cls, analysis: AnalysisSpec) -> AnalysisSpec:
+        if named := [*analysis.metrics, *analysis.own_metrics]:
+            raise ValueError(f"{', '.join(named)}: metrics are added to runs of label bias alone; take them out")
+        return analysis
+
     @field_validator("proportions", mode="before")
     @classmethod
     def _proportions_are_shares(cls, value: object) -> object:

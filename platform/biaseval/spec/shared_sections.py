@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from biaseval.metric_files import METRICS, MORE, Metric, metric_files
 from biaseval.prompting.calibration import CALIBRATIONS, NONE, ROWS, Calibration, Own, Variant, named_by, own_of
 from biaseval.spec.accelerators import PEAK_TFLOPS
 from biaseval.spec.words import as_meant
@@ -90,6 +91,12 @@ class RunSpec(Section):
         analysis: AnalysisSpec | None = getattr(self, "analysis", None)
         return NONE if analysis is None else analysis.calibrations
 
+    @property
+    def metric_files(self) -> dict[str, str]:
+        """The metrics of the run, name to the text of the file."""
+        analysis: AnalysisSpec | None = getattr(self, "analysis", None)
+        return metric_files() if analysis is None else metric_files(analysis.metrics, analysis.own_metrics)
+
     @abstractmethod
     def files(self) -> dict[str, str | None]:
         """Return the place of each input file whose SHA-256 a run records, by the name that it records it under."""
@@ -155,28 +162,56 @@ class AnalysisSpec(Section):
         """Whether the folder's files are here."""
         return self.sql is None or bool(self.files)
 
+    metrics: list[str] = []
+    """Metrics beside those of every run: ``brier``, ``ckld``, ``ece``. A run has those of its own files, too."""
+
     @property
     def calibrations(self) -> dict[str, str]:
         """Name to SQL of the calibrations among the files."""
         return own_of(self.files)
 
+    @property
+    def own_metrics(self) -> dict[str, str]:
+        """Name to SQL of the metrics among the files."""
+        return own_of(self.files, "metrics")
+
     @field_validator("files")
     @classmethod
-    def _files_are_calibrations(cls, files: dict[str, str]) -> dict[str, str]:
+    def _files_are_known(cls, files: dict[str, str]) -> dict[str, str]:
         problems = []
         for path, text in files.items():
-            name = named_by(path)
-            if name is None:
-                problems.append(f"{path}: is no calibration; name files calibrations/NAME.sql, NAME in a-z, 0-9 and _")
-            elif name in CALIBRATIONS or name in _TAKEN:
+            named = named_by(path)
+            if named is None:
+                problems.append(
+                    f"{path}: is no calibration and no metric; name files calibrations/NAME.sql or metrics/NAME.sql, "
+                    "NAME in a-z, 0-9 and _"
+                )
+                continue
+            folder, name = named
+            if name in ((*CALIBRATIONS, *_TAKEN) if folder == "calibrations" else METRICS):
                 problems.append(f"{path}: {name} is a name that every run has; choose another one")
-            else:
-                try:
-                    Calibration.of(name, text)
-                except ValueError as error:
-                    problems.append(f"{path}: {error}")
+                continue
+            try:
+                own = (Calibration if folder == "calibrations" else Metric).of(name, text)
+                partner = own.requires if isinstance(own, Metric) else None
+                if partner is not None and partner not in {*METRICS, *own_of(files, "metrics")}:
+                    problems.append(f"{path}: requires: {partner!r} is no metric; add metrics/{partner}.sql")
+            except ValueError as error:
+                problems.append(f"{path}: {error}")
         refuse(problems, SpecError)
         return files
+
+    @field_validator("metrics")
+    @classmethod
+    def _metrics_are_known(cls, metrics: list[str]) -> list[str]:
+        refuse(
+            [
+                f"{name!r} is no metric that a spec may name; use {', '.join(MORE)}, or a file metrics/NAME.sql"
+                for name in metrics
+                if name not in MORE
+            ]
+        )
+        return metrics
 
 
 class ExecutionSpec(Section):

@@ -21,9 +21,9 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from biaseval.qa_bias.squad_metric import exact_match, f1
-from biaseval.reading.questions import Integers
-from biaseval.reading.spans import best_spans
-from biaseval.reading.windows import Windows, WindowSettings
+from biaseval.qa_models.questions import Integers
+from biaseval.qa_models.spans import best_spans
+from biaseval.qa_models.windows import Windows, WindowSettings
 from biaseval.training.features import cut_questions, labelled
 from biaseval.training.objectives import Share
 from biaseval.training.optimization import Optimization

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from biaseval.reading.windows import Windows, cut_windows
+from biaseval.qa_models.windows import Windows, cut_windows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from biaseval.errors import BiasevalError
 from biaseval.qa_bias.resampling import resampled
 from biaseval.qa_bias.significance import biased_questions
-from biaseval.reading import WindowSettings, reader_inputs
+from biaseval.qa_models import WindowSettings, reader_inputs
 from biaseval.spec import QaTrainSpec, WindowsSpec
 from biaseval.store import Run
 from biaseval.tables import QA_SEGMENTS

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from biaseval.environment import FILE, describe_environment
 from biaseval.errors import InputError
-from biaseval.pipelines.causal import part_entry
+from biaseval.pipelines.labels.causal import part_entry
 from biaseval.prompting.calibration import CC_INPUTS, N_DC_INPUTS, PURPOSES
 from biaseval.prompting.parts import even_bounds, how_many_parts
 from biaseval.spec import dump_spec, stored_spec

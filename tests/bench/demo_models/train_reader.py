@@ -223,7 +223,7 @@ def exact_match_of(directory: Path, *, n_questions: int, seed: int) -> list[tupl
         For all questions, and then for those with words of each column of `DEEDS`.
     """
     from biaseval.models import Loading, ModelSource, load_extractive_model, load_reader_tokenizer
-    from biaseval.reading import ExtractiveReader, WindowSettings
+    from biaseval.qa_models import ExtractiveReader, WindowSettings
 
     source = ModelSource(str(directory))
     model = load_extractive_model(source, Loading("float32", "cpu"))

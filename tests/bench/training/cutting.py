@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from biaseval.execute.resources import Allocation
 from biaseval.execute.tasks import Task
-from biaseval.pipelines.reader_workers import FeaturesWorker
+from biaseval.pipelines.qa.training_stages import FeaturesWorker
 from biaseval.spec import QaBaseSpec, WindowsSpec
 from biaseval.store import Run, part_name
 from tests.bench.training.settings import Settings

@@ -30,7 +30,7 @@ from transformers import (
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from biaseval.errors import BiasevalError
-from biaseval.reading import reader_inputs
+from biaseval.qa_models import reader_inputs
 from biaseval.training.loop import steps_of, training_steps
 from biaseval.training.preparation import load_base, prepared
 from biaseval.training.questions import Questions

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from biaseval.errors import BiasevalError
-from biaseval.pipelines.study import readers_of
+from biaseval.pipelines.qa.trained_models import readers_of
 from biaseval.store import Run
 from biaseval.training.outcome import train
 from biaseval.training.preparation import load_base

@@ -41,13 +41,11 @@ METHODS: dict[str, Any] = {
 def questions(numbers: range) -> pa.Table:
     rows = [
         {
-            **{name: own[name] for name in ("question", "context")},
-            "example_id": own["id"],
-            "answers": own["answers"]["text"],
-            "answer_starts": own["answers"]["answer_start"],
+            **{name: own[name] for name in ("question", "context")}, "example_id": own["id"],
+            "answers": own["answers"]["text"], "answer_starts": own["answers"]["answer_start"],
         }
         for own in (question(number, "squad") for number in numbers)
-    ]
+    ]  # fmt: skip
     return pa.Table.from_pylist(rows)
 
 

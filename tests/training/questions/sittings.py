@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from biaseval.reading import WindowSettings
+from biaseval.qa_models import WindowSettings
 from biaseval.store import Run
 from biaseval.training.evaluation import Evaluated, Watch
 from biaseval.training.loop import StepRecord
@@ -44,14 +44,9 @@ class Breaking(Standard):
 
 
 def sitting(
-    bert: Path,
-    windows: pa.Table,
-    folder: Path,
-    killed_behind: int | None = None,
-    learning_rate: float = 5e-3,
-    broken_behind: int | None = None,
-    **watched: Any,
-) -> tuple[Outcome, list[StepRecord]]:
+    bert: Path, windows: pa.Table, folder: Path, killed_behind: int | None = None, learning_rate: float = 5e-3,
+    broken_behind: int | None = None, **watched: Any,
+) -> tuple[Outcome, list[StepRecord]]:  # fmt: skip
     """Train, watched on two sets of which one decides; ten steps, checkpoints every four."""
     how = replace(recipe(bert, learning_rate=learning_rate, epochs=6), checkpoint_steps=4, max_steps=10)
     base = load_base(how, CPU)

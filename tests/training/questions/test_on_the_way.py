@@ -16,13 +16,16 @@ import torch
 
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
 from biaseval.qa_bias.squad_metric import exact_match, f1
-from biaseval.reading import ExtractiveReader
+from biaseval.qa_models import ExtractiveReader
 from biaseval.store import Run
 from biaseval.training.checkpoints import newest_checkpoint
 from biaseval.training.evaluation import Selection
+from biaseval.training.objectives import Share
+from biaseval.training.optimization import Asked
+from biaseval.training.preparation import load_base
 from biaseval.training.questions import Questions
-from tests.training.questions.objectives import INPUTS, features_of, questions
-from tests.training.questions.sittings import SETTINGS, KilledError, sitting
+from tests.training.questions.objectives import INPUTS, features_of, questions, recipe
+from tests.training.questions.sittings import SETTINGS, KilledError, asked_of, sitting
 from tests.training.trainingtexts import CPU
 
 OTHER: dict[str, Any] = {"dataset": "b", "loss": 9.0, "exact_match": 1.0, "f1": 1.0}
@@ -82,12 +85,10 @@ def test_a_reader_that_is_given_up_leaves_its_last_checkpoint_and_weights(
 ) -> None:
     outcome, _ = sitting(bert, windows, tmp_path, broken_behind=6)
     assert (outcome.is_complete, outcome.n_steps) == (False, 8)
-    assert outcome.problem is not None
     assert outcome.problem.startswith("loss nan, gradient norm unknown at step 7 (questions ")
     assert outcome.problem.endswith("; look closer")
     run = Run.open(str(tmp_path))
     left = newest_checkpoint(run, "checkpoints")
-    assert left is not None
     assert left.n_steps == 4
     assert [own.name for own in sorted((tmp_path / "checkpoints").glob("best-*"))] == ["best-00000002", "best-00000005"]
     assert not run.has("model/config.json")
@@ -120,3 +121,34 @@ def test_the_first_of_equal_evaluations_is_the_best() -> None:
     broken = Selection("f1", frozenset({"a"}), None)
     assert not broken.add(0, [{"dataset": "a", "loss": math.nan, "exact_match": 1.0, "f1": 1.0}])
     assert broken.best_step is None
+
+
+class Asking:
+    """Stands for what makes steps: a reader that is only asked."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.n_windows: list[int] = []
+
+    @torch.no_grad()
+    def ask(self, batch: Any, work: Asked) -> torch.Tensor:
+        self.n_windows.append(len(batch.is_token))
+        return work(self._model, batch, CPU)
+
+
+def test_windows_of_a_question_may_be_in_several_passes(bert: Path) -> None:
+    base, shown = load_base(recipe(bert), CPU), questions(range(6))
+    own = asked_of(base, range(6))
+    predictions = ExtractiveReader(base.model, base.tokenizer, SETTINGS).read(shown)["prediction"].to_pylist()
+    with torch.no_grad():
+        alone = [float(own.shown.loss(base.model, own.shown.batch([row]), CPU)) for row in range(own.shown.n_rows)]
+    for batch_size in (1, 4, 100):
+        optimization: Any = Asking(base.model)
+        scores = own.scores(optimization, Share(batch_size))
+        assert sum(optimization.n_windows) == own.shown.n_rows > 6
+        assert len(optimization.n_windows) == -(-own.shown.n_rows // batch_size)
+        assert max(optimization.n_windows) == min(batch_size, own.shown.n_rows)
+        for name, metric in (("exact_match", exact_match), ("f1", f1)):
+            expected = np.mean(list(map(metric, predictions, shown["answers"].to_pylist())))
+            assert getattr(scores, name) == pytest.approx(expected, abs=1e-9)
+        assert scores.loss == pytest.approx(np.mean(alone), abs=1e-6)

@@ -1,0 +1,77 @@
+-- One row per row of label_bias_comparison, with words for it: how pages call the two sides (who, against), the setting
+-- (place) and the metric (shown); scope: what is compared; holds_for: for what verdicts hold. deployed: what a sentence
+-- begins with about the settings that a user would deploy, which are the same for both sides: without mitigation, and with the
+-- one that label_bias_remedies supports in most of the two runs; each at the number of demonstrations with the highest macro-F1
+-- of both together. is_headline: the last of these. word: 'better', 'worse', or why it is neither (compared_words).
+-- n_predictions, n_differing: of the setting (label_bias_agreement).
+with
+supported as (
+    select run, n_demos, method
+    from label_bias_remedies
+    where suite = 'all' and against_method = 'none' and (is_supported or is_supported_on_these_tasks)
+    group by all
+),
+
+settings as (
+    select
+        compared.run, other_run, compared.n_demos, compared.method,
+        any_value(value + other_value) filter (metric = 'macro_f1') as macro_f1,
+        count(distinct supported.run) as n_supported
+    from label_bias_comparison as compared
+    left join supported
+        on
+            supported.run in (compared.run, other_run) and supported.n_demos = compared.n_demos
+            and supported.method = compared.method
+    group by all
+),
+
+chosen as (
+    select
+        run, other_run, n_demos, method,
+        if(method = 'none', 'Without mitigation', 'With the best supported mitigation') as deployed,
+        method <> 'none' or not bool_or(method <> 'none' and n_supported > 0) over (partition by run, other_run)
+            as is_headline
+    from settings
+    where method = 'none' or n_supported > 0
+    qualify row_number() over (
+        partition by run, other_run, method = 'none'
+        order by if(method = 'none', 0, n_supported) desc, macro_f1 desc nulls last, n_demos desc, method
+    ) = 1
+),
+
+measured as (
+    select
+        compared.* exclude (word_p_adjusted, noise_p),
+        compared.other_run as who,
+        compared.run as against,
+        counted(shared.n_tasks, 'task') || ' with ' || counted(shared.n_rows, 'row') as scope,
+        case
+            when compared.unit = 'task' then 'tasks like these'
+            when shared.n_tasks = 1 then 'new rows of this task; one task says nothing about others'
+            else format('new rows of these {} tasks; fewer than 6 say nothing about other tasks', shared.n_tasks)
+        end as holds_for,
+        shown_method(method) || ', ' || with_demos(compared.n_demos) as place,
+        dense_rank() over (order by compared.n_demos, method <> 'none', method) as place_number,
+        method <> 'none' as is_mitigated,
+        deployed,
+        coalesce(is_headline, false) as is_headline,
+        coalesce(metric_head(metric).shown, metric) as shown,
+        coalesce(list_position(['accuracy', 'macro_f1', 'rsd', 'bias_score'], metric), 5) as number,
+        case
+            when word_metric(metric) <> metric then 'partner'
+            when metric in ('accuracy', 'macro_f1') then 'performance'
+            else 'bias'
+        end as measures,
+        metric in ('accuracy', 'macro_f1', 'rsd', 'bias_score') as is_first,
+        metric_head(metric).better = 'lower' as is_low_better,
+        null::varchar as reason,
+        n_predictions, n_differing
+    from label_bias_comparison as compared
+    left join chosen using (run, other_run, n_demos, method)
+    left join label_bias_agreement using (run, other_run, n_demos, method)
+    inner join label_bias_shared as shared
+        on compared.run = shared.run and compared.other_run = shared.other_run
+)
+
+from compared_words('measured')
+order by all

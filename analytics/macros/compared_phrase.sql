@@ -1,0 +1,23 @@
+-- compared_phrase(told, high, low, thing): what metrics of one kind say of a side, as a part of a headline.
+-- told: a list of {'word', 'shown'}; high, low: what better and worse are called; thing: what the metrics measure.
+create macro compared_phrase(told, high, low, thing) as
+    case
+        when len(told) = 0 then null
+        when len(list_filter(told, lambda one: one.word in ('better', 'worse'))) > 0
+            then array_to_string(list_filter(
+                [
+                    high || ' in ' || listed(list_transform(
+                        list_filter(told, lambda one: one.word = 'better'), lambda one: one.shown
+                    )),
+                    low || ' in ' || listed(list_transform(
+                        list_filter(told, lambda one: one.word = 'worse'), lambda one: one.shown
+                    ))
+                ],
+                lambda part: part is not null
+            ), ' and ')
+        when len(list_filter(told, lambda one: one.word in ('higher', 'lower'))) > 0
+            then format('cannot say in {}, with a side not shown to be better than one label for all', thing)
+        when len(list_filter(told, lambda one: one.word not like 'not %')) = 0 then thing || ' cannot be tested'
+        when len(list_filter(told, lambda one: one.word <> 'negligible')) = 0 then 'no more than a negligible difference in ' || thing
+        else 'no difference in ' || thing || ' shown'
+    end

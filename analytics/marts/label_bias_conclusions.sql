@@ -1,0 +1,359 @@
+-- One row per sentence on what a label-bias run shows over all its tasks: line, its place; lead, what it begins with;
+-- text. Words of judgement are verdicts of label_bias_verdicts, label_bias_task_tests and suite_constant_tests.
+with
+plain as (
+    from label_bias_by_model
+    where suite = 'all' and method = 'none'
+),
+
+-- All numbers of demonstrations where they are three at most; else the fewest, the most, and that of the highest RSD.
+told as (
+    from plain
+    where
+        (select count(*) from plain) <= 3
+        or n_demos in ((select min(n_demos) from plain), (select max(n_demos) from plain))
+        or rsd = (select max(rsd) from plain)
+),
+
+single as (
+    select tested.*
+    from label_bias_by_task_over_sets as tested
+    where method = 'none' and (select max(n_tasks) from plain) = 1
+),
+
+-- The most frequent answer of each demonstration set of the only task.
+answers as (
+    select n_demos, demo_set, label, n_predicted / sum(n_predicted) over (partition by n_demos, demo_set) as share
+    from label_bias_by_label
+    semi join single using (task, n_demos, method)
+    qualify row_number() over (partition by n_demos, demo_set order by n_predicted desc, label) = 1
+),
+
+preferred as (
+    select
+        n_demos,
+        count(distinct label) = 1 as is_of_all_sets,
+        any_value(label) as label,
+        listed(list('“' || label || '” ' || as_percent(share) order by demo_set)) as by_set,
+        avg(share) as share
+    from answers
+    group by n_demos
+),
+
+gold as (
+    select n_demos, label, gold_share, row_number() over (partition by n_demos order by gold_share desc, label) as place
+    from label_bias_by_label_over_sets
+    semi join single using (task, n_demos, method)
+),
+
+one_label as (
+    select coalesce('“' || (select any_value(label) from gold where place = 1) || '”', 'one label') as name
+),
+
+headline as (
+    select
+        case
+            when bool_or(is_bias_shown) and not bool_or(coalesce(is_above_constant, false))
+                then 'Biased, and not shown to be better than one label for all.'
+            when bool_or(is_bias_shown) then 'Biased.'
+            when sum(n_tasks_rsd_tested + n_tasks_bias_score_tested) = 0
+                then 'Cannot say: too few rows, or no wrong or no right answer, for a test of bias.'
+            when not bool_or(coalesce(is_above_constant, false))
+                then 'Cannot say: the answers are not shown to be better than one label for all.'
+            else 'No bias shown.'
+        end as lead,
+        case
+            when any_value(n_tasks) > 1
+                then 'above sampling noise: ' || array_to_string(list(
+                    format(
+                        'RSD in {} and BiasScore in {} of {} {}', n_tasks_rsd, n_tasks_bias_score,
+                        counted(n_tasks, 'task'), with_demos(n_demos)
+                    )
+                    order by n_demos
+                ), ', ')
+            else array_to_string(list(
+                with_demos(n_demos) || ' '
+                || case
+                    when n_tasks_rsd = 0 and n_tasks_bias_score = 0 then 'no preference for a label is shown'
+                    when preferred.is_of_all_sets
+                        then format(
+                            'it answers “{}” for {} of the rows; {} are',
+                            preferred.label, as_percent(preferred.share), as_percent(gold.gold_share)
+                        )
+                    else 'the most frequent answer depends on the demonstrations: ' || preferred.by_set
+                end
+                order by n_demos
+            ), '; ')
+        end as text
+    from told
+    left join preferred using (n_demos)
+    left join gold on gold.n_demos = told.n_demos and gold.label = preferred.label
+),
+
+beside as (
+    select
+        is_above_constant,
+        listed(list(
+            format('{} and {} {}', as_rate(accuracy), as_rate(macro_f1), with_demos(n_demos))
+            || if(
+                is_above_constant and n_demo_sets > 1 and n_demo_sets_not_above > 0,
+                format(
+                    ' (no better in {:,} of {:,} {})', n_demo_sets_not_above, n_demo_sets * n_tasks,
+                    if(n_tasks > 1, 'pairs of a task and a demonstration set', 'demonstration sets')
+                ),
+                ''
+            )
+            order by n_demos
+        )) as told,
+        any_value(majority_accuracy) as majority_accuracy,
+        any_value(majority_macro_f1) as majority_macro_f1
+    from told
+    group by is_above_constant
+),
+
+biases as (
+    select
+        unnest([
+            {'line': 5, 'lead': 'RSD', 'value': told.rsd, 'noise': told.rsd_floor, 'p': rsd_p, 'n_tested': n_tasks_rsd_tested,
+                'smallest': if(n_tasks_rsd < n_tasks_rsd_tested, told.rsd_smallest_detectable, null)},
+            {'line': 6, 'lead': 'BiasScore', 'value': told.bias_score, 'noise': told.bias_score_floor, 'p': bias_score_p,
+                'n_tested': n_tasks_bias_score_tested,
+                'smallest': if(
+                    n_tasks_bias_score < n_tasks_bias_score_tested, told.bias_score_smallest_detectable, null
+                )}
+        ], max_depth := 2),
+        told.n_demos, n_tasks, n_fewest_bias_score_rows as n_few, fewest_bias_score_label as few_label,
+        single.n_bias_score_rows // single.n_demo_sets as n_bias_score_rows
+    from told
+    left join single using (n_demos)
+),
+
+bias_lines as (
+    select
+        line, lead || ' without mitigation:' as lead,
+        array_to_string(list(
+            as_rate(value) || ' ' || with_demos(n_demos)
+            || case
+                when n_tested = 0 and n_tasks > 1 and line = 6
+                    then ', which cannot be tested: each task has a label with fewer than 5 rows'
+                when n_tested = 0 and line = 6
+                    then format(', which cannot be tested: {} of its {} rows are “{}”', n_few, n_bias_score_rows, few_label)
+                when noise is null or n_tested = 0 then ', without a test'
+                else format(' (sampling noise about {}{})', as_rate(noise), if(n_tasks > 1, '', '; ' || as_p(p)))
+                    || if(coalesce(smallest, 0) < 0.001, '', format('; this run detects {} in 4 of 5 cases', as_rate(smallest)))
+            end
+            order by n_demos
+        ), '; ') as text
+    from biases
+    where value is not null
+    group by line, lead
+),
+
+formats as (
+    select
+        n_formats, n_demos, minimum, minimum_format, maximum, maximum_format, deviation, deviation_of_rows,
+        least.is_above_constant as is_least_above, most.is_above_constant as is_most_above
+    from label_bias_format_spread as spread
+    semi join told using (n_demos)
+    left join label_bias_by_format as least on
+        least.suite = 'all' and least.n_demos = spread.n_demos and least.method = 'none' and least.format = minimum_format
+    left join label_bias_by_format as most on
+        most.suite = 'all' and most.n_demos = spread.n_demos and most.method = 'none' and most.format = maximum_format
+    where spread.suite = 'all' and spread.method = 'none' and task is null and metric = 'rsd' and n_formats > 1
+),
+
+words as (
+    select
+        * replace (same_tasks_advice as advice),
+        [
+            {'shown': 'RSD', 'word': rsd_same_tasks_verdict},
+            {'shown': 'BiasScore', 'word': bias_score_same_tasks_verdict},
+            {'shown': 'accuracy', 'word': accuracy_same_tasks_verdict},
+            {'shown': 'macro-F1', 'word': macro_f1_same_tasks_verdict}
+        ] as words
+    from label_bias_remedies
+    where suite = 'all' and against_method = 'none'
+),
+
+advised as (
+    select
+        advice, method, n_demos,
+        [one.shown for one in words if one.word = 'lower'] as falls,
+        [one.shown for one in words if one.word = 'higher'] as rises,
+        shown_method(method) as name, against_n_demos,
+        advice not in ('not shown', 'do not use: bias rises or performance falls')
+        and is_below_majority and macro_f1 > majority_macro_f1 as is_only_macro_above
+    from words
+),
+
+grades as (
+    select
+        unnest([
+            ('bias falls, accuracy rises', 10, 'Helps:', ''),
+            ('bias falls, no loss', 11, 'Helps:', 'accuracy loses less than 0.01'),
+            ('bias falls, loss not ruled out', 12, 'Helps:', 'a loss of accuracy cannot be excluded'),
+            ('bias falls, accuracy falls', 13, 'At a price:', ''),
+            ('mixed', 14, 'Mixed:', ''),
+            ('bias rises', 15, 'Mixed:', ''),
+            ('bias falls, not shown to be better than a constant answer', 16, 'Not enough:',
+                'the answers are not shown to be better than one label for all'),
+            ('bias falls, no better than a constant answer', 17, 'Not enough:', 'the answers are no better than one label for all'),
+            ('not shown', 18, 'No change of bias shown:', ''),
+            ('do not use: bias rises or performance falls', 19, 'Do not use:', 'nothing improves')
+        ]) as graded
+),
+
+helps as (
+    select
+        advice, falls, rises, is_only_macro_above,
+        if(
+            method = 'none',
+            format('{} in place of {}', listed(list(n_demos::varchar order by n_demos)), counted(any_value(against_n_demos), 'demonstration')),
+            format('{} ({} demonstration{})', name, listed(list(n_demos::varchar order by n_demos)), if(max(n_demos) = 1, '', 's'))
+        ) as place,
+        min(n_demos) as n_demos
+    from advised
+    group by advice, falls, rises, is_only_macro_above, method, name, if(method = 'none', against_n_demos, null)
+),
+
+help_lines as (
+    select
+        graded[2] as line, graded[3] as lead,
+        array_to_string(list_filter(
+            [
+                listed(list(place order by n_demos, place)), nullif(fall_and_rise(falls, rises), ''), nullif(graded[4], ''),
+                if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of one label for all', null)
+            ],
+            lambda one: one is not null
+        ), '; ') || '.' as text
+    from helps
+    inner join grades on graded[1] = advice
+    group by graded, falls, rises, is_only_macro_above
+),
+
+asked as (
+    select metric_head(metric).shown as shown, method, n_demos, estimate, same_tasks_verdict, same_tasks_word_p_adjusted
+    from label_bias_verdicts
+    where suite = 'all' and is_primary and not list_contains([head.requires for head in all_metrics()], metric)
+),
+
+verdicts as (
+    select
+        *,
+        if(same_tasks_verdict = 'unclear' and same_tasks_smallest_detectable >= 0.001, same_tasks_smallest_detectable, null)
+            as smallest
+    from label_bias_verdicts
+    where suite = 'all' and against_method = 'none' and metric in ('rsd', 'accuracy', 'macro_f1', 'bias_score')
+),
+
+certainty as (
+    select
+        bool_or(same_tasks_verdict is not null and same_tasks_verdict <> 'too few') as has_words,
+        bool_or(verdict is not null and verdict <> 'too few') and any_value(n_tasks) > 1 as has_words_for_others,
+        any_value(n_tasks) as n_tasks, any_value(n_units) as n_units,
+        max(smallest) filter (metric = 'rsd') as rsd,
+        max(smallest) filter (metric = 'accuracy') as accuracy,
+        max(n_demos) as n_demos,
+        string_agg(
+            distinct if(method = 'none', '', shown_method(method) || ' and ') || counted(n_demos, 'demonstration'), ', '
+        ) filter (metric in ('rsd', 'bias_score') and verdict in ('lower', 'higher')) as for_others
+    from verdicts
+),
+
+lines as (
+    select 1 as line, lead, capitalized(text) || '.' as text from headline
+    union all
+    select
+        3,
+        case
+            when is_above_constant then 'Better than one label for all:'
+            when not is_above_constant then 'No better than one label for all:'
+            else 'Not shown to be better than one label for all:'
+        end,
+        format(
+            'accuracy and macro-F1 are {}; always answering {} has {} and {}.',
+            told, name, as_rate(majority_accuracy), as_rate(majority_macro_f1)
+        )
+    from beside, one_label
+    union all
+    select
+        4, 'Tasks no better than one label for all:',
+        listed(list(format('{} of {} {}', n_tasks_not_above, n_tasks, with_demos(n_demos)) order by n_demos)) || '.'
+    from told
+    where n_tasks > 1 and n_tasks_not_above > 0
+    having count(*) > 0
+    union all
+    select line, lead, text || '.' from bias_lines
+    union all
+    select
+        7, format('RSD over {} wordings:', max(n_formats)),
+        array_to_string(list(
+            format(
+                '{} ({}{}) to {} ({}{}) {}',
+                as_rate(minimum), minimum_format, if(is_least_above, '', ', not shown to be better than one label for all'),
+                as_rate(maximum), maximum_format, if(is_most_above, '', ', not shown to be better than one label for all'),
+                with_demos(n_demos)
+            ) || coalesce(format(
+                '; standard deviation {}, of which sampling noise explains {}', as_rate(deviation), as_rate(deviation_of_rows)
+            ), '')
+            order by n_demos
+        ), '; ') || '.'
+    from formats
+    having count(*) > 0
+    union all
+    select
+        2, format('Primary question, {} with {}:', any_value(shown), shown_method(any_value(method))),
+        array_to_string(list(
+            format(
+                '{} {} ({}, adjusted {})', coalesce(nullif(same_tasks_verdict, 'unclear'), 'no clear change'),
+                with_demos(n_demos), as_rate(estimate), as_p(same_tasks_word_p_adjusted)
+            )
+            order by n_demos
+        ), '; ') || format('. The p-values are adjusted for these {} only.', counted(count(*), 'test'))
+    from asked
+    having count(*) > 0
+    union all
+    select help_lines.*
+    from help_lines, certainty
+    where has_words
+    union all
+    select 10, 'What helps:', 'no mitigation was measured.'
+    where not exists (select 1 from words)
+    union all
+    select
+        20, 'How sure:',
+        case
+            when has_words
+                then format(
+                    'these words hold for new rows of {}{}; the chance that any of them is wrong is about 5 %{}.',
+                    if(n_tasks = 1, 'this task', format('these {} tasks', n_tasks)),
+                    if(n_demos > 0, ' with the same demonstrations', ''),
+                    if(exists (select 1 from asked), ', for the primary question and for the rest each', '')
+                )
+                || coalesce(
+                    ' Where no change is shown, this run cannot tell; it detects changes of about '
+                    || listed(list_filter(
+                        [as_rate(rsd) || ' in RSD', as_rate(accuracy) || ' in accuracy'], lambda one: one not like '–%'
+                    ))
+                    || '. Four times as many rows halve that.',
+                    ''
+                )
+            else format('{} are too few for a test; at least 6 are needed.', counted(n_units, 'row'))
+        end
+    from certainty
+    where n_units is not null
+    union all
+    select
+        21, 'Other tasks:',
+        case
+            when not has_words_for_others then format('{} say nothing about other tasks; measure 6 or more.', counted(n_tasks, 'task'))
+            else coalesce(
+                'bias also changes in tasks like these with ' || for_others || '.',
+                'no change of bias is shown for tasks like these.'
+            )
+        end
+    from certainty
+    where has_words and n_tasks > 1
+)
+
+select line, lead, text from lines order by all

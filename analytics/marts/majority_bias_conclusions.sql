@@ -1,0 +1,278 @@
+-- One row per sentence on what a majority-bias run shows: line, its place; lead, what it begins with; text. Words of
+-- judgement are verdicts of majority_verdicts, majority_remedies and majority_by_model.
+with
+named as (
+    select
+        *,
+        if(count(distinct predict) over () > 1, shown_predict(predict), '') as shown_way,
+        if(
+            (select count(distinct instruction) from majority_by_model) > 1,
+            if(instruction, ' with instruction', ' without instruction'), ''
+        ) as given
+    from majority_by_model
+),
+
+-- Without mitigation: the first way of predicting.
+plain as (
+    from named
+    where
+        method = 'none'
+        and predict = (select predict from majority_by_model order by predict <> 'likelihood', predict <> 'generate' limit 1)
+),
+
+headline as (
+    select
+        case
+            when bool_and(is_any_setting_above_constant is false)
+                then 'Cannot say: it does not do the task, as no setting is better than one label for all.'
+            when not bool_or(coalesce(is_any_setting_above_constant, false))
+                then 'Cannot say: no setting is shown to be better than one label for all.'
+            when bool_or(is_bias_shown) then 'The proportions of the demonstrations change its performance.'
+            when bool_and(n_seeds < 2) then 'Cannot say: one seed does not show whether proportions matter.'
+            else 'No effect of the proportions is shown.'
+        end as lead,
+        array_to_string(list(
+            format(
+                'mean weighted F1{}{} is {} and accuracy {}; one label for all has {} and {}; {} of the answers are one label',
+                if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_rate(accuracy), as_rate(constant_f1), as_rate(majority_accuracy),
+                as_percent(share_most_frequent)
+            )
+            order by instruction
+        ), '; ') as text
+    from plain
+),
+
+proportions as (
+    select
+        instruction,
+        case
+            when proportions_p_adjusted is null then 'one seed cannot tell whether they matter'
+            when proportions_p_adjusted <= 0.05
+                then format(
+                    'weighted F1 depends on them ({}; standard deviation {} beyond what seeds explain)',
+                    as_p(proportions_p_adjusted), as_rate(sd_f1_corrected)
+                )
+            else format(
+                'weighted F1 is not shown to depend on them ({}{})', as_p(proportions_p_adjusted),
+                case
+                    when sd_f1_smallest_detectable is null then '; so few settings and seeds hardly detect any effect'
+                    when sd_f1_smallest_detectable > 0
+                        then format(
+                            '; this run detects a standard deviation of {} in 4 of 5 cases',
+                            as_rate(sd_f1_smallest_detectable)
+                        )
+                    else ''
+                end
+            )
+        end || given as told,
+        if(
+            majority_effect is null, null,
+            format(
+                'predictions follow them by {}{}{}', as_rate(majority_effect),
+                as_interval(majority_effect_low, majority_effect_high), given
+            )
+            || if(
+                recency_at_equal_shares is null, '',
+                format(
+                    ', and the last demonstration by {}{}', as_rate(recency_at_equal_shares),
+                    as_interval(recency_at_equal_shares_low, recency_at_equal_shares_high)
+                )
+            )
+        ) as followed
+    from plain
+),
+
+-- Draws of demonstrations in which nearly all answers are one label: means over draws hide them.
+drawn as (
+    select
+        instruction, count(distinct (setting, seed)) as n_draws,
+        count(distinct (setting, seed)) filter (share_predicted > 0.95) as n_single,
+        count(distinct label) filter (share_predicted > 0.95) as n_labels
+    from majority_label_shares
+    semi join plain using (instruction, predict, method)
+    group by instruction
+),
+
+boundary as (
+    select
+        instruction,
+        case
+            when is_any_setting_above_constant is false
+                then 'RB@10 says nothing: no setting is better than one label for all'
+            when not has_enough_rows
+                then 'too few rows for RB@10'
+                || coalesce(format(' (the intervals of settings reach {})', as_rate(half_width)), '')
+            when is_any_setting_above_constant is null
+                then 'RB@10 says nothing: no setting is shown to be better than one label for all'
+            when n_marked = 0 then 'RB@10 says nothing: most outputs are no label'
+            else format(
+                '{} of {} settings are within 10 points of the best one (RB@10 {}), for these draws of demonstrations',
+                n_marked, n_settings, as_rate(rb_at_10)
+            )
+        end || given as told
+    from plain
+),
+
+words as (
+    select
+        remedies.*, shown_way, given,
+        list_filter(
+            [
+                if(sd_f1_verdict = 'lower' and sd_f1_reason is null, 'standard deviation over settings', null),
+                if(rb_at_10_verdict = 'lower' and is_rb_at_10_judged, 'RB@10', null),
+                if(mean_f1_verdict = 'lower' and mean_f1_reason is null, 'mean weighted F1', null)
+            ],
+            lambda one: one is not null
+        ) as falls,
+        list_filter(
+            [
+                if(sd_f1_verdict = 'higher' and sd_f1_reason is null, 'standard deviation over settings', null),
+                if(rb_at_10_verdict = 'higher' and is_rb_at_10_judged, 'RB@10', null),
+                if(mean_f1_verdict = 'higher' and mean_f1_reason is null, 'mean weighted F1', null)
+            ],
+            lambda one: one is not null
+        ) as rises
+    from majority_remedies as remedies
+    inner join named using (model, n_demos, instruction, predict, method)
+),
+
+graded as (
+    select
+        *,
+        case
+            when is_supported then 10
+            when evidence in ('mixed', 'bias rises') then 13
+            when not coalesce(is_above_constant, false) and (falls <> [] or rises <> []) then 12
+            when 'mean weighted F1' in falls then 14
+            when falls <> [] or rises <> [] then 11
+            else 15
+        end as line
+    from words
+),
+
+-- What a sentence of this line says.
+relevant as (
+    select
+        * replace (
+            if(line = 10, f1_evidence, null) as f1_evidence,
+            if(line = 12, is_above_constant, null) as is_above_constant,
+            if(line < 15, is_rb_at_10_judged, null) as is_rb_at_10_judged,
+            if(line < 15, rb_at_10_reason, null) as rb_at_10_reason
+        )
+    from graded
+),
+
+help_lines as (
+    select
+        line,
+        case line
+            when 10 then 'Helps:'
+            when 11 then 'Helps in part:'
+            when 12 then 'Not enough:'
+            when 13 then 'Mixed:'
+            when 14 then 'At a price:'
+            else 'No change shown:'
+        end as lead,
+        array_to_string(list_filter(
+            [
+                listed(list(
+                    shown_method(method) || if(shown_way = '', '', ' of ' || shown_way) || given order by method, predict, instruction
+                )),
+                nullif(fall_and_rise(falls, rises), ''),
+                if(f1_evidence = 'no loss', 'mean weighted F1 loses less than 0.01', null),
+                if(line = 12, if(
+                    is_above_constant is null, 'not shown to be better than one label for all',
+                    'still no better than one label for all'
+                ), null),
+                if(not is_rb_at_10_judged, 'RB@10 was not tested: ' || case rb_at_10_reason
+                    when 'too few seeds' then 'fewer than 6 seeds'
+                    when 'too few rows' then 'too few test rows'
+                    when 'constant answer' then 'a side is not shown to be better than one label for all'
+                    else 'it has no test'
+                end, null)
+            ],
+            lambda one: one is not null
+        ), '; ') || '.' as text
+    from relevant
+    group by line, falls, rises, f1_evidence, is_above_constant, is_rb_at_10_judged, rb_at_10_reason
+),
+
+gaps as (
+    select
+        listed(list(
+            format(
+                '{} {} ({})', if(metric = 'tails_f1', 'at the most skewed settings', 'at all others'), as_rate(estimate),
+                if(
+                    reason is not null or verdict is null, 'not tested',
+                    if(verdict = 'unclear', 'no clear change', verdict)
+                )
+            )
+            order by metric desc
+        )) as text
+    from majority_verdicts
+    where
+        metric in ('tails_f1', 'middle_f1') and method = 'none' and predict = (select any_value(predict) from plain)
+    having count(*) > 0
+),
+
+certainty as (
+    select
+        count(*) filter (unit = 'row') as n_of_rows, count(*) filter (unit = 'seed') as n_of_seeds,
+        min(smallest_detectable) filter (unit = 'row' and metric <> 'sd_f1' and smallest_detectable > 0) as least,
+        max(smallest_detectable) filter (unit = 'row' and metric <> 'sd_f1' and smallest_detectable > 0) as most
+    from majority_verdicts
+    having count(*) > 0
+),
+
+size as (
+    select max(n_test_rows) as n_rows, max(n_seeds) as n_seeds
+    from majority_by_model
+),
+
+lines as (
+    select 1 as line, lead, capitalized(text) || '.' as text from headline
+    union all
+    select
+        2, 'Proportions of labels:',
+        array_to_string(list(told order by instruction), '; ')
+        || coalesce('; ' || array_to_string(list(followed order by instruction), '; ') || ' (0: not at all, 1: entirely)', '')
+        || '.'
+    from proportions
+    union all
+    select
+        3, 'One label:',
+        format(
+            'more than 95 % of the answers are one label in {}{}.',
+            listed(list(format('{} of {} of demonstrations', n_single, counted(n_draws, 'draw')) || given order by instruction)),
+            if(max(n_labels) > 1, ', and the demonstrations decide which', '')
+        )
+    from drawn
+    inner join plain using (instruction)
+    where n_single > 0
+    having count(*) > 0
+    union all
+    select 4, 'Robustness boundary:', array_to_string(list(told order by instruction), '; ') || '.' from boundary
+    union all
+    from help_lines
+    union all
+    select 10, 'What helps:', 'no mitigation was measured.'
+    where not exists (select 1 from words)
+    union all
+    select 16, 'The instruction changes weighted F1:', text || '.' from gaps
+    union all
+    select
+        20, 'How sure:',
+        format(
+            'these words hold for new rows and new draws of demonstrations, judged by {} and {}; the chance that any of them '
+            || 'is wrong is 5 % over {}{}.',
+            counted(n_rows, 'row'), counted(n_seeds, 'seed'), counted(n_of_rows, 'difference') || ' of weighted F1',
+            if(n_of_seeds > 0, format(' and 5 % over {} of RB@10', n_of_seeds), '')
+        )
+        || coalesce(format(
+            ' One test over rows detects a change of weighted F1 of {} in 4 of 5 runs.',
+            as_rate(least) || if(most - least < 0.0005, '', ' to ' || as_rate(most))
+        ), '')
+    from certainty, size
+)
+
+select line, lead, text from lines order by all

@@ -1,0 +1,268 @@
+"""What the kinds that score labels by a causal LM share: planning, their stages, and what a plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biaseval.analysis.own_sql import chosen_of, own_sql_problems
+from biaseval.environment import amend_environment
+from biaseval.errors import InputError, Problems
+from biaseval.pipelines.cost_lines import cost_lines, costs, reference_hours
+from biaseval.pipelines.kind import Description, Plan, Stage
+from biaseval.pipelines.labels.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
+from biaseval.pipelines.labels.label_scores import scoring_stage
+from biaseval.pipelines.planning import CausalInputs, PlanSummary
+from biaseval.progress import say
+from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
+from biaseval.spec import CausalSpec, ModelSpec, Prediction
+from biaseval.store import Run
+from biaseval.training.rows import with_tokens
+
+
+def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
+    """Return the model's facts and its tokenizer.
+
+    Raises:
+        InputError: it has none that can be used.
+    """
+    from biaseval.models import ModelSource, describe_model, load_tokenizer
+
+    source = ModelSource.of(model)
+    return describe_model(source), load_tokenizer(source)
+
+
+def section_problems(spec: CausalSpec) -> list[str]:
+    """Return what of a spec's section ``lora`` does not fit its model or DeepSpeed file, and which SQL of it fails."""
+    problems = Problems()
+    with problems.noted():
+        if spec.lora is not None:
+            check_lora(spec, spec.lora)
+    return [*problems.found, *own_sql_problems(spec.kind, chosen_of(spec))]
+
+
+def n_models(spec: CausalSpec) -> int:
+    """Return how often each prompt is scored: with adapters once by the model itself and once by the adapted model."""
+    return 1 if spec.lora is None else 2
+
+
+def with_training_rows(
+    spec: CausalSpec, rows: pa.Table, tokenizer: Any, window: int | None
+) -> tuple[dict[str, pa.Table], list[str]]:
+    """Return the part of ``training_rows`` where the spec asks for adapters, and what keeps them from being trained."""
+    if spec.lora is None:
+        return {}, []
+    counted, problems = with_tokens(tokenizer, rows, spec.lora, window)
+    return {"training_rows": counted}, problems
+
+
+def write_causal(run: Run, spec: CausalSpec, inputs: CausalInputs) -> Plan:
+    """Write contexts, prompts and what else is planned, and return what ``plan.json`` says.
+
+    Raises:
+        InputError: something is wrong with what is planned; the message has all of it.
+    """
+    summary = inputs.start
+    parts: list[dict[str, Any]] = []
+    adapters: list[dict[str, Any]] = []
+    sha256: dict[str, str] = {}
+    for number, (outline, write) in enumerate(inputs.outlined(spec, with_files=True)):
+        run.guard()
+        write(run, number, len(parts))
+        for part in outline.parts:
+            parts.append(part_entry(len(parts), number, part.n_prompts, part.tokens, part.adapter))
+        for adapter in outline.adapters:
+            adapters.append({"part": len(adapters), "rows_part": number, **adapter})
+        summary += outline.summary
+        sha256 |= outline.sha256
+    amend_environment(run, data=sha256)
+    plan = {**summary.facts(), "n_parts": len(parts), "parts": parts}
+    if spec.lora is None:
+        return plan
+    amend_environment(run, trained_parameters=adapter_cost(spec, spec.lora, adapters, inputs.model).n_trainable[0])
+    return {**plan, "adapters": adapters}
+
+
+def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) -> Plan:
+    """Write the contexts and prompts that a spec asks for and the plan lacks, in parts behind its own.
+
+    Raises:
+        InputError: something is wrong with what is planned, or what is there would be another.
+    """
+    for _ in inputs.all_planned():  # what is wrong is said before anything is written
+        pass
+    contexts_part = _stored(run, "contexts", "context_id")
+    made = {table: run.parts(table) for table in ("tasks", "splits", "settings")}
+    prompts = _stored_prompts(run)
+    parts: list[dict[str, Any]] = [*plan["parts"]]
+    n_contexts = 1 + max(contexts_part.values())
+    summary = inputs.start
+    sha256: dict[str, str] = {}
+    for number, planned in enumerate(inputs.all_planned()):
+        contexts = planned.tables["contexts"]
+        _refuse_other_contexts(run, contexts, contexts_part)
+        for table, rows in planned.tables.items():
+            if table not in made:
+                continue
+            if number not in made[table]:
+                run.write_part(table, number, rows)
+            elif not rows.equals(run.read_part(table, number).cast(rows.schema)):
+                raise _other_rows(run, table)
+        new = contexts.filter(pc.invert(pc.is_in(contexts["context_id"], pa.array(list(contexts_part), pa.string()))))
+        if new.num_rows:
+            run.write_part("contexts", n_contexts, new)
+        lengths = dict(zip(*(contexts[name].to_pylist() for name in ("context_id", "n_tokens")), strict=True))
+        for part in planned.parts:
+            rows = part.prompts.to_pylist()
+            if any(prompts.get(row["prompt_id"], text := _text(row)) != text for row in rows):
+                raise _other_rows(run, "prompts")
+            rows = [row for row in rows if row["prompt_id"] not in prompts]
+            rows.sort(key=lambda row: contexts_part.get(row["context_id"], n_contexts))
+            for where, own in groupby(rows, key=lambda row: contexts_part.get(row["context_id"], n_contexts)):
+                new_part = part.of(list(own), lengths)
+                run.write_part("prompts", len(parts), new_part.prompts)
+                parts.append(part_entry(len(parts), where, new_part.prompts.num_rows, new_part.tokens))
+        n_contexts += bool(new.num_rows)
+        summary += planned.summary
+        sha256 |= planned.sha256
+    amend_environment(run, data=sha256)
+    return {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
+
+
+def _stored(run: Run, table: str, key: str) -> dict[str, int]:
+    """Return the part in which each row of a table lies, by its key."""
+    return {
+        name: number for number in sorted(run.parts(table)) for name in run.read_part(table, number)[key].to_pylist()
+    }
+
+
+def _stored_prompts(run: Run) -> dict[str, int]:
+    """Return what tells the text of each prompt from others, by its id."""
+    columns = ["prompt_id", "context_id", "input_text"]
+    return {
+        row["prompt_id"]: _text(row)
+        for number in sorted(run.parts("prompts"))
+        for row in run.read_part("prompts", number).select(columns).to_pylist()
+    }
+
+
+def _text(prompt: Mapping[str, Any]) -> int:
+    return hash((prompt["context_id"], prompt["input_text"]))
+
+
+def _refuse_other_contexts(run: Run, contexts: pa.Table, contexts_part: Mapping[str, int]) -> None:
+    """Make sure that contexts that are there have the texts that would be planned anew; Raises InputError: not so."""
+    texts = dict(zip(contexts["context_id"].to_pylist(), contexts["text"].to_pylist(), strict=True))
+    for part in sorted({contexts_part[name] for name in texts if name in contexts_part}):
+        stored = run.read_part("contexts", part)
+        for name, text in zip(stored["context_id"].to_pylist(), stored["text"].to_pylist(), strict=True):
+            if texts.get(name, text) != text:
+                raise _other_rows(run, "contexts")
+
+
+def _other_rows(run: Run, table: str) -> InputError:
+    return InputError(
+        f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added: of fewer "
+        "than 396 rows in one file, a larger n_demos x demo_sets takes test rows, and so does pride (smaller numbers "
+        "and other methods may be added), data sets are added behind those that are there, and a chat template that "
+        "writes the date writes another on another day; start a run in another directory"
+    )
+
+
+def part_entry(
+    part: int, contexts_part: int, n_prompts: int, tokens: int, adapter: str | None = None
+) -> dict[str, Any]:
+    """Return what ``plan.json`` says of a part of ``prompts``; a part without adapter has no such key."""
+    entry: dict[str, Any] = {"part": part, "contexts_part": contexts_part, "n_prompts": n_prompts, "tokens": tokens}
+    return entry if adapter is None else {**entry, "adapter": adapter}
+
+
+def causal_stages(run: Run, spec: CausalSpec, plan: Plan, predict: Sequence[Prediction]) -> list[Stage]:
+    """Return the stages of a planned run: its adapters where it has some, then its scores."""
+    scoring = scoring_stage(run, plan, spec.model, spec.execution, predict)
+    return [scoring] if spec.lora is None else [adapter_stage(run, spec, spec.lora, plan, scoring.units), scoring]
+
+
+def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
+    """Return what `biaseval plan` says of a spec.
+
+    Raises:
+        InputError: something is wrong with what would be planned; the message has all of it.
+    """
+    summary = inputs.start
+    adapters: list[Mapping[str, Any]] = []
+    for outline, _ in inputs.outlined(spec, with_files=False):
+        summary += outline.summary
+        adapters += outline.adapters
+    lines = [("tasks", f"{summary.n_tasks:,}")]
+    if summary.n_settings is not None:
+        lines.append(("settings", f"{summary.n_settings:,}"))
+    if summary.n_pool_rows is not None:
+        lines.append(
+            (
+                "rows",
+                f"{summary.n_test_rows:,} measured, {summary.n_bias_score_rows:,} for BiasScore, "
+                f"{summary.n_pool_rows:,} that demonstrations are drawn from",
+            )
+        )
+    lines.append(("prompts", f"{summary.n_prompts:,}"))
+    if summary.n_settings is None:
+        lines += [
+            ("with fewer demonstrations", f"{summary.n_shortened:,} (prompt.max_tokens)"),
+            ("cut at their end", f"{summary.n_cut:,} (prompt.max_tokens)"),
+        ]
+    flops = 2 * inputs.model.n_parameters * summary.tokens
+    saved = summary.tokens_unshared / max(summary.tokens, 1)
+    lines += [
+        ("label scores", f"{summary.n_scores:,}"),
+        ("tokens, shared prefixes", f"{summary.tokens:,}"),
+        ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
+        ("parameters", f"{inputs.model.n_parameters:,} ({inputs.model.family})"),
+        *cost_lines("FLOPs", flops, spec.execution),
+        *_detectable_lines(summary),
+    ]
+    notes = [f"left out: {name}: {reason}" for name, reason in summary.left_out.items()]
+    notes += [f"note: {note}" for note in summary.notes]
+    facts = {
+        **summary.facts(),
+        "model": asdict(inputs.model),
+        "flops": flops,
+        "gpu_hours_at_100_tflops": reference_hours(flops),
+        "costs": costs(flops, spec.execution),
+        "smallest_detectable": _detectable(summary),
+    }
+    if spec.lora is None:
+        return Description(lines, notes, facts)
+    cost = adapter_cost(spec, spec.lora, adapters, inputs.model)
+    return Description(lines, notes, facts, adapter_lines(cost, adapters, spec.lora, spec.execution), cost)
+
+
+def _detectable(summary: PlanSummary) -> float:
+    return smallest_detectable(summary.n_tasks, summary.n_test_rows / max(summary.n_tasks, 1))
+
+
+def _detectable_lines(summary: PlanSummary) -> list[tuple[str, str]]:
+    """Return how small a change of accuracy the run would find, and what that assumes."""
+    spread = "" if summary.n_tasks == 1 else f", by {SPREAD} more or less from task to task"
+    return [
+        ("smallest change found", f"{_detectable(summary):.3f} of accuracy, in four of five such runs"),
+        (
+            "",
+            f"if two methods answer {CHANGED:.0%} of the rows otherwise{spread}; by one test alone, and by those of a "
+            f"whole page if it is {FAMILY_FACTOR} times as large",
+        ),
+    ]
+
+
+def say_what_is_cut(spec_max_tokens: int, plan: Plan) -> None:
+    """Say how many prompts do not hold what they should, where there are some."""
+    if plan["n_cut"] or plan["n_shortened"]:
+        say(
+            f"prompt.max_tokens {spec_max_tokens}: of {plan['n_prompts']:,} prompts {plan['n_shortened']:,} "
+            f"keep fewer demonstrations than asked for, {plan['n_cut']:,} lose their end"
+        )

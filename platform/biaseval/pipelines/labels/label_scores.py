@@ -1,0 +1,193 @@
+"""The stage that scores the prompts of a run by a causal LM, with and without its adapters.
+
+In a run with adapters all prompts of a part have the same one. The worker keeps the base model, scores the part with
+it, then puts that adapter in place of the last and scores the part again, from the same tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from biaseval.environment import read_environment
+from biaseval.errors import BiasevalError
+from biaseval.execute.machine import n_cores, take_share
+from biaseval.execute.pace import leave_pace
+from biaseval.execute.tasks import Made, Task
+from biaseval.models import CONFIG_FILE, WEIGHTS_FILE
+from biaseval.pipelines.kind import Plan
+from biaseval.pipelines.labels.scorer_record import BUDGETS, ScorerRecord, known_budgets, with_share
+from biaseval.pipelines.planning import tokenizer_of
+from biaseval.spec import ExecutionSpec, ModelSpec, Prediction
+from biaseval.store import Run, part_name
+from biaseval.tables import ADAPTED, output_tables, run_outputs
+from biaseval.training.rows import ADAPTERS
+from biaseval.units import Unit
+
+if TYPE_CHECKING:
+    from biaseval.execute.parts import Parts
+    from biaseval.execute.resources import Allocation
+    from biaseval.scoring.outputs import ReadPart
+
+_FLOPS_OF_A_CORE = 2e10
+"""A second, of little models in float32: about a fifth of a plain matrix product's."""
+
+HOW = ("path", "path_beyond_window", "attention", "dtype", *BUDGETS)
+"""What of a scorer's facts a part's file says in its metadata, under the key ``scorer``: numbers may follow from it."""
+
+LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
+
+
+def scoring_stage(
+    run: Run, plan: Plan, model: ModelSpec, execution: ExecutionSpec, predict: Sequence[Prediction] = LIKELIHOOD
+) -> Parts:
+    """Return the stage that writes the outputs of every part of ``prompts``.
+
+    Args:
+        run: the run directory; what is known of how it was scored before is taken from there.
+        plan: ``parts`` of the run, and ``adapters`` where it has some.
+        model: what to score with.
+        execution: actors and their resources.
+        predict: how predictions are made.
+    """
+    from biaseval.execute.parts import Parts
+
+    environment = read_environment(run)
+    n_parameters = environment.get("model_facts", {}).get("n_parameters")
+    return Parts(
+        name="scoring",
+        verb="scored",
+        units=[scoring_unit(part, predict, has_adapters="adapters" in plan) for part in plan["parts"]],
+        execution=execution,
+        worker=LabelScoresWorker,
+        prepare=read_part,
+        arguments={
+            "model": model,
+            "predict": tuple(predict),
+            "known": environment.get("scorer", {}),
+        },
+        seconds=_seconds(execution, n_parameters),
+        weights_bytes=None if n_parameters is None else int(n_parameters * _width(model)),
+        n_passes=(1 + ("adapters" in plan)) * n_passes(predict),
+        recorder=ScorerRecord,
+    )
+
+
+def n_passes(predict: Sequence[Prediction]) -> int:
+    """Return how often a model reads each prompt: what is continued is read again."""
+    return ("label_scores" in output_tables(predict)) + ("generate" in predict)
+
+
+def _width(model: ModelSpec) -> float:
+    """Return the bytes of a weight, of those that are many."""
+    if model.quantization is not None:
+        return {"8bit": 1.0, "4bit": 0.5}[model.quantization]
+    return 4.0 if model.dtype == "float32" else 2.0
+
+
+def _seconds(execution: ExecutionSpec, n_parameters: int | None) -> Callable[[Unit], float] | None:
+    """Return what says how long this process would take for a part, where no actors are asked for."""
+    if n_parameters is None or (execution.actors, execution.gpus_per_actor) != ("auto", "auto"):
+        return None
+    return lambda unit: float(2 * n_parameters * unit.work["tokens"] / (_FLOPS_OF_A_CORE * n_cores()))
+
+
+def scoring_unit(part: Mapping[str, Any], predict: Sequence[Prediction], *, has_adapters: bool) -> Unit:
+    """Return the unit that a part of ``plan.json`` stands for.
+
+    Raises:
+        BiasevalError: adapted outputs are asked for and the part names no adapter: never let the base model's outputs
+            pass for an adapted model's.
+    """
+    if has_adapters and "adapter" not in part:
+        raise BiasevalError(f"plan.json: part {part['part']} names no adapter; start the run anew in another directory")
+    name = part_name(part["part"])
+    files = tuple(f"{table}/{name}" for table in run_outputs(predict, has_adapters=has_adapters))
+    return Unit(number=part["part"], size=part["n_prompts"], files=files, work=part)
+
+
+def read_part(run: Run, task: Task, *, model: ModelSpec, predict: Sequence[str], known: Mapping[str, Any]) -> ReadPart:
+    """Read a part's prompts, tokenise and pack them; what runs in a CPU task."""
+    from biaseval.scoring.outputs import read_part
+
+    return read_part(
+        tokenizer_of(model),
+        run.read_part("prompts", task.work["part"]),
+        run.read_part("contexts", task.work["contexts_part"]),
+        predict,
+        [table for table, _ in map(_table, task.files)],
+    )
+
+
+def _table(file: str) -> tuple[str, str]:
+    """Return the table and the part that a file is."""
+    table, _, part = file.partition("/")
+    return table, part
+
+
+class LabelScoresWorker:
+    """Holds the model; scores a part."""
+
+    def __init__(
+        self,
+        run: Run,
+        allocation: Allocation,
+        *,
+        model: ModelSpec,
+        predict: Sequence[Prediction],
+        known: Mapping[str, Any],
+    ) -> None:
+        from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
+        from biaseval.scoring import LabelScorer
+
+        take_share(allocation.n_threads, allocation.num_gpus)
+        self._run = run
+        self._predict = predict
+        self._num_gpus = allocation.num_gpus
+        self._adapter: str | None = None
+        budgets = known_budgets(known, allocation.num_gpus)
+        source = ModelSource.of(model)
+        tokenizer = load_tokenizer(source)
+        loading = Loading(model.dtype, allocation.device, model.quantization)
+        self.scorer = LabelScorer(
+            load_model(source, loading),
+            tokenizer,
+            token_budget=budgets.get("token_budget"),
+            cache_budget=budgets.get("cache_budget"),
+        )
+        if "generate" not in predict:  # continuations take longer than scores
+            self.scorer.tell_pace(partial(leave_pace, run))
+
+    def make(self, task: Task, prepared: ReadPart) -> Made:
+        """Score a part, by the model and by the adapted model; the scorer's facts are beside it."""
+        from biaseval.scoring.outputs import part_outputs
+
+        tables = {}
+        missing = dict(map(_table, task.files))
+        for adapter, names in ((None, {table: table for table in ADAPTED}), (task.work.get("adapter"), ADAPTED)):
+            asked = {table: name for table, name in names.items() if name in missing}
+            if asked:
+                self._use(adapter)
+                for table, rows in part_outputs(self.scorer, prepared, self._predict, asked):
+                    how = {name: self.scorer.facts()[name] for name in HOW}
+                    noted = rows.replace_schema_metadata({"scorer": json.dumps(how)})
+                    tables[f"{asked[table]}/{missing[asked[table]]}"] = noted
+        facts = self.scorer.facts()
+        return Made(tables, {**facts, "device": with_share(facts["device"], self._num_gpus)})
+
+    def _use(self, adapter: str | None) -> None:
+        """Have the model score with an adapter of the run, or with none; one stays in place until another comes."""
+        if adapter is not None and adapter != self._adapter:
+            folder = f"{ADAPTERS}/{adapter}"
+            try:
+                config, weights = (self._run.read_bytes(f"{folder}/{name}") for name in (CONFIG_FILE, WEIGHTS_FILE))
+            except OSError as error:
+                raise BiasevalError(
+                    f"{self._run.uri}/{folder}: cannot be read ({error}); delete the folder and run the same command "
+                    "again to train the adapter anew"
+                ) from error
+            self.scorer.put_adapter(f"{self._run.uri}/{folder}", config, weights)
+            self._adapter = adapter
+        self.scorer.use_adapter(adapter is not None)

@@ -1,0 +1,140 @@
+"""The kind majority_bias: how skewed may demonstrations be before predictions follow them (P2)?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+from biaseval.analysis.causal_draws import derive_majority_bias
+from biaseval.analysis.sql_files import connect
+from biaseval.errors import Problems
+from biaseval.inputs.chat import chat_notes
+from biaseval.majority_bias.data import read_dataset
+from biaseval.majority_bias.plan import plan_settings
+from biaseval.pipelines.kind import Description, Kind, Page
+from biaseval.pipelines.labels.causal import (
+    causal_stages,
+    describe_causal,
+    extend_causal,
+    model_inputs,
+    n_models,
+    section_problems,
+    with_training_rows,
+    write_causal,
+)
+from biaseval.pipelines.labels.label_scores import n_passes
+from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary, Ready
+from biaseval.prompting.parts import n_prompts, n_scores
+from biaseval.prompting.power import DRAW_DEVIATION
+from biaseval.spec import MajorityBiasSpec, break_cautions
+from biaseval.store import Run
+from biaseval.tables import output_tables
+
+
+def _read(spec: MajorityBiasSpec) -> CausalInputs:
+    problems = Problems()
+    with problems.noted():
+        dataset = read_dataset(spec)
+    with problems.noted():
+        facts, tokenizer = model_inputs(spec.model)
+    problems.refuse()
+    is_scored = "label_scores" in output_tables(spec.predict)
+    n_texts = n_models(spec) * (n_passes(spec.predict) + is_scored * (len(dataset.labels) - 1))
+
+    def pieces() -> Iterator[Ready]:
+        for plan in plan_settings(spec, dataset, tokenizer, facts.window):
+            training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
+            planned = Planned(
+                tables={"settings": plan.settings, "contexts": plan.contexts, **training},
+                parts=plan.parts,
+                summary=PlanSummary(
+                    n_tasks=0,
+                    n_prompts=n_prompts(plan.parts),
+                    n_scores=n_models(spec) * is_scored * n_scores(plan.parts),
+                    tokens=n_models(spec) * n_passes(spec.predict) * sum(part.tokens for part in plan.parts),
+                    tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
+                    n_shortened=0,
+                    n_cut=0,
+                    notes=plan.notes,
+                    left_out={},
+                    n_settings=1,
+                ),
+                problems=[*plan.problems, *untrainable],
+            )
+            yield Ready(planned)
+
+    return CausalInputs(
+        subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",
+        model=facts,
+        tokenizer=tokenizer,
+        start=PlanSummary(
+            n_tasks=1,
+            n_prompts=0,
+            n_scores=0,
+            tokens=0,
+            tokens_unshared=0,
+            n_shortened=0,
+            n_cut=0,
+            notes=[*dataset.notes, *chat_notes(spec.model, tokenizer), *break_cautions(spec)],
+            left_out={},
+            n_test_rows=len(dataset.test),
+            n_settings=0,
+        ),
+        problems=section_problems(spec),
+        pieces=pieces,
+    )
+
+
+def _describe(spec: MajorityBiasSpec, inputs: CausalInputs) -> Description:
+    described = describe_causal(spec, inputs)
+    smallest = _smallest_bias(spec, described.facts["n_settings"])
+    if len(spec.seeds) == 1:
+        lines = [("smallest bias found", "none: one seed cannot tell proportions from the draw of demonstrations")]
+    elif smallest is None:
+        lines = [("smallest bias found", "hardly any: so few settings and seeds have too few orders for the test")]
+    else:
+        assumed = f"if draws of demonstrations have a standard deviation of {DRAW_DEVIATION}"
+        lines = [
+            ("smallest bias found", f"a standard deviation of weighted F1 over settings of {smallest:.3f}"),
+            ("", f"without the noise of seeds, in four of five such runs, by the tests of the whole page, {assumed}"),
+        ]
+    facts = {**described.facts, "smallest_bias": {"sd_f1_corrected": smallest}}
+    return replace(described, lines=[*described.lines, *lines], facts=facts)
+
+
+def _smallest_bias(spec: MajorityBiasSpec, n_settings: int) -> float | None:
+    """Return the standard deviation of weighted F1 over settings, without noise, that the run would mostly find."""
+    n_ways = sum(1 + len(spec.calibration) * (predict == "likelihood") for predict in spec.predict)
+    n_tests = len(spec.prompt.instruction) * n_models(spec) * n_ways
+    with closing(connect([])) as connection:
+        [(found,)] = connection.execute(
+            "select visible_settings(?, ?, ?, ?)", [DRAW_DEVIATION**2, n_settings, len(spec.seeds), n_tests]
+        ).fetchall()
+    return None if found is None else float(found)
+
+
+def _page(run: Run) -> Page:
+    from biaseval.report import majority_bias_page
+
+    return majority_bias_page(run)
+
+
+_HEADLINE = """
+select instruction, predict, method, mean_f1, sd_f1, max_f1, is_any_setting_above_constant, rb_at_10,
+    share_majority, share_last, share_no_label,
+    n_settings, n_seeds, n_rows
+from majority_by_model
+order by instruction, predict, array_position({methods}, method)
+"""
+
+MAJORITY_BIAS = Kind(
+    read=_read,
+    describe=_describe,
+    write=write_causal,
+    extend=extend_causal,
+    stages=lambda run, spec, plan: causal_stages(run, spec, plan, spec.predict),
+    derive=derive_majority_bias,
+    page=_page,
+    headline=lambda spec: _HEADLINE,
+)

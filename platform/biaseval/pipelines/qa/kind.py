@@ -1,0 +1,452 @@
+"""The kind qa_bias: do QA models answer by shortcut (P3)?
+
+Part p of the questions becomes part p of the attributes, and part m * n_parts + p of the predictions of model m; those
+that the run trains itself come behind those of the spec.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from biaseval.analysis.qa_chance import derive_chance
+from biaseval.analysis.qa_changes import derive_changes
+from biaseval.analysis.qa_draws import derive_qa_bias
+from biaseval.errors import BiasevalError, InputError, Problems
+from biaseval.pipelines.directory import read_plan, read_spec
+from biaseval.pipelines.kind import Kind, Need, Page, Plan, Stage
+from biaseval.pipelines.qa.biased_segments import SEGMENT_KEYS, segment_problems
+from biaseval.pipelines.qa.plan import QuestionsPlan, describe_questions, model_plan
+from biaseval.pipelines.qa.stages import answering_stage, measuring_stage
+from biaseval.pipelines.qa.trained_models import READERS, measured, readers_of
+from biaseval.pipelines.qa.training_plan import (
+    TrainingInputs,
+    read_source,
+    read_training,
+    write_training,
+)
+from biaseval.pipelines.qa.training_stages import TrainingStages, trained_rows
+from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.data import QuestionSet, Role, question_rows
+from biaseval.qa_bias.heuristics import HEURISTICS, annotated, resources_of
+from biaseval.qa_bias.similarity import Tfidf
+from biaseval.qa_bias.spacy_pipeline import load_annotator, without_pipeline
+from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
+from biaseval.spec import DataSource, QaBiasSpec, break_cautions
+from biaseval.spec.shared_sections import is_among
+from biaseval.store import Run, part_name
+from biaseval.units import Done, Unit
+
+_PART_QUESTIONS = 512
+
+_PACKAGES = {"text": "nltk", "tfidf": "sklearn", "annotator": "spacy"}
+"""What each resource of heuristics is made of."""
+
+
+@dataclass(frozen=True)
+class QuestionsInputs:
+    """What planning starts from, validated."""
+
+    sets: dict[str, tuple[QuestionSet, Role]]
+    train: QuestionSet | None
+    plan: QuestionsPlan
+    text: dict[str, Any]
+    """Where sentences, words, entities and subjects come from."""
+    training: TrainingInputs | None
+    """Of the readers that are trained."""
+
+    @property
+    def subject(self) -> str:
+        """What is planned."""
+        asked = f"{sum(self.plan.datasets.values()):,} questions"
+        return asked if self.training is None else f"{asked}, and to train {len(self.training.readers):,} readers"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``environment.json`` says of it."""
+        return {"data": {}, "text": self.text}
+
+
+def _read(spec: QaBiasSpec) -> QuestionsInputs:
+    problems = Problems()
+    problems.found += without_pipeline(spec.text.spacy, spec.heuristics)
+    text: dict[str, Any] = {}
+    sets: dict[str, tuple[QuestionSet, Role]] = {}
+    train = None
+    with problems.noted():
+        text = _text_sources(spec)
+    roles: dict[Role, dict[str, DataSource]] = {
+        "in_distribution": spec.datasets.in_distribution,
+        "out_of_distribution": spec.datasets.out_of_distribution,
+    }
+    for role, uris in roles.items():
+        for name, uri in uris.items():
+            with problems.noted():
+                limit = spec.datasets.max_examples
+                sets[name] = (read_source(spec, uri, name, "measured", max_examples=limit), role)
+    if "tfidf" in resources_of(spec.heuristics) and spec.datasets.train is not None:
+        with problems.noted():
+            train = read_source(spec, spec.datasets.train, "train", "train")
+    if not problems.found:
+        with problems.noted():
+            _refuse_small_sets(spec, _sizes(sets))
+        first = question_rows(next(iter(sets.values()))[0], "in_distribution").slice(0, 1)
+        for heuristic in set(spec.heuristics) - set(HEURISTICS):
+            with problems.noted():
+                attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
+    notes = [*_notes(spec, sets, train), *break_cautions(spec)]
+    notes += [f"{name}: approximate ({own['name']})" for name, own in text.items() if own["is_approximate"]]
+    models = []
+    for model in spec.models:
+        with problems.noted():
+            models.append(model_plan(spec, model, sets, notes))
+    training = None
+    if spec.train is not None:
+        with problems.noted():
+            training = read_training(spec, spec.train, {name: own for name, (own, _) in sets.items()})
+            notes += training.notes
+    problems.refuse()
+    sizes = {name: len(own.questions) for name, (own, _) in sets.items()}
+    plan = QuestionsPlan(sizes, models, list(dict.fromkeys(notes)))
+    inputs = QuestionsInputs(sets=sets, train=train, plan=plan, text=text, training=training)
+    if found := _problems(spec, inputs):
+        raise InputError.of(found)
+    return inputs
+
+
+def _problems(spec: QaBiasSpec, inputs: QuestionsInputs, key: str = "train.thresholds") -> list[str]:
+    if inputs.training is None or not is_among(key, SEGMENT_KEYS):
+        return []
+    return segment_problems(spec, inputs.training.sets, lambda: _tfidf(inputs.sets, inputs.train))
+
+
+def _notes(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> list[str]:
+    """Return what is left out of questions and heuristics, and where document frequencies come from."""
+    notes = [note for questions, _ in sets.values() for note in questions.notes]
+    left_out = annotated(HEURISTICS)
+    if spec.text.spacy is None and set(HEURISTICS).difference(spec.heuristics) == {*left_out}:
+        notes.append(f"{' and '.join(left_out)} are not measured: they need a spaCy pipeline (text.spacy)")
+    if "tfidf" not in resources_of(spec.heuristics):
+        return notes
+    if train is not None:
+        return [*notes, *train.notes]
+    first = next(iter(spec.datasets.in_distribution))
+    return [
+        *notes,
+        f"cos_sim: datasets.train is not given, so document frequencies come from the contexts of {first}; the "
+        "published values need those of SQuAD's training questions",
+    ]
+
+
+def _write(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> Plan:
+    asked = spec.execution.part_rows
+    n_rows = _PART_QUESTIONS if asked == "auto" else asked
+    parts: list[dict[str, Any]] = []
+    for questions, role in inputs.sets.values():
+        rows = question_rows(questions, role)
+        for start in range(0, rows.num_rows, n_rows):
+            part = rows.slice(start, n_rows)
+            run.write_part("qa_examples", len(parts), part)
+            parts.append({"part": len(parts), "dataset": questions.name, "n_questions": part.num_rows})
+    _write_tfidf(run, spec, inputs)
+    trained = {} if inputs.training is None else write_training(run, inputs.training, n_rows)
+    return {**asdict(inputs.plan), "n_parts": len(parts), "parts": parts, **trained}
+
+
+def _write_tfidf(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> None:
+    """Write the document frequencies, where a heuristic needs them."""
+    if "tfidf" in resources_of(spec.heuristics):
+        run.write_part("qa_tfidf", 0, _tfidf(inputs.sets, inputs.train).to_table())
+
+
+def _tfidf(sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> Tfidf:
+    """Return the document frequencies of the contexts of ``datasets.train``, or else of the first measured set."""
+    fitted_on = train if train is not None else next(iter(sets.values()))[0]
+    return Tfidf.fit([question.context for question in fitted_on.questions])
+
+
+def _extend(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs, plan: Plan) -> Plan:
+    """Add models and heuristics: predictions are behind those of the plan's models, attributes in parts of their own.
+
+    Raises:
+        InputError: the models of the run do not come first.
+    """
+    known = [model["name"] for model in plan["models"]]
+    if [model.name for model in spec.models][: len(known)] != known:
+        raise InputError(f"models: {', '.join(known)} of {run.uri} must stay the first; write new ones behind them")
+    measured = plan.get("measured", [{"heuristics": _measured_before(run), "first": 0}])
+    there = {heuristic for own in measured for heuristic in own["heuristics"]}
+    if new := [heuristic for heuristic in spec.heuristics if heuristic not in there]:
+        measured = [*measured, {"heuristics": new, "first": len(measured) * plan["n_parts"]}]
+    if not run.parts("qa_tfidf"):
+        _write_tfidf(run, spec, inputs)
+    return {**plan, **asdict(inputs.plan), "measured": measured}
+
+
+def _measured_before(run: Run) -> list[str]:
+    spec = read_spec(run)
+    assert isinstance(spec, QaBiasSpec)
+    return spec.heuristics
+
+
+def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
+    """Yield what costs least first: a heuristic of the user's that fails does so before hours of models."""
+    for own in plan.get("measured", [{"heuristics": spec.heuristics, "first": 0}]):
+        # Of a run that grew each stage is told from the others.
+        by = {} if own["heuristics"] == spec.heuristics else {"verb": f"measured by {', '.join(own['heuristics'])}"}
+        yield measuring_stage(spec, _units(plan, "qa_attributes", own["first"]), own["heuristics"], **by)
+    for number, model in enumerate(spec.models):
+        yield answering_stage(spec, model, _units(plan, "qa_predictions", number * plan["n_parts"]))
+    if spec.train is not None:
+        training = TrainingStages(run, spec, spec.train, plan)
+        yield from training
+        yield from training.answers()
+
+
+def _derive(run: Run, spec: QaBiasSpec) -> None:
+    """Write what SQL reads beside the measurements."""
+    trained = []
+    if spec.train is not None:
+        left_out = _left_out(run, spec)
+        trained = [reader.name for reader in measured(readers_of(spec.train)) if reader.name not in left_out]
+    derive_qa_bias(run, spec, trained)
+    derive_chance(run, spec)
+    if trained:
+        derive_changes(run, spec.seed)
+
+
+def _refuse_given_up(run: Run, spec: QaBiasSpec) -> None:
+    """Make sure that all readers are there."""
+    refuse_left_out(run, _left_out(run, spec))
+
+
+def _left_out(run: Run, spec: QaBiasSpec) -> Mapping[str, str]:
+    """Return the readers that are not there, and why."""
+    return {} if spec.train is None else TrainingStages(run, spec, spec.train, read_plan(run)).left_out
+
+
+def _units(plan: Plan, table: str, first: int) -> list[Unit]:
+    """Return a unit for each part of the questions, which makes the part of a table from ``first`` on."""
+    return [
+        Unit(
+            number=part["part"],
+            size=part["n_questions"],
+            files=(f"{table}/{part_name(first + part['part'])}",),
+            work=part,
+        )
+        for part in plan["parts"]
+    ]
+
+
+def _needs(spec: QaBiasSpec) -> Iterator[Need]:
+    """Yield what the heuristics need."""
+    resources = resources_of(spec.heuristics)
+    packages = tuple(name for resource, name in _PACKAGES.items() if resource in resources)
+    yield Need("heuristics need", "qa", packages)
+
+
+def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
+    """Return what is measured otherwise now: text data, a spaCy pipeline, a library, a heuristic of the user's."""
+    recorded, found = environment["text"], _text_sources(spec)
+    changed = [name for name, own in found.items() if _identity(recorded.get(name, {})) != _identity(own)]
+    return [f"{name}: changed from {recorded.get(name)} to {found.get(name)}" for name in dict.fromkeys(changed)]
+
+
+def _identity(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what tells a source from another; a meaning, which older runs lack, is of the same version."""
+    return {key: fact for key, fact in source.items() if key != "meaning"}
+
+
+def _sizes(sets: Mapping[str, tuple[QuestionSet, Role]]) -> dict[str, int]:
+    """Return the number of questions of each in-distribution set."""
+    return {name: len(own.questions) for name, (own, role) in sets.items() if role == "in_distribution"}
+
+
+def _refuse_analysis(run: Run, spec: QaBiasSpec) -> None:
+    """Make sure that the questions that a run has are enough for an analysis; Raises InputError: they are not."""
+    rows = run.read_table("qa_examples")
+    names = rows.filter(pc.equal(rows["role"], "in_distribution"))["dataset"]
+    _refuse_small_sets(spec, Counter(names.to_pylist()))
+
+
+def _refuse_small_sets(spec: QaBiasSpec, sizes: Mapping[str, int]) -> None:
+    """Make sure that some in-distribution set can be cut into two groups of the sample's size.
+
+    Raises:
+        InputError: none can.
+    """
+    sample = spec.bootstrap.sample
+    if max(sizes.values()) < 2 * sample:
+        shown = ", ".join(f"{name} has {size:,}" for name, size in sizes.items())
+        raise InputError(
+            f"bootstrap.sample: {sample} of each of two groups need {2 * sample:,} questions and {shown}; lower it to "
+            f"{max(sizes.values()) // 2} at most (with bootstrap.replacement where groups are small), or give more"
+        )
+
+
+def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
+    """Return what the heuristics' values depend on beside the questions, having tried that it is there."""
+    from biaseval.qa_bias.text import load_text
+
+    look_in(spec.text.modules)
+    needed = resources_of(spec.heuristics)
+    sources: dict[str, Any] = {}
+    if "text" in needed:
+        sources["sentences and words"] = load_text(spec.text.nltk_data)
+    if "annotator" in needed and spec.text.spacy is not None:  # null: rules of an older version made the values
+        sources["entities and subjects"] = load_annotator(spec.text.spacy, spec.heuristics)
+    described: dict[str, Any] = {
+        name: {"name": source.name, "is_approximate": source.is_approximate, "version": source.version}
+        for name, source in sources.items()
+    }
+    for heuristic in sorted(set(spec.heuristics) - set(HEURISTICS)):
+        described[heuristic] = {
+            "name": "a function of the user's",
+            "is_approximate": False,
+            "version": source_digest(heuristic),
+            **({"meaning": meaning} if (meaning := meaning_of(heuristic)) else {}),
+        }
+    return described
+
+
+def _page(run: Run) -> Page:
+    from biaseval.report import qa_bias_page
+
+    return qa_bias_page(run)
+
+
+_HEADLINE = """
+select
+    model, {dataset} heuristic, biases.bias_significance as "significance",
+    least(lower_exact_match, higher_exact_match) as "worse EM (%)", p_adjusted as p,
+    smallest_detectable as "detectable",
+    case
+        when is_supported and biased_segment = 'lower' then 'better where ≤ ' || printf('%g', biases.threshold)
+        when is_supported then 'better where > ' || printf('%g', biases.threshold)
+        when biases.bias_significance > 0 and is_supported is null then 'not tested'
+        when biases.bias_significance > 0 then 'within chance'
+        when biases.bias_significance = 0 and has_few_right(exact_match) then 'too few right'
+        when biases.bias_significance = 0 then 'no bias found'
+        when biases.status = 'no threshold to try' then 'one value only'
+        else biases.status
+    end as finding
+from qa_bias_by_heuristic as biases
+inner join qa_bias_tests using (model, dataset, heuristic)
+inner join qa_by_dataset using (model, dataset)
+order by model, dataset, heuristic
+"""
+"""In points. The worse EM is that of the worse group. Four of five such runs find what is detectable."""
+
+_CHANGES = """
+select
+    model, dataset, heuristic, qa_debiasing.exact_match as "exact_match (points)", gap as "gap (points)",
+    bias_significance as "bias_significance (points)", is_nearly_broken
+from qa_debiasing
+inner join trained_models using (model)
+where is_addressed or qa_debiasing.method = 'standard'
+order by trained_models.number, dataset, heuristic
+"""
+
+
+def _headline(spec: QaBiasSpec) -> str:
+    """Return the query for how biased the models are; of a study, what was addressed."""
+    if spec.train is not None:
+        return _CHANGES
+    n_datasets = len({**spec.datasets.in_distribution, **spec.datasets.out_of_distribution})
+    return _HEADLINE.format(dataset="dataset," if n_datasets > 1 else "")
+
+
+@dataclass(frozen=True)
+class ReadersSummary:
+    """What a sitting of training did, and what the run's readers are."""
+
+    uri: str
+    n_readers: int
+    """Complete, of the whole run, bias models among them."""
+    n_planned: int
+    n_trained: int
+    """In this sitting."""
+    n_steps: int
+    """Of the complete ones."""
+    seconds: float
+    """Sum over the readers of this sitting, without starting workers."""
+    overhead_share: float | None
+    """Part of these seconds outside optimizer steps and evaluations, in [0, 1]; None if nothing was trained."""
+    left_out: Mapping[str, str]
+    """Readers that are not there, and why."""
+    run: Run
+    folder: str = READERS
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Names and values, for a person."""
+        lines = [
+            ("readers", f"{self.n_readers:,} of {self.n_planned:,} ({self.n_trained:,} trained now)"),
+            ("steps", f"{self.n_steps:,}"),
+        ]
+        if self.overhead_share is not None:
+            lines += [
+                ("seconds of trainings", f"{self.seconds:,.1f}"),
+                ("outside steps, evaluations", f"{self.overhead_share:.1%} of them"),
+            ]
+        return lines
+
+    def refuse_given_up(self) -> None:
+        """Make sure that no reader was given up; Raises: as `refuse_left_out`."""
+        refuse_left_out(self.run, self.left_out)
+
+
+def readers_summary(stages: TrainingStages, made: Sequence[Done]) -> ReadersSummary:
+    """Return what a sitting of training did."""
+    rows = trained_rows(stages.run)
+    trained = [done for done in made if "step_seconds" in done.facts]
+    seconds = sum(done.facts["seconds"] for done in trained)
+    inside = sum(done.facts["step_seconds"] + done.facts["evaluation_seconds"] for done in trained)
+    return ReadersSummary(
+        uri=stages.run.uri,
+        n_readers=sum(row["problem"] is None for row in rows),
+        n_planned=len(readers_of(stages.train)),
+        n_trained=sum(done.facts["problem"] is None for done in trained),
+        n_steps=sum(row["steps"] for row in rows if row["problem"] is None),
+        seconds=seconds,
+        overhead_share=1 - inside / seconds if trained else None,
+        left_out=stages.left_out,
+        run=stages.run,
+    )
+
+
+def refuse_left_out(run: Run, left_out: Mapping[str, str]) -> None:
+    """Make sure that all readers are there, once all else is made.
+
+    Raises:
+        BiasevalError: some were given up; the message says why.
+    """
+    if left_out:
+        lines = "".join(f"\n  - {name}: {why}" for name, why in left_out.items())
+        raise BiasevalError(
+            f"{run.uri}: {len(left_out)} readers were given up, the others are there; lower the learning rate they "
+            "were trained with (train.learning_rate, of bias models train.bias_model.learning_rate) or choose another "
+            f"train.precision, in another --run-dir:{lines}"
+        )
+
+
+QA_BIAS = Kind(
+    read=_read,
+    problems=_problems,
+    needs=_needs,
+    describe=lambda spec, inputs: describe_questions(spec, inputs.plan, inputs.training),
+    write=_write,
+    extend=_extend,
+    stages=_stages,
+    changes=_changes,
+    refuse_analysis=_refuse_analysis,
+    derive=_derive,
+    given_up=_left_out,
+    refuse_given_up=_refuse_given_up,
+    page=_page,
+    headline=_headline,
+)

@@ -1,0 +1,287 @@
+"""The stages of a QA-bias run: measuring its questions by heuristics, and answering them by each model.
+
+Each worker takes a part of the questions and writes a part of another table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from biaseval.environment import amend_environment, read_environment
+from biaseval.execute.machine import take_share
+from biaseval.execute.tasks import Made, Task
+from biaseval.pipelines.kind import Stage
+from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.heuristics import Variant, resources_of
+from biaseval.qa_bias.predictions import (
+    annotator_rows,
+    are_of_annotators,
+    given_answers,
+    prediction_rows,
+    read_predictions,
+)
+from biaseval.qa_bias.similarity import Tfidf
+from biaseval.spec import ExecutionSpec, QaBiasSpec, QaModelSpec, QaTextSpec, WindowsSpec
+from biaseval.store import Run
+from biaseval.units import Done, Unit
+
+if TYPE_CHECKING:
+    from biaseval.execute.cluster import Cluster
+    from biaseval.execute.resources import Allocation
+    from biaseval.qa_models import ExtractiveReader
+
+_MOST_MEASURING_ACTORS = 8
+_SECONDS_OF_A_QUESTION = 0.02
+"""By all heuristics; by those that need no spaCy pipeline, less."""
+
+_COUNTERS = ("n_tokens", "n_padded_tokens", "search_s")
+"""Facts of a reader that grow with each part."""
+
+
+def measuring_stage(
+    spec: QaBiasSpec,
+    units: Sequence[Unit],
+    heuristics: Sequence[str],
+    *,
+    verb: str = "measured by heuristics",
+    table: str = "qa_examples",
+) -> Stage:
+    """Return the stage that computes heuristics of each part of some questions, on CPUs.
+
+    Args:
+        spec: of the run.
+        units: a part of the questions each.
+        heuristics: by which.
+        verb: what happens to the questions.
+        table: of the questions.
+    """
+    from biaseval.execute.machine import n_cores
+    from biaseval.execute.parts import Parts
+
+    # Each actor holds a pipeline of its own: more of them would not fit many machines' memory.
+    asked = spec.execution.actors
+    n_actors = min(n_cores(), _MOST_MEASURING_ACTORS) if asked == "auto" else asked
+    return Parts(
+        name="measuring",
+        verb=verb,
+        noun="questions",
+        units=units,
+        execution=ExecutionSpec(actors=n_actors, gpus_per_actor=0),
+        seconds=(lambda unit: _SECONDS_OF_A_QUESTION * unit.size) if asked == "auto" else None,
+        worker=AttributesWorker,
+        arguments={
+            "heuristics": heuristics,
+            "variant": spec.variant,
+            "text": spec.text,
+            "table": table,
+        },
+    )
+
+
+def answering_stage(spec: QaBiasSpec, model: QaModelSpec, units: Sequence[Unit]) -> Stage:
+    """Return the stage by which a model, or people, answer each part of the questions."""
+    if model.predictions is not None:
+        return GivenAnswers(model, model.predictions, units)
+    if model.annotators:
+        return PeoplesAnswers(model.name, units)
+    from biaseval.execute.parts import Parts
+
+    return Parts(
+        name=f"answering by {model.name}",
+        verb=f"answered by {model.name}",
+        noun="questions",
+        units=units,
+        execution=spec.execution,
+        worker=AnswersWorker,
+        arguments={"model": model, "windows": spec.windows},
+        recorder=partial(ReaderRecord, model=model.name),
+    )
+
+
+class AttributesWorker:
+    """Computes heuristics."""
+
+    def __init__(
+        self,
+        run: Run,
+        allocation: Allocation,
+        *,
+        heuristics: Sequence[str],
+        variant: Variant,
+        text: QaTextSpec,
+        table: str,
+    ) -> None:
+        from biaseval.qa_bias.spacy_pipeline import load_annotator
+        from biaseval.qa_bias.text import load_text
+        from biaseval.qa_bias.user_heuristics import look_in
+
+        look_in(text.modules)
+        needed = resources_of(heuristics)
+        self._run, self._table = run, table
+        self._measure = partial(
+            attributes,
+            heuristics=heuristics,
+            variant=variant,
+            text=load_text(text.nltk_data) if "text" in needed else None,
+            annotator=load_annotator(text.spacy, heuristics) if "annotator" in needed else None,
+            tfidf=Tfidf.from_table(run.read_table("qa_tfidf")) if "tfidf" in needed else None,
+        )
+
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of ``qa_attributes``, or of ``qa_training_attributes``, which say a question's role."""
+        [file] = task.files
+        examples = self._run.read_part(self._table, task.work["part"])
+        found = self._measure(examples)
+        if self._table == "qa_training_examples" and found.num_rows:
+            found = found.add_column(0, "role", pa.array([examples["role"][0].as_py()] * found.num_rows, pa.string()))
+        return Made({file: found})
+
+
+class AnswersWorker:
+    """Holds a model that answers."""
+
+    def __init__(self, run: Run, allocation: Allocation, *, model: QaModelSpec, windows: WindowsSpec) -> None:
+        from biaseval.models import Loading, ModelSource
+        from biaseval.qa_models import WindowSettings, load_reader
+
+        take_share(allocation.n_threads, allocation.num_gpus)
+        self._run = run
+        self._name = model.name
+        self._reader = load_reader(
+            ModelSource.of(model),
+            Loading(model.dtype, allocation.device),
+            answers=model.answers,
+            prompt=model.prompt,
+            windows=WindowSettings(**windows.model_dump()),
+            allow_untrained_head=model.allow_untrained_head,
+        )
+
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of ``qa_predictions``, with the reader's facts."""
+        [file] = task.files
+        examples = self._run.read_part("qa_examples", task.work["part"])
+        rows = prediction_rows(self._name, examples, self._reader.read(examples))
+        return Made({file: rows}, self._reader.facts())
+
+
+class TrainedAnswersWorker:
+    """Holds readers that the run trained, one at a time."""
+
+    def __init__(self, run: Run, allocation: Allocation, *, windows: WindowsSpec, table: str) -> None:
+        take_share(allocation.n_threads, allocation.num_gpus)
+        self._run, self._allocation, self._windows, self._table = run, allocation, windows, table
+        self._readers: dict[str, ExtractiveReader] = {}
+
+    def make(self, task: Task, prepared: None) -> Made:
+        """Return a part of predictions, with the reader's facts."""
+        [file] = task.files
+        folder = task.work["folder"]
+        if folder not in self._readers:
+            self._readers.clear()  # two of them need not fit a device
+            self._readers[folder] = self._loaded(folder, is_trusted=task.work["is_trusted"])
+        reader, examples = self._readers[folder], self._run.read_part(self._table, task.work["part"])
+        return Made({file: prediction_rows(task.work["model"], examples, reader.read(examples))}, reader.facts())
+
+    def _loaded(self, folder: str, *, is_trusted: bool) -> ExtractiveReader:
+        from biaseval.models import Loading, ModelSource
+        from biaseval.qa_models import ExtractiveReader, WindowSettings
+
+        loading, windows = Loading("float32", self._allocation.device), WindowSettings(**self._windows.model_dump())
+        with self._run.local_folder(folder) as path:
+            return ExtractiveReader.load(ModelSource(path, trust_remote_code=is_trusted), loading, windows)
+
+
+@dataclass(frozen=True)
+class GivenAnswers:
+    """The stage that writes the predictions that files hold, with their exact match and F1.
+
+    No part of a data set without a file has rows.
+    """
+
+    model: QaModelSpec
+    files: Mapping[str, str]
+    """Data set to file."""
+    units: Sequence[Unit]
+    noun: str = "questions"
+
+    @property
+    def verb(self) -> str:
+        """What has happened to a part that is complete."""
+        return f"answered by {self.model.name}"
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Write the missing parts; nothing runs for it on a cluster."""
+        found: dict[str, dict[str, str]] = {}
+        for unit in missing:
+            [file] = unit.files
+            examples = run.read_part("qa_examples", unit.work["part"])
+            dataset = unit.work["dataset"]
+            if dataset not in found:
+                found[dataset] = self._texts(run, dataset)
+            texts = found[dataset]
+            is_answered = pa.array([name in texts for name in examples["example_id"].to_pylist()], pa.bool_())
+            answered = examples.filter(is_answered)
+            run.write_table(file, prediction_rows(self.model.name, answered, given_answers(answered, texts)))
+            yield Done(unit)
+
+    def _texts(self, run: Run, dataset: str) -> dict[str, str]:
+        """Return the predictions for a data set of the run, which the plan has found to be whole."""
+        if dataset not in self.files:
+            return {}
+        examples = run.read_table("qa_examples")
+        ids = examples.filter(pc.equal(examples["dataset"], dataset))["example_id"].to_pylist()
+        return read_predictions(self.files[dataset], ids, on_missing=self.model.on_missing)[0]
+
+
+@dataclass(frozen=True)
+class PeoplesAnswers:
+    """The stage that scores one annotator's answer, the second, against the others'; see ``models.annotators``.
+
+    Questions with one answer have no row, nor have those of sets whose answers are no annotators'.
+    """
+
+    name: str
+    units: Sequence[Unit]
+    noun: str = "questions"
+
+    @property
+    def verb(self) -> str:
+        """What has happened to a part that is complete."""
+        return f"answered by {self.name}"
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Write the missing parts; nothing runs for it on a cluster."""
+        examples = run.read_table("qa_examples").select(["dataset", "answers"])
+        annotated = {
+            dataset
+            for dataset in pc.unique(examples["dataset"]).to_pylist()
+            if are_of_annotators(examples.filter(pc.equal(examples["dataset"], dataset))["answers"].to_pylist())
+        }
+        for unit in missing:
+            [file] = unit.files
+            part = run.read_part("qa_examples", unit.work["part"])
+            asked = part if unit.work["dataset"] in annotated else part.slice(0, 0)
+            run.write_table(file, annotator_rows(self.name, asked))
+            yield Done(unit)
+
+
+class ReaderRecord:
+    """Notes in ``environment.json`` how a model is run."""
+
+    def __init__(self, run: Run, model: str | None = None) -> None:
+        self._run, self._model = run, model
+
+    def add(self, done: Done) -> None:
+        """Note the facts of the reader: the stage's model, or that of the part."""
+        facts = {name: fact for name, fact in done.facts.items() if name not in _COUNTERS}
+        readers = read_environment(self._run).get("readers", {})
+        amend_environment(self._run, readers={**readers, self._model or done.unit.work["model"]: facts})
+
+    def close(self) -> None:
+        """Nothing is left to note."""

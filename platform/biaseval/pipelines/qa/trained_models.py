@@ -1,0 +1,235 @@
+"""The readers that a QA-bias run trains: names, which needs which (P3), and the files of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Any, Literal
+
+from biaseval.pipelines.kind import Plan
+from biaseval.spec import ADDRESSING, GUIDED, QaTrainSpec
+from biaseval.store import part_name
+
+BIAS_MODEL = "bias_model"
+"""The method of readers that are trained on a biased segment alone, and are not measured."""
+
+_MOST_CHARACTERS = 100
+"""Of a name in that of a folder; its number tells it from others."""
+
+READERS = "models"
+"""The folder of a run that holds what it trained."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader that is trained."""
+
+    number: int
+    """Its place in the study, 0-based: standard ones, bias models, the others."""
+    name: str
+    base: str
+    data: str
+    method: str
+    """Of the spec's ``train.methods``, or `BIAS_MODEL`."""
+    bias: str | None
+    seed: int
+    standard: str | None
+    """The name of the standard reader of the same base, data and seed, which is its teacher and what it is compared
+    with; None: it is that itself, or a bias model."""
+    guide: str | None
+    """The name of what knows its bias, if anything does: a bias model, or what stands in its place."""
+
+    @property
+    def folder(self) -> str:
+        """Of the run, for the model; a name that any file system takes, unlike its own."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.name).strip("-")
+        return f"{READERS}/{self.number:05d}-{name[:_MOST_CHARACTERS]}"
+
+    @property
+    def guides(self) -> dict[str, str]:
+        """The names of what it is trained with the logits of: what knows its ``bias``, and its ``teacher``."""
+        teacher = self.standard if self.method == "confidence_regularization" else None
+        return {role: name for role, name in (("bias", self.guide), ("teacher", teacher)) if name is not None}
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is a model of the study, not one that helps to train others."""
+        return self.method != BIAS_MODEL
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What ``trained_models`` says of it."""
+        names = ("number", "base", "data", "method", "bias", "seed", "standard")
+        return {"model": self.name, **{name: getattr(self, name) for name in names}}
+
+
+def readers_of(train: QaTrainSpec) -> list[Reader]:
+    """Return the readers of a study, in an order in which each comes behind what it needs."""
+    return [Reader(number, **kind) for number, kind in enumerate(_kinds(train))]
+
+
+@dataclass(frozen=True)
+class Guide:
+    """What gives logits that readers are trained with."""
+
+    name: str
+    source: Literal["reader", "tfidf", "predictions"]
+    base: str
+    """Whose tokens they are of."""
+    data: str
+    bias: str | None
+    """What a file says differently for each."""
+
+
+def guides_of(train: QaTrainSpec) -> list[Guide]:
+    """Return what gives logits, in order: for each of the methods that need some a bias model, and teachers.
+
+    A bias model is one for each base, data set and bias, whatever the seeds of those that it guides.
+    """
+    found: dict[str, Guide] = {}
+    for reader in readers_of(train):
+        if reader.guide is not None:
+            found[reader.guide] = Guide(reader.guide, _source(train), reader.base, reader.data, reader.bias)
+    for reader in readers_of(train):
+        if "teacher" in reader.guides:
+            teacher = reader.guides["teacher"]
+            found[teacher] = Guide(teacher, "reader", reader.base, reader.data, None)
+    return list(found.values())
+
+
+def _source(train: QaTrainSpec) -> Literal["reader", "tfidf", "predictions"]:
+    if train.bias_model.tfidf:
+        return "tfidf"
+    return "reader" if train.bias_model.is_trained else "predictions"
+
+
+def _kinds(train: QaTrainSpec) -> Iterator[dict[str, Any]]:
+    pairs = [(base.name, data) for base in train.bases for data in train.data]
+
+    def named(base: str, data: str, method: str, bias: str | None, seed: int | None) -> str:
+        name = base if len(train.data) == 1 else f"{base}@{data}"
+        if method != "standard":
+            name += f"+{method}" if bias is None or len(train.biases) == 1 else f"+{method}({bias})"
+        return name if seed is None or len(train.seeds) == 1 else f"{name}#{seed}"
+
+    def kind(base: str, data: str, method: str, bias: str | None, seed: int) -> dict[str, Any]:
+        return {"base": base, "data": data, "method": method, "bias": bias, "seed": seed}
+
+    def guide(base: str, data: str, bias: str) -> str:
+        source = _source(train)
+        if source == "reader":
+            return named(base, data, BIAS_MODEL, bias, None)
+        return named(base, data, source, None if source == "tfidf" else bias, None)
+
+    nothing = {"standard": None, "guide": None}
+    for base, data in pairs:
+        for seed in train.seeds:
+            yield {
+                "name": named(base, data, "standard", None, seed),
+                **kind(base, data, "standard", None, seed),
+                **nothing,
+            }
+    for base, data in pairs if train.has_bias_models else ():
+        for bias in train.biases:
+            name = named(base, data, BIAS_MODEL, bias, None)
+            yield {"name": name, **kind(base, data, BIAS_MODEL, bias, train.seeds[0]), **nothing}
+    for base, data in pairs:
+        for method in (method for method in ADDRESSING if method in train.methods):
+            for bias, seed in product(train.biases, train.seeds):
+                yield {
+                    "name": named(base, data, method, bias, seed),
+                    **kind(base, data, method, bias, seed),
+                    "standard": named(base, data, "standard", None, seed),
+                    "guide": guide(base, data, bias) if method in GUIDED else None,
+                }
+
+
+def measured(readers: Sequence[Reader]) -> list[Reader]:
+    """Return the readers that answer the run's questions."""
+    return [reader for reader in readers if reader.is_measured]
+
+
+@dataclass(frozen=True)
+class StudyFiles:
+    """The parts of a planned study."""
+
+    train: QaTrainSpec
+    plan: Plan
+    n_models: int
+    """Measured models that are not trained; their answers come first."""
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """Questions of each part of ``qa_training_examples``."""
+        return {part["part"]: part["n_questions"] for part in self.plan["training_parts"]}
+
+    def questions(self, role: str, dataset: str | None = None) -> list[int]:
+        """Return the parts of ``qa_training_examples`` for a role (``train``, ``validation``) or one set."""
+        parts = self.plan["training_parts"]
+        return [part["part"] for part in parts if part["role"] == role and dataset in (None, part["dataset"])]
+
+    def features(self, base: str, data: str) -> dict[int, int]:
+        """Return the parts of ``qa_features`` of a base's training data, by those of the questions."""
+        of_train = self.questions("train")
+        number = [own.name for own in self.train.bases].index(base)
+        return {part: number * len(of_train) + of_train.index(part) for part in self.questions("train", data)}
+
+    def judging(self, reader: Reader) -> dict[int, int]:
+        """Return the parts of ``qa_validation_predictions`` of a standard reader, by those of the questions."""
+        parts = self.questions("validation", next(iter(self.train.validation)))
+        number = [own.name for own in self._readers if own.method == "standard"].index(reader.name)
+        return {part: number * len(parts) + place for place, part in enumerate(parts)}
+
+    def logits(self, guide: str) -> dict[int, int]:
+        """Return the parts of ``qa_guide_logits`` of a guide, by those of the questions."""
+        return self._logits[guide]
+
+    def answers(self, reader: Reader) -> dict[int, int]:
+        """Return the parts of ``qa_predictions`` of a measured reader, by those of the questions."""
+        first = (self.n_models + self._measured[reader.name]) * self.plan["n_parts"]
+        return {part["part"]: first + part["part"] for part in self.plan["parts"]}
+
+    def segments(self, base: str, data: str) -> int:
+        """Return the part of ``qa_segments`` of a base and what it is trained on."""
+        return [(own.name, name) for own in self.train.bases for name in self.train.data].index((base, data))
+
+    @cached_property
+    def _readers(self) -> list[Reader]:
+        return readers_of(self.train)
+
+    @cached_property
+    def _measured(self) -> dict[str, int]:
+        """The place of each measured reader among them."""
+        return {reader.name: number for number, reader in enumerate(measured(self._readers))}
+
+    @cached_property
+    def _logits(self) -> dict[str, dict[int, int]]:
+        found: dict[str, dict[int, int]] = {}
+        first = 0
+        for guide in guides_of(self.train):
+            parts = self.questions("train", guide.data)
+            found[guide.name] = {part: first + place for place, part in enumerate(parts)}
+            first += len(parts)
+        return found
+
+    def made_with(self, reader: Reader, *, is_judge: bool) -> list[str]:
+        """Return all files that a reader's weights are needed for: answers, and logits if it guides others.
+
+        Args:
+            reader: the reader.
+            is_judge: it decides which segments are biased.
+        """
+        made = files("qa_predictions", self.answers(reader).values()) if reader.is_measured else []
+        if is_judge:
+            made += files("qa_validation_predictions", self.judging(reader).values())
+        if reader.name in self._logits:
+            made += files("qa_guide_logits", self.logits(reader.name).values())
+        return made
+
+
+def files(table: str, parts: Iterable[int]) -> list[str]:
+    """Return the names of parts of a table, inside the run."""
+    return [f"{table}/{part_name(part)}" for part in parts]

@@ -1,0 +1,121 @@
+"""GenerativeReader: answers that a sequence-to-sequence or causal language model writes. Protocol section 12."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from biaseval.errors import InputError
+from biaseval.models import (
+    ON_CPU,
+    Loading,
+    ModelSource,
+    is_sequence_model,
+    load_model,
+    load_sequence_model,
+    load_tokenizer,
+    read_tokenizer,
+)
+from biaseval.qa_models.questions import check_questions, distinct, written_answers
+from biaseval.qa_models.sequences import SequenceWriter
+from biaseval.scoring import LabelScorer
+
+PROMPT = "{context} {question} Answer:"
+"""The published one."""
+
+MAX_TOKENS = 20
+"""Most tokens of an answer: for sequence-to-sequence models as published, the decoder's start token included."""
+
+
+class GenerativeReader:
+    """Answers questions with a model that is given a prompt, greedily.
+
+    Sequence-to-sequence models write at most 20 tokens, the decoder's start token included; the answer is all of it
+    without special tokens. Causal models, which the published code does not have, write at most 20 new tokens; the
+    answer is what stands before the first line break, stripped. No prompt is cut: one that the model cannot take is
+    refused.
+
+    Args:
+        writer: a sequence-to-sequence model's ``SequenceWriter`` or a causal model's ``LabelScorer``.
+        prompt: what the model is given, with ``{context}`` and ``{question}`` once each; nothing in a context or a
+            question is replaced.
+
+    Raises:
+        InputError: a prompt without its fields.
+    """
+
+    def __init__(self, writer: SequenceWriter | LabelScorer, *, prompt: str = PROMPT) -> None:
+        if prompt.count("{context}") != 1 or prompt.count("{question}") != 1:
+            raise InputError(f"prompt {prompt!r}: must hold {{context}} and {{question}} once each")
+        self.writer = writer
+        self.prompt = prompt
+        self._pieces = re.split(r"(\{context\}|\{question\})", prompt)
+
+    @classmethod
+    def load(
+        cls,
+        source: ModelSource,
+        loading: Loading = ON_CPU,
+        *,
+        prompt: str = PROMPT,
+        token_budget: int | None = None,
+    ) -> GenerativeReader:
+        """Load model and tokenizer and return their reader; which kind of model it is, its configuration says.
+
+        Raises:
+            InputError: what ``models.load_sequence_model`` and ``models.load_model`` refuse.
+        """
+        if not is_sequence_model(source):
+            tokenizer = load_tokenizer(source)
+            scorer = LabelScorer(load_model(source, loading), tokenizer, token_budget=token_budget)
+            return cls(scorer, prompt=prompt)
+        tokenizer = read_tokenizer(source)
+        model = load_sequence_model(source, loading)
+        return cls(SequenceWriter(model, tokenizer, max_tokens=MAX_TOKENS, token_budget=token_budget), prompt=prompt)
+
+    def facts(self) -> dict[str, Any]:
+        """Return how answers were made, for the record."""
+        if isinstance(self.writer, LabelScorer):
+            return self.writer.facts()
+        model: Any = self.writer.model
+        return {
+            "attention": model.config._attn_implementation,
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "device": str(model.device),
+            "token_budget": self.writer.batches.token_budget,
+        }
+
+    def read(self, questions: pa.Table) -> pa.Table:
+        """Answer every question.
+
+        Args:
+            questions: ``example_id`` (unique), ``question``, ``context``. The same question about the same context is
+                answered once.
+
+        Returns:
+            One row per question, in order: ``example_id``, ``prediction``, ``score`` (null), ``n_best`` (empty).
+
+        Raises:
+            InputError: a table that ``check_questions`` refuses, prompts that are empty or too long for the model.
+            BiasevalError: the model gives logits that are not numbers, or memory does not suffice.
+        """
+        ids, asked, contexts = check_questions(questions)
+        prompts = [self._prompt(question, context) for question, context in zip(asked, contexts, strict=True)]
+        if isinstance(self.writer, SequenceWriter):
+            return written_answers(ids, self.writer.write(prompts, ids))
+        rows, prompt_of_row = distinct([(prompt,) for prompt in prompts])
+        given = pa.table(
+            {
+                "prompt_id": pa.array([ids[row] for row in rows], pa.string()),
+                "text": pa.array([prompts[row] for row in rows], pa.string()),
+            }
+        )
+        texts = self.writer.generate(given, MAX_TOKENS)["text"].to_pylist()
+        lines = [re.split(r"[\r\n]", text, maxsplit=1)[0].strip() for text in texts]
+        return written_answers(ids, [lines[row] for row in prompt_of_row])
+
+    def _prompt(self, question: str, context: str) -> str:
+        given = {"{context}": context, "{question}": question}
+        return "".join(given.get(piece, piece) for piece in self._pieces)

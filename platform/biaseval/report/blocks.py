@@ -1,0 +1,314 @@
+"""A page is sections of blocks. A block asks the run for its rows by SQL; without rows it is left out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from biaseval.report.charts import Chart, browser_script
+from biaseval.report.names import LOWER_IS_BETTER, WORDS
+from biaseval.report.numbers import MISSING, TEXTS, is_missing, written
+
+Row = dict[str, Any]
+Ask = Callable[[str], Sequence[Row]]
+"""Gives the rows of a query."""
+
+_FOLDER = Path(__file__).parent
+_N_LONG = 15
+"""Rows from which on a table has a box that filters it."""
+
+
+class Figure(Protocol):
+    """A chart of a page."""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+
+    @property
+    def text(self) -> str:
+        """What a reader is told who cannot see it."""
+
+    @property
+    def svg(self) -> bytes:
+        """The chart as pages have it where no script runs."""
+
+    def file(self, ending: str) -> bytes:
+        """Return the chart as a file, by its ending."""
+
+
+class Column(NamedTuple):
+    """A column of a table; ``NAME_low`` and ``NAME_high`` of the query are its interval."""
+
+    name: str
+    """Of the query."""
+    shown: str
+    """Its heading."""
+    how: str = "text"
+    """One of `numbers.FORMATS`. ``step``: the change from ``NAME_before``. ``marked``: three parts, the second
+    of them marked."""
+    word: str = ""
+    """The column of a verdict that stands beside the number."""
+    group: str = ""
+    """A heading over several columns."""
+
+
+def columns(text: str) -> list[Column]:
+    """Return columns of ``name | heading | how | word | group; …``; the last three parts may be missing."""
+    parts = (one.strip() for one in re.split(r"[;\n]", text))
+    return [Column(*(part.strip() for part in one.split("|"))) for one in parts if one]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a query. A column that is null in every row is left out."""
+
+    caption: str
+    sql: str
+    columns: Sequence[Column]
+    style: str = ""
+    """Classes beside the usual; ``cards``: on a phone each row stands as a card."""
+    also: Sequence[str] = ()
+    """Further queries that the SQL below it shows."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Rows of ``lead`` and ``text``, a line each."""
+
+    sql: str
+    style: str = ""
+    """``headline``, ``care`` (a box) or nothing: a list."""
+    heading: str = ""
+    further: Sequence[str] = ()
+    """Texts behind those of the query."""
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Terms with what they mean."""
+
+    entries: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Nested keys and values that no table of the run has, such as the spec."""
+
+    caption: str
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Charts side by side."""
+
+    figures: Sequence[Chart]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Blocks side by side where there is room: the sentences of a first screen and its chart."""
+
+    blocks: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Blocks that a click opens."""
+
+    summary: str
+    blocks: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a heading, to which the top of the page links."""
+
+    id: str
+    title: str
+    blocks: Sequence[Any]
+    link: str = ""
+    """What the link says; empty: the title."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A whole page."""
+
+    title: str
+    about: str
+    """Model, data and size, in one line."""
+    sections: Sequence[Section]
+    style: str = field(default="", kw_only=True)
+
+
+def queries(blocks: Sequence[Any]) -> list[str]:
+    """Return the queries of blocks, sections among them, with all that is inside."""
+    asked = [block for block in _within(blocks) if isinstance(block, Table | Sentences)]
+    return [sql for block in asked for sql in (block.sql, *(block.also if isinstance(block, Table) else ()))]
+
+
+def _within(blocks: Sequence[Any]) -> Iterator[Any]:
+    """Yield blocks, and what is inside of them."""
+    for block in blocks:
+        yield block
+        if isinstance(block, Section | Fold | Beside):
+            yield from _within(block.blocks)
+
+
+def render(page: Layout, ask: Ask) -> str:
+    """Return the HTML of a page: one file without any outside resource; all that comes from the run is escaped."""
+    sections = [
+        {"id": section.id, "title": section.title, "link": section.link or section.title, "blocks": blocks}
+        for section in page.sections
+        if (blocks := list(_filled(section.blocks, ask)))
+    ]
+    scripts = [(_FOLDER / "tables.js").read_text(encoding="utf-8")]
+    if any(isinstance(block, Figures) and block.figures for block in _within(page.sections)):
+        scripts.insert(0, browser_script())
+    allowed = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    html: str = _template().render(page=page, sections=sections, scripts=list(map(Markup, scripts)), allowed=allowed)
+    return html
+
+
+@cache
+def _template() -> Any:
+    templates = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    # Nothing of a specification can end the script that holds it.
+    templates.filters["inside_script"] = lambda text: Markup(text.replace("<", "\\u003c"))
+    templates.filters["data_uri"] = lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    return templates.get_template("page.html.j2")
+
+
+def _filled(blocks: Sequence[Any], ask: Ask) -> Iterator[Mapping[str, Any]]:
+    """Yield what the template shows of each block that has something to show."""
+    for block in blocks:
+        filled = _FILL[type(block)](block, ask)
+        if filled:
+            yield {"kind": type(block).__name__, "block": block, **filled}
+
+
+def _table(table: Table, ask: Ask) -> Mapping[str, Any] | None:
+    rows = ask(table.sql)
+    shown = [one for one in table.columns if any(not is_missing(row.get(one.name), one.how) for row in rows)]
+    if not shown:
+        return None
+    groups: list[list[Any]] = []
+    for column in shown:
+        if groups and groups[-1][0] == column.group and column.group:
+            groups[-1][1] += 1
+        else:
+            groups.append([column.group, 1])
+    return {
+        "columns": [(one, one.how in TEXTS) for one in shown],
+        "groups": groups if any(group for group, _ in groups) else [],
+        "rows": [[_cell(row, column) for column in shown] for row in rows],
+        "is_long": len(rows) >= _N_LONG,
+        "queries": [_plain(sql) for sql in (table.sql, *table.also)],
+    }
+
+
+def _plain(sql: str) -> str:
+    return "\n".join(line.strip() for line in sql.strip().splitlines())
+
+
+def _cell(row: Row, column: Column) -> Mapping[str, Any]:
+    """Return the parts of a cell: text, exact value or name as of SQL, interval, verdict, and the width of a bar."""
+    value: Any = row.get(column.name)
+    how = "rate" if column.how == "step" else column.how
+    text = written(value, how)
+    ends = [row.get(f"{column.name}_{end}") for end in ("low", "high")]
+    interval = "" if any(map(is_missing, [value, *ends])) else f"[{written(ends[0], how)}, {written(ends[1], how)}]"
+    exact = ""
+    if not is_missing(value):
+        if isinstance(value, float):
+            exact = f"{value:.6g}"
+        elif how in ("method", "way", "metric") and text != value:
+            exact = value
+    if column.how == "step" and not is_missing(before := row.get(f"{column.name}_before")):
+        text = f"{written(before)} → {text}"
+    word = row.get(column.word) or ""
+    # Colours mark usefulness: nothing is gained where a constant answer is as good.
+    is_better = (word == "lower") == (row.get("metric", column.name) in LOWER_IS_BETTER)
+    gain = "gain" if row.get("is_above_constant", True) else ""
+    tones = {word: gain if is_better else "cost"} if word in ("lower", "higher") and not row.get("doubt") else {}
+    tone = {"better": "gain", "worse": "cost", **tones}.get(word, "")
+    return {
+        "text": text,
+        "parts": value if column.how == "marked" and value else [],
+        "exact": exact,
+        "interval": interval,
+        "word": WORDS.get(word, word),
+        "tone": tone,
+        "width": f"{100 * value:.1f}" if column.how == "bar" and text != MISSING else "",
+        "how": column.how,
+        "name": column.name,
+        "shown": column.shown,
+    }
+
+
+def _sentences(sentences: Sentences, ask: Ask) -> Mapping[str, Any] | None:
+    lines = [{"lead": row.get("lead") or "", "text": row["text"]} for row in ask(sentences.sql)]
+    lines += [{"lead": "", "text": text} for text in sentences.further]
+    return {"lines": lines} if lines else None
+
+
+def _keys(keys: Keys, ask: Ask) -> Mapping[str, Any] | None:
+    return {"leaves": list(_leaves(keys.content))} if keys.content else None
+
+
+def _leaves(content: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the leaves of nested mappings as (dotted key, text); lists of plain values are one leaf.
+
+    Of a list of mappings each goes by its name, or else its place.
+    """
+    if isinstance(content, list) and content and all(isinstance(each, dict) for each in content):
+        content = {each.get("name", place): each for place, each in enumerate(content)}
+    if isinstance(content, dict) and content:
+        for key, value in content.items():
+            yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _several(block: Fold | Beside, ask: Ask) -> Mapping[str, Any] | None:
+    inner = list(_filled(block.blocks, ask))
+    return {"inner": inner} if inner else None
+
+
+_FILL: Mapping[type, Callable[[Any, Ask], Mapping[str, Any] | None]] = {
+    Table: _table,
+    Sentences: _sentences,
+    Keys: _keys,
+    Fold: _several,
+    Beside: _several,
+    Figures: lambda block, ask: {"is_shown": True} if block.figures else None,
+    Definitions: lambda block, ask: {"is_shown": True} if block.entries else None,
+    Text: lambda block, ask: {"is_shown": True} if block.text else None,
+}

@@ -1,0 +1,500 @@
+"""Charts as Vega-Lite specifications, drawn without a network by vl-convert: SVG for pages, PNG and PDF for papers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+FORMATS = ("svg", "png", "pdf")
+"""What a chart can be a file of, by its ending."""
+
+_DOTS_PER_INCH = 300
+"""Of a PNG; print asks for so many."""
+
+SOFT, INK = "#777777", "#333333"
+# After Okabe & Ito (colour-blind safe), darkened so that lines are clear on white; shapes and dashes tell lines apart
+# in print.
+COLORS = (INK, "#b84a00", "#0063a3", "#007a57", "#9c4380", "#806600", "#555599", "#a33a3a")
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+_DASHES = ([1, 0], [6, 2], [6, 2, 1, 2], [10, 2], [2, 2], [8, 2, 2, 2], [4, 1], [1, 1])
+
+_CONFIG: Mapping[str, Any] = {
+    "background": "#ffffff",
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "titleFontWeight": "normal",
+        "gridColor": "#dddddd",
+        "labelLimit": 260,
+    },
+    "axisX": {"grid": False},
+    "legend": {
+        "titleFontWeight": "normal",
+        "orient": "bottom",
+        "labelLimit": 260,
+        "symbolStrokeWidth": 2,
+        "symbolOpacity": 1,
+        "columns": 2,
+        "columnPadding": 24,
+    },
+    "title": {
+        "anchor": "start",
+        "fontSize": 13,
+        "fontWeight": "normal",
+        "subtitleFontSize": 11,
+        "subtitleColor": "#555555",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart."""
+
+    name: str
+    """The file's name without its ending."""
+    text: str
+    """What a reader who cannot see the chart is told."""
+    spec: Mapping[str, Any]
+    """Of Vega-Lite, with its data; without size, fonts and colours that all charts share."""
+
+    @property
+    def json(self) -> str:
+        """The specification as a browser draws it."""
+        return json.dumps({"config": _CONFIG, **self.spec}, ensure_ascii=False)
+
+    @cached_property
+    def svg(self) -> bytes:
+        """The chart as pages have it."""
+        return self.file("svg")
+
+    def file(self, ending: str) -> bytes:
+        """Return the chart as a file of one of `FORMATS`; the same chart gives the same bytes."""
+        import vl_convert  # takes part of a second, which commands without charts spare
+
+        if ending == "svg":
+            svg: str = vl_convert.vegalite_to_svg(self.json)
+            # Gradients are numbered on through all charts of a process.
+            numbers = {name: str(n) for n, name in enumerate(dict.fromkeys(re.findall(r"gradient_(\d+)", svg)))}
+            return re.sub(r"gradient_(\d+)", lambda found: f"gradient_{numbers[found[1]]}", svg).encode()
+        if ending == "png":
+            png: bytes = vl_convert.vegalite_to_png(self.json, ppi=_DOTS_PER_INCH)
+            return png
+        # The names of a page's resources come in the order of a hash that changes from run to run.
+        pdf: bytes = vl_convert.vegalite_to_pdf(self.json)
+        return re.sub(rb"(?: +/\w+ \d+ 0 R\n)+", lambda found: b"".join(sorted(found[0].splitlines(True))), pdf)
+
+
+@cache
+def browser_script() -> str:
+    """Return Vega, Vega-Lite and vega-embed as one script, about 0.9 MB."""
+    return gzip.decompress((Path(__file__).parent / "vega.js.gz").read_bytes()).decode()
+
+
+def series(names: Sequence[str], legend: str | None = "") -> dict[str, Any]:
+    """Return the encodings that tell lines apart: colour, shape and dash, in the order of their names."""
+    head = None if legend is None else {"title": legend or None}
+    places = [place % len(COLORS) for place in range(len(names))]
+    scales = {"color": COLORS, "shape": _SHAPES, "strokeDash": _DASHES}
+    return {
+        channel: {
+            "field": "series",
+            "type": "nominal",
+            "scale": {"domain": list(names), "range": [values[place] for place in places]},
+            "legend": head,
+        }
+        for channel, values in scales.items()
+    }
+
+
+def line_chart(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    axes: tuple[str, str],
+    subtitle: str = "",
+    reference: Sequence[Mapping[str, Any]] = (),
+    reference_name: str = "",
+    domain: Sequence[float | None] = (0, None),
+    is_ordinal: bool = True,
+) -> Chart:
+    """Return lines with bands of a value against x.
+
+    Args:
+        name: of the file.
+        rows: ``x``, ``y``, ``low``, ``high`` (or null) and ``series``, in the order of the legend.
+        title: of the chart.
+        axes: the titles of x and y.
+        subtitle: below the title.
+        reference: ``x`` and ``y`` of a dashed line that values are seen against.
+        reference_name: of that line.
+        domain: the ends of y; None: where data end.
+        is_ordinal: whether x has few values, at equal distances.
+    """
+    names = list(dict.fromkeys(str(row["series"]) for row in rows))
+    x = {"field": "x", "type": "ordinal" if is_ordinal else "quantitative", "title": axes[0], "axis": {"labelAngle": 0}}
+    scale = {"domainMin": domain[0], "domainMax": domain[1]}
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": axes[1],
+        "scale": {k: v for k, v in scale.items() if v is not None},
+    }
+    several = len({row["x"] for row in rows}) > 1
+    told = series(names)
+    # With one value of x the intervals of several lines would lie on each other.
+    aside = {} if several else {"xOffset": {"field": "series", "sort": names}}
+    low = {**y, "field": "low"}
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "area"} if several else {"type": "rule", "strokeWidth": 1.5},
+            "encoding": {"x": x, "y": low, "y2": {"field": "high"}, "color": told["color"], **aside}
+            | {"opacity": _shown(0.13 if several else 1)},
+            "transform": [{"filter": "datum.low !== null && datum.high !== null"}],
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 2},
+            "encoding": {"x": x, "y": y, "color": told["color"], "strokeDash": told["strokeDash"]}
+            | {"opacity": _shown(1)},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 45},
+            "params": [{"name": "legend", "select": {"type": "point", "fields": ["series"]}, "bind": "legend"}],
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": told["color"],
+                "shape": told["shape"],
+                **aside,
+                "opacity": _shown(1),
+                "tooltip": _tips(axes),
+            },
+        },
+    ]
+    if not several:
+        layers.pop(1)
+    if reference:
+        marks = {"type": "line" if several else "tick", "strokeDash": [3, 3], "color": SOFT, "strokeWidth": 1.5}
+        marks |= {} if several else {"width": 200, "thickness": 1.5, "type": "tick"}
+        layers.append({"data": {"values": list(reference)}, "mark": marks, "encoding": {"x": x, "y": y}})
+    words = "; ".join(f"{one} {_points(row for row in rows if row['series'] == one)}" for one in names)
+    told_reference = f"; {reference_name} {_points(reference)}" if reference else ""
+    heading = {"text": title, "subtitle": subtitle} if subtitle else title
+    spec = {"width": 300, "height": 200, "title": heading, "data": {"values": list(rows)}, "layer": layers}
+    return Chart(name, f"{title} by {axes[0]}: {words}{told_reference}.", spec)
+
+
+def triangle_chart(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    labels: Sequence[str],
+    domain: tuple[float, float],
+) -> Chart:
+    """Return a triangle with a mark where the shares of three labels are, coloured by a value.
+
+    Args:
+        name: of the file.
+        rows: ``setting``, ``shares`` of the three labels (their sum is 1), ``value``, and ``is_marked``, for a ring.
+        title: of the chart.
+        labels: of the corners: left, right, top.
+        domain: the ends of the colours, the same for charts that are to be compared.
+    """
+    height = 3**0.5 / 2
+    corners: list[dict[str, Any]] = [{"x": 0, "y": 0}, {"x": 1, "y": 0}, {"x": 0.5, "y": height}]
+    points = [
+        {"x": row["shares"][1] + row["shares"][2] / 2, "y": row["shares"][2] * height, "shown": f"{row['value']:.2f}"}
+        | {"setting": row["setting"], "value": row["value"], "ring": bool(row["is_marked"])}
+        for row in rows
+    ]
+    x = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [-0.12, 1.12]}}
+    y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [-0.12, 1.0]}}
+    named = [{**corner, "label": label} for corner, label in zip(corners, labels, strict=True)]
+    size = 520 if len(rows) <= 15 else 220
+    color: dict[str, Any] = {"field": "value", "type": "quantitative", "title": "weighted F1"}
+    color |= {"scale": {"scheme": "viridis", "domain": list(domain)}, "legend": {"orient": "right"}}
+    tips = [{"field": "setting"}, {"field": "value", "format": ".4f"}, {"field": "ring", "title": "inside"}]
+    ring = {"condition": {"test": "datum.ring", "value": "#d1490c"}, "value": "#ffffff"}
+    ink = {"condition": {"test": f"datum.value > {sum(domain) / 2}", "value": "#000000"}, "value": "#ffffff"}
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{**corner, "order": n} for n, corner in enumerate([*corners, corners[0]])]},
+            "mark": {"type": "line", "color": "#999999", "strokeWidth": 1},
+            "encoding": {"x": x, "y": y, "order": {"field": "order"}},
+        },
+        {
+            "data": {"values": named},
+            "mark": {"type": "text", "dy": {"expr": "datum.y > 0 ? -22 : 24"}, "limit": 140},
+            "encoding": {"x": x, "y": y, "text": {"field": "label"}},
+        },
+        {
+            "mark": {"type": "circle", "size": size, "opacity": 1, "strokeWidth": 2.4},
+            "encoding": {"x": x, "y": y, "color": color, "stroke": ring, "tooltip": tips},
+        },
+    ]
+    if len(rows) <= 15:
+        mark = {"type": "text", "fontSize": 9}
+        layers.append({"mark": mark, "encoding": {"x": x, "y": y, "text": {"field": "shown"}, "color": ink}})
+    told = ", ".join(f"{row['value']:.3f} at {row['setting']}" for row in rows)
+    inside = sum(bool(row["is_marked"]) for row in rows)
+    text = f"{title}, by % of {', '.join(labels)}: {told} ({inside} of {len(rows)} inside the boundary)."
+    spec = {"width": 300, "height": 260, "title": title, "data": {"values": points}, "layer": layers}
+    return Chart(name, text, spec)
+
+
+def forest_chart(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    axis: str,
+    least: float,
+    subtitle: str = "",
+    step: int = 22,
+) -> Chart:
+    """Return differences with their intervals, a line each, about 0.
+
+    Args:
+        name: of the file.
+        rows: ``y`` (what the line is of), ``x``, ``low`` and ``high`` (or null), ``is_filled`` (significant) and
+            ``word``.
+        title: of the chart.
+        axis: the title of x.
+        least: the smallest effect of interest; a grey band is as wide to either side.
+        subtitle: below the title.
+        step: between lines, in pixels; what a line is of may have several.
+    """
+    shape = {"grid": False, "domain": False, "ticks": False, "labelExpr": "split(datum.label, '\\n')"}
+    y = {"field": "y", "type": "nominal", "title": None, "sort": None, "axis": shape}
+    x = {"field": "x", "type": "quantitative", "title": axis, "axis": {"grid": True, "tickCount": 5}}
+    color = {"condition": {"test": "datum.is_filled", "value": COLORS[2]}, "value": SOFT}
+    fill = {"condition": {"test": "datum.is_filled", "value": COLORS[2]}, "value": "#ffffff"}
+    tips = [{"field": "y", "title": "of"}, *({"field": one, "format": "+.4f"} for one in ("x", "low", "high"))]
+    layers: list[dict[str, Any]] = [
+        {
+            "data": {"values": [{"x": -least, "high": least}]},
+            "mark": {"type": "rect", "color": "#bbbbbb", "opacity": 0.4},
+            "encoding": {"x": x, "x2": {"field": "high"}},
+        },
+        {"data": {"values": [{"x": 0}]}, "mark": {"type": "rule", "color": INK}, "encoding": {"x": x}},
+        {
+            "mark": {"type": "rule", "strokeWidth": 2},
+            "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": color},
+        },
+        {
+            "mark": {"type": "point", "shape": "circle", "size": 60, "strokeWidth": 1.5, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": color,
+                "fill": fill,
+                "tooltip": [*tips, {"field": "word", "title": "verdict"}],
+            },
+        },
+    ]
+    heading = {"text": title, "subtitle": subtitle.split("\n")} if subtitle else title
+    spec = {"width": 260, "height": {"step": step}, "title": heading, "data": {"values": list(rows)}, "layer": layers}
+    words = "; ".join(f"{row['y']} {row['x']:+.3f}{_band(row)} ({row['word']})" for row in rows)
+    return Chart(name, f"{title}, {axis}: {words}.", spec)
+
+
+def _band(row: Mapping[str, Any]) -> str:
+    return "" if row["low"] is None or row["high"] is None else f" [{row['low']:+.3f}, {row['high']:+.3f}]"
+
+
+def dot_chart(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    axis: str,
+    subtitle: str = "",
+    domain: Sequence[float | None] = (0, None),
+) -> Chart:
+    """Return dots along x, a line for each category and series.
+
+    Args:
+        name: of the file.
+        rows: ``y`` (the category), ``series``, ``x`` (or null, and then ``note`` says why), ``low`` and ``high`` (or
+            null), ``is_filled``; ``start``: where a line to the dot begins, or null; ``is_thick``: how that is drawn.
+        title: of the chart.
+        axis: the title of x.
+        subtitle: below the title.
+        domain: the ends of x; None: where data end.
+    """
+    names, categories = ([*dict.fromkeys(str(row[key]) for row in rows)] for key in ("series", "y"))
+    told = series(names)
+    ends = {key: value for key, value in zip(("domainMin", "domainMax"), domain, strict=True) if value is not None}
+    x = {"field": "x", "type": "quantitative", "title": axis, "scale": ends}
+    y = {"field": "y", "type": "nominal", "title": None, "sort": categories, "axis": {"grid": False}}
+    place = {"y": y} | ({"yOffset": {"field": "series", "sort": names}} if len(names) > 1 else {})
+    thick = {"condition": {"test": "datum.is_thick", "value": 3}, "value": 1}
+    fill = {"condition": {"test": "datum.is_filled", **told["color"], "legend": None}, "value": "#ffffff"}
+    tips = [{"field": "series"}, {"field": "y", "title": "of"}, *_ends(axis)]
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": "rule",
+            "transform": [{"filter": "isValid(datum.start) && isValid(datum.x)"}],
+            "encoding": {"x": x, "x2": {"field": "start"}, **place, "color": told["color"], "strokeWidth": thick}
+            | {"opacity": _shown(0.6)},
+        },
+        {
+            "mark": {"type": "rule", "strokeWidth": 2},
+            "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, **place, "color": told["color"]}
+            | {"opacity": _shown(1)},
+        },
+        {
+            "mark": {"type": "point", "size": 50, "strokeWidth": 1.5},
+            "params": [{"name": "legend", "select": {"type": "point", "fields": ["series"]}, "bind": "legend"}],
+            "transform": [{"filter": "isValid(datum.x)"}],
+            "encoding": {"x": x, **place, "color": told["color"], "shape": told["shape"], "fill": fill, "tooltip": tips}
+            | {"opacity": _shown(1)},
+        },
+        {
+            "mark": {"type": "text", "align": "left", "fontSize": 9, "color": SOFT, "x": 3},
+            "transform": [{"filter": "!isValid(datum.x)"}],
+            "encoding": {**place, "text": {"field": "note"}},
+        },
+    ]
+    words = "; ".join(
+        f"{one}: {', '.join(_dot(row) for row in rows if row['series'] == one)}" for one in names
+    )  # fmt: skip
+    heading = {"text": title, "subtitle": subtitle} if subtitle else title
+    height = {"step": 13, "for": "offset"} if len(names) > 1 else {"step": 22}
+    spec = {"width": 300, "height": height, "title": heading, "data": {"values": list(rows)}, "layer": layers}
+    return Chart(name, f"{title}, {axis}: {words}.", spec)
+
+
+def scatter_chart(name: str, rows: Sequence[Mapping[str, Any]], *, title: str, axes: tuple[str, str]) -> Chart:
+    """Return dots at two values with their intervals, and the lines at 0.
+
+    Args:
+        name: of the file.
+        rows: ``x``, ``y``, ``x_low``, ``x_high``, ``y_low``, ``y_high`` (or null), ``series``, ``what`` and
+            ``is_filled``.
+        title: of the chart.
+        axes: the titles of x and y.
+    """
+    told = series(list(dict.fromkeys(str(row["series"]) for row in rows)))
+    x, y = ({"field": one, "type": "quantitative", "title": shown} for one, shown in zip("xy", axes, strict=True))
+    fill = {"condition": {"test": "datum.is_filled", **told["color"], "legend": None}, "value": "#ffffff"}
+    faint = {"mark": {"type": "rule", "opacity": 0.35}}
+    layers: list[dict[str, Any]] = [
+        {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "color": SOFT}, "encoding": {one: {"datum": 0}}}
+        for one in "xy"
+    ]
+    layers += [
+        {
+            **faint,
+            "encoding": {"x": {**x, "field": "x_low"}, "x2": {"field": "x_high"}, "y": y, "color": told["color"]},
+        },
+        {
+            **faint,
+            "encoding": {"y": {**y, "field": "y_low"}, "y2": {"field": "y_high"}, "x": x, "color": told["color"]},
+        },
+        {
+            "mark": {"type": "point", "size": 50, "strokeWidth": 1.5, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": told["color"], "shape": told["shape"], "fill": fill}
+            | {"tooltip": [{"field": "what"}, *({"field": one, "format": ".2f"} for one in "xy")]},
+        },
+    ]
+    words = ", ".join(f"{row['what']} {row['x']:+.2f} and {row['y']:+.2f}" for row in rows)
+    spec = {"width": 300, "height": 260, "title": title, "data": {"values": list(rows)}, "layer": layers}
+    return Chart(name, f"{title}, {axes[0]} and {axes[1]}: {words}.", spec)
+
+
+def trials_chart(
+    name: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    axes: tuple[str, str],
+    are_log: tuple[bool, bool] = (False, False),
+    color: str = "",
+) -> Chart:
+    """Return a mark for each trial of a search, with a ring around the chosen one.
+
+    Args:
+        name: of the file.
+        rows: ``x``, ``y``, ``trial``, ``is_chosen``; ``low`` and ``high`` of y (or null) and ``series``; or ``value``.
+        title: of the chart.
+        axes: the titles of x and y.
+        are_log: whether x and y are drawn by their logarithm.
+        color: the title of ``value``, which colours the marks in place of ``series``.
+    """
+    are_numbers = [all(isinstance(row[axis], int | float) for row in rows) for axis in "xy"]
+    x, y = (
+        {"field": axis, "type": "quantitative" if is_number else "nominal", "title": shown}
+        | ({"scale": {"type": "log"} if is_log else {"zero": False}} if is_number else {"axis": {"labelAngle": 0}})
+        for axis, shown, is_number, is_log in zip("xy", axes, are_numbers, are_log, strict=True)
+    )
+    names = list(dict.fromkeys(str(row.get("series", "")) for row in rows))
+    by_value = {"field": "value", "type": "quantitative", "title": color, "scale": {"scheme": "viridis"}}
+    told = {"color": by_value} if color else series(names)
+    aside = {} if color or are_numbers[0] else {"xOffset": {"field": "series", "sort": names}}
+    tips = [{"field": one} for one in ("trial", "x", "y", *(["value"] if color else ["series", "low", "high"]))]
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
+            "encoding": {"x": x, "y": y, "tooltip": tips, **aside}
+            | {channel: told[channel] for channel in ("color", "shape") if channel in told},
+        },
+        {
+            "mark": {"type": "point", "size": 170, "color": INK, "strokeWidth": 1.8, "opacity": 1},
+            "transform": [{"filter": "datum.is_chosen"}],
+            "encoding": {"x": x, "y": y, **aside},
+        },
+    ]
+    if not color:
+        interval = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": told["color"], **aside}
+        known = [{"filter": "isValid(datum.low) && isValid(datum.high)"}]
+        layers.insert(0, {"mark": {"type": "rule", "opacity": 0.5}, "transform": known, "encoding": interval})
+    chosen = "; ".join(f"{row.get('series', '')} {row['x']}, {row['y']}".strip() for row in rows if row["is_chosen"])
+    n_trials = len({row["trial"] for row in rows})
+    spec = {"width": 300, "height": 220, "title": title, "data": {"values": list(rows)}, "layer": layers}
+    return Chart(name, f"{title}, {axes[1]} by {axes[0]}: {n_trials} trials; chosen: {chosen}.", spec)
+
+
+def _dot(row: Mapping[str, Any]) -> str:
+    """Return a dot in words; a hollow one says so."""
+    if row["x"] is None:
+        return f"{row['y']} {row.get('note') or 'not measured'}"
+    return f"{row['y']} {row['x']:.2f}{'' if row['is_filled'] else ' (hollow)'}"
+
+
+def _ends(axis: str) -> list[dict[str, Any]]:
+    return [
+        {"field": "x", "title": axis, "format": ".2f"},
+        *({"field": one, "format": ".2f"} for one in ("low", "high")),
+    ]
+
+
+def _shown(opacity: float) -> dict[str, Any]:
+    """Return the opacity of a line that a click in the legend leaves; others nearly vanish."""
+    return {"condition": {"param": "legend", "value": opacity}, "value": 0.05}
+
+
+def _tips(axes: tuple[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"field": "series", "title": "line"},
+        {"field": "x", "title": axes[0]},
+        {"field": "y", "title": axes[1], "format": ".4f"},
+        {"field": "low", "format": ".4f"},
+        {"field": "high", "format": ".4f"},
+    ]
+
+
+def _points(rows: Any) -> str:
+    return ", ".join(f"{row['y']:.3f} at {row['x']}" for row in rows if row["y"] is not None)

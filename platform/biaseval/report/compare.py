@@ -1,0 +1,344 @@
+"""The page of several runs of one kind, each compared with the first: a list of blocks over their comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import wrap
+from typing import Any
+
+from biaseval.analysis.compared_kinds import KINDS
+from biaseval.analysis.comparing import LINES, PLACES, Compared, cautions_of, comparing
+from biaseval.errors import InputError
+from biaseval.report.blocks import (
+    Ask,
+    Beside,
+    Definitions,
+    Figures,
+    Fold,
+    Keys,
+    Layout,
+    Row,
+    Section,
+    Sentences,
+    Table,
+    columns,
+    render,
+)
+from biaseval.report.charts import Chart, forest_chart
+from biaseval.report.compare_models import MODEL_RELATIONS, model_sections
+from biaseval.store import write_file
+
+_MOST_LINES = 40
+"""Lines of a chart; where there are more, it has the settings that would be deployed."""
+
+_N_DIGITS = 12
+"""Digits of a fingerprint that are shown."""
+
+RELATIONS = f"{MODEL_RELATIONS} {' '.join(f'{kind}_conclusions {kind}_cautions' for kind in KINDS)}"
+"""What pages ask for beside the comparisons; of each kind those that it has."""
+
+_FIRST = {"label_bias": ("macro_f1", "rsd"), "majority_bias": ("mean_f1", "sd_f1"), "qa_bias": ("exact_match", "gap")}
+"""The metrics of the charts of the first screen."""
+
+
+def refuse_other_names(out: str) -> None:
+    """Make sure that a page can be written there.
+
+    Raises:
+        InputError: it is no name of a page.
+    """
+    if not out.endswith(".html"):
+        raise InputError(f"--out {out}: does not end in .html; name the file of the page")
+
+
+def write_comparison(run_uris: Sequence[str], out: str) -> str:
+    """Write one page over several runs of one kind, with its figures inside; nothing is written into the runs.
+
+    Args:
+        run_uris: finished runs, at least two; the others are compared with the first. Local paths or ``s3://`` URIs.
+        out: the page's file, which ends in ``.html``; one that exists is replaced in one step.
+
+    Returns:
+        The URI of the page.
+
+    Raises:
+        InputError: ``out`` is no name of a page, or `comparing`.
+        BiasevalError: a run is not finished; the message says what to do.
+    """
+    refuse_other_names(out)
+    with comparing(run_uris, RELATIONS) as (compared, ask):
+        return write_page(compared, ask, out)
+
+
+def write_page(compared: Compared, ask: Ask, out: str) -> str:
+    """Write the page of a comparison, and return its URI.
+
+    Args:
+        compared: what is compared.
+        ask: over the runs, with `RELATIONS`.
+        out: as for `write_comparison`.
+    """
+    refuse_other_names(out)
+    return write_file(out, compare_page(compared, ask))
+
+
+def compare_page(compared: Compared, ask: Ask) -> str:
+    """Return the HTML of the page; everything from the runs is escaped."""
+    return render(compare_layout(compared, ask), ask)
+
+
+def difference_charts(compared: Compared) -> list[Chart]:
+    """Return a chart per metric: a line per setting and other run; where that is too much, those to be deployed."""
+    rows = [row for row in compared.told if row["estimate"] is not None and row["measures"] != "partner"]
+    charts: list[Chart] = []
+    for place in sorted({(row["number"], row["metric"]) for row in rows}):
+        own = [row for row in rows if (row["number"], row["metric"]) == place]
+        if len(own) > _MOST_LINES:
+            own = [row for row in own if row["deployed"] is not None][:_MOST_LINES]
+        charts.append(_chart(f"differences_{len(charts)}", own))
+    return charts
+
+
+def _chart(name: str, rows: Sequence[Row]) -> Chart:
+    """Return one chart; what all lines have in common stands below its title."""
+    first, names, common = rows[0], *_told_apart(rows)
+    is_one_metric = len({row["shown"] for row in rows}) == 1
+    shown = first["shown"] if is_one_metric else "gap"
+    sides = [
+        first[side] if len({row[side] for row in rows}) == 1 else word
+        for side, word in (("who", "the run"), ("against", "the other"))
+    ]
+    height = max(name.count("\n") for name in names) + 1
+    return forest_chart(
+        name,
+        [
+            {"y": place, "x": row["estimate"], "low": row["verdict_low"], "high": row["verdict_high"]}
+            | {"is_filled": row["verdict"] in ("higher", "lower"), "word": row["word"]}
+            for place, row in zip(names, rows, strict=True)
+        ],
+        title=f"{shown[0].upper()}{shown[1:]} ({'lower' if first['is_low_better'] else 'higher'} is better)",
+        subtitle="\n".join(wrap(common, 60)),
+        axis=f"{sides[0]} minus {sides[1]}",
+        least=first["least_effect"],
+        step=10 + 12 * height,
+    )
+
+
+def _told_apart(rows: Sequence[Row]) -> tuple[list[str], str]:
+    """Return what tells the lines of a chart apart, and what they have in common."""
+    parts = [[row["who"], row["against"], *row["place"].split(", "), row["shown"]] for row in rows]
+    shared = set.intersection(*map(set, parts))
+    names = [", ".join(part for part in own if part not in shared) or own[2] for own in parts]
+    common = ", ".join(part for part in rows[0]["place"].split(", ") if part in shared)
+    return ["\n".join(wrap(name, 34)) for name in names], common if len(rows) > 1 else ""
+
+
+def compare_layout(compared: Compared, ask: Ask) -> Layout:
+    """Return the page of a comparison.
+
+    Args:
+        compared: what is compared.
+        ask: over the runs.
+    """
+    kind, reference, others = KINDS[compared.kind].name, compared.reference, compared.runs[1:]
+    charts = difference_charts(compared)
+    metrics = list(dict.fromkeys(row["metric"] for row in sorted(compared.told, key=lambda row: row["number"])))
+    first = [chart for chart, metric in zip(charts, metrics, strict=False) if metric in _FIRST[compared.kind]]
+    said = Sentences(compared.asks("compare_conclusions", LINES, "line > 1"))
+    seen = Figures(first, _SEEN)
+    deployed = _STEPS + compared.asks("compared", PLACES, "deployed is not null and measures <> 'partner'")
+    pairs = f"{_STEPS}from {compared.kind}_compared {_EACH}"
+    table = Table(_DEPLOYED, deployed, columns(_DEPLOYED_COLUMNS), "cards")
+    rows = compared.queries["rows"]
+    return Layout(
+        f"{kind[0].upper()}{kind[1:]}: {', '.join(others[:3])}{' …' if len(others) > 3 else ''} against {reference}",
+        _about(compared),
+        [
+            Section(
+                "summary",
+                f"Better than {reference}?",
+                [
+                    Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
+                    *([Beside([said, seen])] if len(others) == 1 else [seen]),
+                    Sentences(cautions_of(compared.kind, compared.runs), "care", "Read with care"),
+                    Fold("The settings that would be deployed", [table]) if len(others) == 1 else table,
+                    Fold("Each run against the first in words", [said] if len(others) > 1 else []),
+                    Fold("What each run shows by itself", _own(compared.kind)),
+                ],
+                "Summary",
+            ),
+            Section(
+                "overview",
+                "Charts, and each run against each",
+                [
+                    Figures([chart for chart in charts if chart not in first], _SEEN),
+                    Fold(
+                        "Each against each, in the settings that would be deployed",
+                        [Table(_PAIRS, pairs, columns(_PAIRS_COLUMNS))] if len(others) > 1 else [],
+                    ),
+                ],
+                "Charts",
+            ),
+            Section(
+                "differences",
+                "Every difference",
+                [
+                    Fold(
+                        f"{len(compared.told):,} differences",
+                        [Table(_ALL, _STEPS + compared.asks("compared", PLACES), columns(_ALL_COLUMNS))],
+                    )
+                ],
+                "Differences",
+            ),
+            Section(
+                "rows",
+                "Rows won and lost",
+                [
+                    *(Table(_COUNTED, sql, columns(_COUNTED_COLUMNS)) for sql in rows[: len(rows) // 2]),
+                    Fold(
+                        f"{len(compared.disagreements):,} of these predictions",
+                        [Table(_LISTED, sql, columns(_LISTED_COLUMNS)) for sql in rows[len(rows) // 2 :]],
+                    ),
+                ],
+            ),
+            Section(
+                "shared",
+                "What they share, and what not",
+                [
+                    Keys(_OF, _facts(compared, compared.origins)),
+                    Fold(
+                        "Everything that is shared",
+                        [Table(_SHARED, compared.asks("shared"), columns(_SHARED_COLUMNS))],
+                    ),
+                    Fold(
+                        f"Specs, versions and models: {len(compared.facts):,} keys differ",
+                        [
+                            Keys(
+                                "Keys in which not all runs are alike; – where a run has none.",
+                                _facts(compared, compared.facts),
+                            )
+                        ],
+                    ),
+                ],
+            ),
+            *model_sections(compared, ask),
+            Section("words", "What the words mean", [Fold("Verdicts", [Definitions(_TERMS)])], "Words"),
+        ],
+    )
+
+
+def _own(kind: str) -> list[Any]:
+    """Return the headlines and the cautions of the runs' own pages."""
+    return [
+        Sentences(f"select run || ': ' || lead as lead, text from {kind}_conclusions where line = 1 order by run"),
+        Sentences(f"select run || ':' as lead, text from {kind}_cautions order by run, line", "", "Cautions"),
+    ]
+
+
+def _about(compared: Compared) -> str:
+    """Return the models and sizes in one line."""
+    models: dict[str, Any] = next((row["values"] for row in compared.origins if row["fact"] == "spec.model.path"), {})
+    named = [f"{name}: {str(model).rstrip('/').rpartition('/')[2]}" for name, model in models.items() if model]
+    scopes = dict.fromkeys(row["scope"] for row in compared.told)
+    return " · ".join([*named[:4], *list(scopes)[:1], "verdicts of each run against the first"])
+
+
+def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
+    def told(fact: str, value: str | None) -> str:
+        return "–" if value is None else value[:_N_DIGITS] if fact.startswith("fingerprint.") else value
+
+    return {
+        row["fact"]: " · ".join(f"{name}: {told(row['fact'], row['values'][name])}" for name in compared.runs)
+        for row in facts
+    }
+
+
+_SEEN = (
+    "Differences from the first run; lines: 95 % intervals that hold for all tests together. Filled: significant. Grey "
+    "band: too small to matter."
+)
+
+_STEPS = """
+select
+    *, nullif(against, run) as side, value as other_value_before, verdict_low as estimate_low,
+    verdict_high as estimate_high
+"""
+_EACH = "where is_headline and measures <> 'partner' order by run, other_run, who, against, number, shown"
+
+_DEPLOYED = (
+    "The settings that a user would deploy, the same for both runs: without mitigation, and with the "
+    "mitigation that is "
+    "best supported. An arrow leads from the run that is compared with to the other."
+)
+_DEPLOYED_COLUMNS = """
+who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|word; estimate|Difference|change;
+baseline|One label for all|rate; verdict_p|p|p; doubt|Why it is no praise"""
+
+_PAIRS = "The settings that would be deployed: other run minus run."
+_PAIRS_COLUMNS = """
+who|Run|name; against|Against|name; place|Setting; shown|Metric; estimate|Difference|change|word; verdict_p|p|p"""
+
+_ALL = (
+    "The run minus the one that it is compared with. In brackets: intervals; they and p hold for all tests "
+    "of all pairs "
+    "of runs together. Detectable: the difference that a single test finds in 4 of 5 such runs."
+)
+_ALL_COLUMNS = """
+who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|rate; value|Against|rate;
+baseline|One label for all|rate; estimate|Difference|change|word; verdict_p|p|p;
+verdict_smallest_detectable|Detectable|rate;
+n_units|Units|count; unit|Unit; doubt|Why it is no praise"""
+
+_COUNTED = "Predictions that only one of two runs has right. McNemar: exact p, which takes questions as independent."
+_COUNTED_COLUMNS = """
+other_run|Run|name; other_model|Its model|name; run|Against|name; model|Its model|name; dataset|Set|name;
+n_demos|Demonstrations|count; predict|Prediction|way; method|Method|method; instruction|With instruction|yes;
+n_wins|Only the run|count; n_losses|Only the other|count; n_questions|Questions|count; mcnemar_p|McNemar|p"""
+_LISTED = "In an order that has nothing to do with them. –: the output is no label."
+_LISTED_COLUMNS = """
+input|Input|quote; other_run|Run|name; other_model|Its model|name; dataset|Set|name; example_id|Question|name;
+task|Task|name; row|Row|count; demo_set|Set|count; setting|Setting; seed|Seed|count; instruction|With instruction|yes;
+gold|Gold|name; other_prediction|Of the run|name; prediction|Of the first|name; is_win|The run is right|yes"""
+
+_OF = "Models and seeds. fingerprint: of the model's files."
+_SHARED = "Compared is what both runs have: the same tasks, rows and gold labels, or the same questions."
+_SHARED_COLUMNS = """
+other_run|Run|name; is_comparable|Comparable|yes; n_tasks|Tasks|count; n_rows|Rows|count;
+n_shared_rows|Shared rows|count;
+n_questions|Questions|count; n_articles|Articles|count; n_demos|Demonstrations|list; methods|Methods|list;
+predicts|Prediction|list; datasets|Sets|list; heuristics|Heuristics|list; has_same_rows|Same rows|yes;
+has_same_settings|Same settings|yes; has_same_bias_score_rows|Same rows of BiasScore|yes;
+has_same_inputs|Same prompts|yes;
+has_same_contexts|Same demonstrations|yes; has_same_scoring|Same scoring|yes; has_same_variant|Same variant|yes;
+has_same_seed|Same seed|yes"""
+
+_TERMS = (
+    (
+        "better, worse",
+        "The difference is significant after correction for all differences of this page (5 % in all), and at least "
+        "0.01. Accuracy, F1, exact match and RB@10 are better high; RSD, BiasScore, standard deviation and gap low.",
+    ),
+    (
+        "higher, lower",
+        "Significant, and no praise: performance of the better side is not shown to be above one label for "
+        "all, or one of "
+        "the sides is not, so that its bias says nothing.",
+    ),
+    ("negligible", "The difference is significantly smaller than 0.01."),
+    ("no difference shown", "The test cannot tell. This is no evidence that nothing differs."),
+    ("not tested", "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %. Or what is named."),
+    ("One label for all", "Always giving the most frequent gold label, on the same rows."),
+    (
+        "Gap",
+        "How far apart the exact match of the two segments of a heuristic is, at one threshold T for both "
+        "models. Where "
+        "the spec fixes none, it is chosen by the answers of both together, which favours neither.",
+    ),
+    (
+        "RB@10",
+        "Here the mean over the seeds that both runs have of the RB@10 of each. It is tested over seeds, and "
+        "only where "
+        "other test rows show the same.",
+    ),
+    ("RSD, BiasScore", "Words on RSD need relative variance to agree, words on BiasScore squared preference."),
+)

@@ -1,0 +1,483 @@
+"""The page of a label-bias run: what it shows, as a list of blocks over its marts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from biaseval.environment import PRIMARY_BEFORE, raw_spec, read_environment
+from biaseval.metric_files import METRICS
+from biaseval.report.blocks import (
+    Ask,
+    Beside,
+    Definitions,
+    Figures,
+    Fold,
+    Keys,
+    Layout,
+    Row,
+    Section,
+    Sentences,
+    Table,
+    Text,
+    columns,
+)
+from biaseval.report.charts import Chart, line_chart
+from biaseval.report.methods import explained, method_name, method_order, side_by_side
+from biaseval.report.names import SUITES, data_of, model_of
+from biaseval.report.settings import notes_block, settings_blocks, training_blocks
+from biaseval.store import Run
+
+SHOWN = ("rsd", "accuracy", "macro_f1", "bias_score")
+"""The metrics of the charts, in the order of panels."""
+
+_REFERENCES = {
+    "rsd": ("rsd_floor", "sampling noise"),
+    "bias_score": ("bias_score_floor", "sampling noise"),
+    "accuracy": ("majority_accuracy", "always the most frequent label"),
+    "macro_f1": ("majority_macro_f1", "always the most frequent label"),
+}
+"""Metric to the column of the method none that it is seen against, and its name."""
+
+_MOST = "n_demos = (select max(n_demos) from label_bias_by_model)"
+_MOST_BIASED = f"""
+    select task
+    from label_bias_by_task_over_sets
+    where method = 'none' and {_MOST}
+    order by rsd_excess desc nulls last, task
+    limit 10"""
+
+_SCOPE = """
+select
+    count(*) as n_tasks, sum(n_main)::bigint as n_rows, min(len(labels)) as n_least, max(len(labels)) as n_most,
+    (
+        select listed(list(n::varchar order by n)) from (select distinct n_demos as n from label_bias_by_model)
+    ) as n_demos,
+    (select max(n_demo_sets) from label_bias_by_model) as n_sets
+from tasks"""
+
+_MEANS = "from label_bias_by_model order by suite <> 'all', suite, n_demos, method"
+
+
+def label_bias_charts(ask: Ask) -> list[Chart]:
+    """Return a chart per suite and metric against the number of demonstrations, a line per method; then the loss."""
+    charts = []
+    every = ask(_MEANS)
+    for suite in dict.fromkeys(row["suite"] for row in every if row["suite"] == "all" or row["n_tasks"] > 1):
+        rows = [row for row in every if row["suite"] == suite]
+        for place, methods in enumerate(side_by_side(row["method"] for row in rows)):
+            own = [row for row in rows if row["method"] in methods]
+            charts += [
+                _chart(suite, metric, own, rows, bool(place))
+                for metric in SHOWN
+                if any(row[metric] is not None for row in own)
+            ]
+    return charts
+
+
+def _chart(suite: str, metric: str, rows: Sequence[Row], every: Sequence[Row], has_lora: bool) -> Chart:
+    """Return one panel; calibrated adapted models have panels of their own, on the same scale."""
+    shown, (column, reference) = METRICS[metric].shown, _REFERENCES[metric]
+    better = "lower is less bias" if metric in ("rsd", "bias_score") else "higher is better"
+    ordered = sorted(rows, key=lambda row: (method_order(row["method"]), row["n_demos"]))
+    tops = [row[end] for row in every for end in (metric, f"{metric}_high") if row[end] is not None]
+    return line_chart(
+        "_".join([metric, *(["lora"] if has_lora else []), *([] if suite == "all" else [suite])]),
+        [
+            {"x": row["n_demos"], "y": row[metric], "low": row[f"{metric}_low"], "high": row[f"{metric}_high"]}
+            | {"series": method_name(row["method"])}
+            for row in ordered
+            if row[metric] is not None
+        ],
+        title=f"{shown}{' with LoRA' if has_lora else ''} ({better})",
+        subtitle="" if suite == "all" else SUITES.get(suite, suite),
+        axes=("demonstrations", shown),
+        reference=[
+            {"x": row["n_demos"], "y": row[column]}
+            for row in ordered
+            if row["method"] == "none" and row[column] is not None
+        ],
+        reference_name=reference,
+        domain=(0, max(max(tops), 0.05)),
+    )
+
+
+def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
+    """Return the page of a label-bias run.
+
+    Args:
+        run: finished.
+        ask: over its marts.
+        charts: of `label_bias_charts`, then others.
+    """
+    spec, environment = raw_spec(run), read_environment(run)
+    [scope] = ask(_SCOPE)
+    first = [chart for name in ("rsd", "accuracy") for chart in charts if chart.name == name]
+    return Layout(
+        f"Label bias of {model_of(spec)}",
+        _about(spec, environment, scope),
+        [
+            Section(
+                "verdict",
+                "Is it biased?",
+                [
+                    Sentences("select lead, text from label_bias_conclusions where line = 1", "headline"),
+                    Beside(
+                        [
+                            Sentences("select lead, text from label_bias_conclusions where line > 1"),
+                            Figures(first, _SEEN),
+                        ]
+                    ),
+                    Table(_CHANGED, _SETTINGS, columns(_SETTINGS_COLUMNS), "cards"),
+                    Sentences(
+                        "select lead, text from label_bias_cautions",
+                        "care",
+                        "Read with care",
+                        label_bias_notes(run, spec, environment),
+                    ),
+                ],
+                "Verdict",
+            ),
+            Section(
+                "suite",
+                "Every number by method",
+                [
+                    Fold("Means with intervals, noise and baselines", [Table(_MEAN, _MEANS, columns(_MEAN_COLUMNS))]),
+                    Figures([chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN),
+                ],
+                "Methods",
+            ),
+            Section(
+                "changes",
+                "What calibration and demonstrations change",
+                [
+                    Fold("Every difference with its test", [Table(_TESTED, _TESTS, columns(_TESTS_COLUMNS))]),
+                    Fold("Where the variance comes from", [Table(_PARTS, _COMPONENTS, columns(_COMPONENTS_COLUMNS))]),
+                ],
+                "Changes",
+            ),
+            Section("formats", "Wordings of the prompt", _formats(spec), "Wordings"),
+            *training_blocks("n_demos|Demonstrations|count", charts),
+            Section(
+                "most-biased",
+                "Tasks, most biased first" if scope["n_tasks"] > 1 else "The labels",
+                [
+                    Table(_RANKED_CAPTION, _RANKED, columns(_RANKED_COLUMNS)),
+                    Fold(
+                        "Labels, and rows behind the numbers",
+                        [
+                            Table(_LABELS_CAPTION, _LABELS, columns(_LABELS_COLUMNS)),
+                            Table(_WRONG_CAPTION, _WRONG, columns(_WRONG_COLUMNS)),
+                        ],
+                    ),
+                ],
+                "Tasks" if scope["n_tasks"] > 1 else "Labels",
+            ),
+            Section(
+                "tasks",
+                "All settings",
+                [Fold("Every task in every setting", [Table(_TASKS_CAPTION, _TASKS, columns(_TASKS_COLUMNS))])],
+            ),
+            Section(
+                "metrics",
+                "What the metrics and methods mean",
+                [Fold("Metrics, methods, references", _meanings(ask))],
+                "Metrics",
+            ),
+            Section("settings", "Settings", [*settings_blocks(run), *_OF_DATA]),
+        ],
+    )
+
+
+def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], scope: Row) -> str:
+    least, most = scope["n_least"], scope["n_most"]
+    sets = f" ({scope['n_sets']} sets of them)" if scope["n_sets"] > 1 else ""
+    parts = [
+        model_of(spec),
+        data_of(spec),
+        f"{scope['n_tasks']:,} task{'' if scope['n_tasks'] == 1 else 's'}",
+        f"{scope['n_rows']:,} test rows, {least if least == most else f'{least} to {most}'} labels",
+        f"{scope['n_demos']} demonstrations{sets}",
+        environment.get("date"),
+    ]
+    return " · ".join(str(part) for part in parts if part)
+
+
+def label_bias_notes(run: Run, spec: Mapping[str, Any], environment: Mapping[str, Any]) -> list[str]:
+    """Return the cautions that stand in files of the run: notes of its plan, and a primary question that came late."""
+    asked, before = spec.get("primary"), environment.get(PRIMARY_BEFORE, ...)
+    late = []
+    if asked and before not in (..., asked):
+        was = f"before, it was {before['metric']} with {before['method']}" if before else "before, there was none"
+        late = [
+            f"The primary question was chosen after scoring ({was}). Its p-values are valid only if nobody had seen "
+            "results by then."
+        ]
+    return [*late, *notes_block(run)]
+
+
+def _formats(spec: Mapping[str, Any]) -> list[Any]:
+    formats = (spec.get("prompt") or {}).get("formats") or {}
+    if not formats:
+        return []
+    return [
+        Text("All other numbers of this page are for the default wording, which is called base."),
+        Table(_WORDED, _FORMATS, columns(_FORMATS_COLUMNS)),
+        Table(_SPREAD_CAPTION, _SPREAD, columns(_SPREAD_COLUMNS)),
+        Keys("What each wording changes in the prompt", formats),
+    ]
+
+
+def _meanings(ask: Ask) -> list[Any]:
+    methods = explained({row["method"] for row in ask("select distinct method from label_bias_by_model")})
+    metrics = [(metric.shown, metric.meaning) for metric in METRICS.values()]
+    references = [method.reference for method in methods if method.reference]
+    return [
+        Definitions([*metrics, *((method.shown, method.meaning) for method in methods), *_TERMS]),
+        Text("References: Yuval Reif and Roy Schwartz. 2024. Beyond Performance: Quantifying and Mitigating Label Bias "
+             f"in LLMs. NAACL 2024. {' '.join(references)}"),
+    ]  # fmt: skip
+
+
+_SEEN = (
+    "Mean over tasks and demonstration sets; shaded or bars: 95 % intervals. Dashed: sampling noise, or always giving "
+    "the most frequent label."
+)
+
+_TERMS = (
+    ("Sampling noise", "About the value that a model without bias reaches with this many rows."),
+    (
+        "lower, higher",
+        "The difference is significant after correction for all differences and metrics of this page (5 % in all), and "
+        "at least 0.01. RSD falls where accuracy rises, also without bias: a verdict on RSD needs relative variance to "
+        "agree, one on BiasScore needs squared preference to agree and a BiasScore above sampling noise on one side.",
+    ),
+    ("no clear change", "The test cannot tell. This is no evidence that nothing changes."),
+    ("negligible", "The difference is significantly smaller than 0.01."),
+    (
+        "One label for all",
+        "Always giving the most frequent gold label. Better: accuracy or macro-F1 is significantly above the best that "
+        "such an answer has (one-sided, 5 % for all settings together).",
+    ),
+    ("LoRA", "A low-rank adapter (Hu et al. 2022), trained on held-out examples of the task."),
+)
+
+_CHANGED = (
+    "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
+    "more. RSD: how unequal the recall of the labels is; BiasScore: how far their mean probabilities are from equal; "
+    "0 is no bias for both. Words: verdicts for new rows of these tasks."
+)
+_SETTINGS = """
+select
+    method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1, means.is_above_constant,
+    rsd_before, bias_score_before, accuracy_before, macro_f1_before, rsd_same_tasks_verdict,
+    bias_score_same_tasks_verdict, accuracy_same_tasks_verdict, macro_f1_same_tasks_verdict, n_prompts
+from label_bias_by_model as means
+left join label_bias_remedies as remedies using (model, suite, n_demos, method)
+where suite = 'all'
+order by n_demos, method <> 'none', method"""
+_SETTINGS_COLUMNS = """
+method|Method|method; n_demos|Demonstrations|count; rsd|RSD|step|rsd_same_tasks_verdict;
+bias_score|BiasScore|step|bias_score_same_tasks_verdict; accuracy|accuracy|step|accuracy_same_tasks_verdict;
+macro_f1|macro-F1|step|macro_f1_same_tasks_verdict; is_above_constant|Better than one label|shown;
+n_prompts|Extra prompts|count"""
+
+_MEAN = (
+    "Means over tasks, then over demonstration sets; in brackets 95 % intervals over tasks like these, or over the "
+    "rows of the only task. Noise: sampling noise. Above: tasks above it (Holm, 5 %). Normalized: RSD over the square "
+    "root of (gold labels - 1). Perfect: the BiasScore of a model that is always right. Not above: tasks that are not "
+    "shown to be better than one label for all. No hit: tasks without a correct answer in a demonstration set."
+)
+_MEAN_COLUMNS = """
+suite|Suite|suite; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate; rsd_floor|Noise|rate;
+n_tasks_rsd|Above|count; rsd_median|Median|rate; rsd_normalized|Normalized|rate; bias_score|BiasScore|rate;
+bias_score_floor|Noise|rate; bias_score_of_perfect|Perfect|rate; n_tasks_bias_score|Above|count;
+accuracy|accuracy|rate; majority_accuracy|Most frequent label|rate; macro_f1|macro-F1|rate;
+n_tasks_not_above|Not above|count; n_tasks_without_hit|No hit|count; n_rows|Rows|count;
+n_bias_score_rows|BiasScore rows|count"""
+
+_TESTED = (
+    "Mean differences, paired by task. These tasks: 95 % interval and verdict for new rows of these tasks, p adjusted "
+    "by Holm. Other tasks: the band that holds for all differences together, and the verdict, for tasks like these. "
+    "Detectable: the difference that the test of these tasks finds in 4 of 5 runs."
+)
+_TESTS = """
+select
+    * exclude (low, high), same_tasks_low as estimate_low, same_tasks_high as estimate_high,
+    simultaneous_low as other_low, simultaneous_high as other_high, estimate as other
+from label_bias_verdicts
+where suite = 'all' and metric not in ('relative_variance', 'squared_preference')
+order by metric, n_demos, method, against_n_demos, against_method"""
+_TESTS_COLUMNS = """
+metric|Metric|metric; n_demos|Demonstrations|count; method|Method|method;
+against_n_demos|Against demonstrations|count; against_method|Against|method;
+estimate|Difference|change|same_tasks_verdict|These tasks; same_tasks_word_p_adjusted|p, adjusted|p||These tasks;
+same_tasks_smallest_detectable|Detectable|rate||These tasks; other|Difference|change|verdict|Other tasks;
+word_p_adjusted|p, adjusted|p||Other tasks; n_tasks_lower|Tasks lower|count; n_tasks_higher|Tasks higher|count;
+is_primary|Primary question|yes; n_units|Units|count"""
+
+_PARTS = (
+    "Shares of the variance of the tasks' values without mitigation: other rows of the same tasks, other demonstration "
+    "sets, other tasks. Measuring more of the largest narrows the intervals most."
+)
+_COMPONENTS = """
+from label_bias_components
+where suite = 'all' and method = 'none' and share_tasks is not null
+order by n_demos, metric"""
+_COMPONENTS_COLUMNS = """
+metric|Metric|metric; n_demos|Demonstrations|count; share_rows|Rows|percent; share_sets|Demonstrations|percent;
+share_tasks|Tasks|percent; n_tasks|Tasks|count; n_sets|Sets|count"""
+
+_WORDED = (
+    "Means over tasks and demonstration sets. Words without calibration: verdict against the default wording (base). "
+    "Words with a calibration: verdict against no calibration of the same wording."
+)
+_FORMATS = """
+with words as (
+    select
+        n_demos, method, format, any_value(verdict) filter (metric = 'rsd') as rsd_verdict,
+        any_value(verdict) filter (metric = 'bias_score') as bias_score_verdict,
+        any_value(verdict) filter (metric = 'accuracy') as accuracy_verdict,
+        any_value(verdict) filter (metric = 'macro_f1') as macro_f1_verdict
+    from label_bias_format_changes
+    where suite = 'all' and (method = 'none') = (format <> against_format)
+    group by all
+)
+
+from label_bias_by_format
+left join words using (n_demos, method, format)
+where suite = 'all'
+order by n_demos, method <> 'none', method, format <> 'base', format"""
+_FORMATS_COLUMNS = """
+format|Wording|name; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate|rsd_verdict;
+bias_score|BiasScore|rate|bias_score_verdict; accuracy|accuracy|rate|accuracy_verdict;
+macro_f1|macro-F1|rate|macro_f1_verdict; majority_accuracy|accuracy|rate||One label for all;
+majority_macro_f1|macro-F1|rate||One label for all; is_above_constant|Better than one label|shown; n_rows|Rows|count"""
+_SPREAD_CAPTION = (
+    "How much the wording matters without calibration: smallest and largest value, and standard deviations over "
+    "wordings, of sampling noise alone, and, of one task without noise, over wordings, demonstration sets and tasks."
+)
+_SPREAD = """
+from label_bias_format_spread
+where suite = 'all' and method = 'none' and task is null
+    and metric not in ('relative_variance', 'squared_preference')
+order by metric, n_demos"""
+_SPREAD_COLUMNS = """
+metric|Metric|metric; n_demos|Demonstrations|count; minimum|Smallest|rate; minimum_format|Wording|name;
+maximum|Largest|rate; maximum_format|Wording|name; deviation|Wordings|rate||Standard deviation;
+deviation_of_rows|Noise|rate||Standard deviation; format_deviation|Wordings|rate||Of one task;
+set_deviation|Sets|rate||Of one task; task_deviation|Tasks|rate||Of one task"""
+
+_RANKED_CAPTION = (
+    "Without mitigation, with the most demonstrations. Prefers: the label that is predicted most beyond its share of "
+    "the gold labels, where RSD is above sampling noise. In brackets: 95 % intervals over rows. p: that recall does "
+    "not depend on the label, adjusted for all tasks (Holm)."
+)
+_RANKED = f"""
+with preferred as (
+    from label_bias_by_label_over_sets
+    where method = 'none' and {_MOST}
+    qualify row_number() over (partition by task order by predicted_share - gold_share desc, label) = 1
+),
+
+by_set as (
+    select task, count(distinct label) as n_labels_preferred
+    from (
+        from label_bias_by_label
+        where method = 'none' and {_MOST}
+        qualify row_number() over (partition by task, demo_set order by n_predicted - n_gold desc, label) = 1
+    )
+    group by task
+)
+
+select
+    tasks.*, rsd_p_adjusted,
+    case
+        when not is_rsd_above then null
+        when n_labels_preferred > 1 then 'differs between demonstration sets'
+        else label
+    end as prefers,
+    if(is_rsd_above and n_labels_preferred = 1, predicted_share, null) as predicted_share,
+    if(is_rsd_above and n_labels_preferred = 1, gold_share, null) as gold_share
+from label_bias_by_task_over_sets as tasks
+inner join label_bias_task_tests using (model, task, n_demos, method)
+inner join preferred using (task)
+inner join by_set using (task)
+where suite = 'all' and tasks.method = 'none' and tasks.{_MOST}
+order by rsd_excess desc nulls last, task"""
+_RANKED_COLUMNS = """
+task|Task|name; prefers|Prefers|name; predicted_share|of predictions|percent||Share of that label;
+gold_share|of gold labels|percent||Share of that label; rsd|RSD|rate; rsd_floor|Noise|rate; rsd_p_adjusted|p|p;
+bias_score|BiasScore|rate; bias_score_of_perfect|Perfect|rate; accuracy|accuracy|rate;
+majority_accuracy|Most frequent label|rate; is_above_constant|Better than one label|shown; n_labels|Labels|count;
+n_rows|Rows|count"""
+
+_LABELS_CAPTION = (
+    "The labels of the ten most biased tasks. Without bias, predictions are about as frequent as gold labels, all "
+    "recalls are equal, and the mean probability is near 1 / labels."
+)
+_LABELS = f"""
+from label_bias_by_label_over_sets
+where method = 'none' and {_MOST} and task in ({_MOST_BIASED}
+)
+order by task, label"""
+_LABELS_COLUMNS = """
+label|Label|name; task|Task|name; gold_share|Of gold labels|bar; predicted_share|Of predictions|bar;
+mean_probability|Mean probability|bar; recall|Recall|percent"""
+_WRONG_CAPTION = "Rows of these tasks where the preferred label is predicted and wrong: five of each, in random order."
+_WRONG = f"""
+from wrong_answers
+where method = 'none' and {_MOST} and is_preferred and place <= 5 and task in ({_MOST_BIASED}
+)
+order by task, place"""
+_WRONG_COLUMNS = """
+input_text|Input|quote; task|Task|name; row|Row|count; demo_set|Set|count; gold|Gold|name; prediction|Predicted|name;
+probability|Its probability|rate; gold_probability|That of gold|rate"""
+
+_TASKS_CAPTION = "Means over demonstration sets."
+_TASKS = "from label_bias_by_task_over_sets order by n_demos, task, method"
+_TASKS_COLUMNS = """
+task|Task|name; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate; bias_score|BiasScore|rate;
+accuracy|accuracy|rate; macro_f1|macro-F1|rate; n_labels|Labels|count; n_rows|Rows|count"""
+
+_OF_DATA = [
+    Fold(
+        "Prompts that the length limit changed",
+        [
+            Table(
+                "Prompts with fewer demonstrations than requested, or cut on the right.",
+                "from shortened_prompts where n_fewer_demos > 0 or n_truncated > 0 order by n_demos, purpose",
+                columns("""
+purpose|Purpose; n_demos|Demonstrations|count; n_rows|Prompts|count; n_fewer_demos|With fewer demonstrations|count;
+n_truncated|Cut|count"""),
+            )
+        ],
+    ),
+    Fold(
+        "Labels of the demonstrations",
+        [
+            Table(
+                "How many demonstrations of each set have which label, in its longest prompt.",
+                """
+select task, n_demos, demo_set, string_agg(label || ' ' || n_with_label, ', ' order by label) as labels
+from demonstration_labels
+group by all
+order by task, n_demos, demo_set""",
+                columns("""
+task|Task|name; n_demos|Demonstrations|count; demo_set|Set|count; labels|Demonstrations with each label|name"""),
+            )
+        ],
+    ),
+    Fold(
+        "Tasks of the run",
+        [
+            Table(
+                "Performance and RSD are measured on the test rows. DC keeps what its template names of an input.",
+                "from tasks order by task",
+                columns("""
+task|Task|name; category|Category|name; labels|Labels|list; n_instances|Instances|count; n_main|Test rows|count;
+template|Template of DC|code; template_source|Source; definition|Definition|quote"""),
+            )
+        ],
+    ),
+]

@@ -1,0 +1,73 @@
+"""How pages, figures and terminals write numbers and names: a way of writing by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from biaseval.metric_files import METRICS
+from biaseval.report.methods import method_name
+from biaseval.report.names import OF_MAJORITY, SUITES, WAYS
+
+MISSING = "–"
+N_LETTERS = 300
+"""The length at which texts of a run are cut."""
+
+
+def rounded(value: float, number_format: str = ".3f") -> str:
+    """Return a number with a true minus sign; what rounds to 0 has none."""
+    text = format(value, number_format)
+    return text.lstrip("-+") if not float(text) and text[0] == "-" else text.replace("-", "\N{MINUS SIGN}")
+
+
+def cut(text: str) -> str:
+    """Return a text, cut behind `N_LETTERS`."""
+    return text if len(text) <= N_LETTERS else f"{text[:N_LETTERS]} …"
+
+
+def p_value(value: float) -> str:
+    """Return a p-value."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "text": lambda value: cut(str(value)),
+    "name": lambda value: cut(str(value)),
+    "quote": lambda value: cut(str(value)),
+    "marked": "".join,
+    "code": str,
+    "method": method_name,
+    "way": lambda value: WAYS.get(value, value),
+    "metric": lambda value: METRICS[value].shown if value in METRICS else OF_MAJORITY.get(value, value),
+    "suite": lambda value: SUITES.get(value, value),
+    "yes": lambda value: "yes" if value else "no",
+    "shown": lambda value: "yes" if value else "no" if value is not None else "not shown",
+    "list": lambda values: ", ".join(cut(str(value)) for value in values),
+    "count": lambda value: f"{value:,}",
+    "number": lambda value: f"{value:g}",
+    "four": lambda value: f"{value:.4g}".replace("-", "\N{MINUS SIGN}"),
+    "signed": lambda value: f"{value:+.4g}".replace("-", "\N{MINUS SIGN}"),
+    "rate": rounded,
+    "change": lambda value: rounded(value, "+.3f"),
+    "small": lambda value: rounded(value, ".5f"),
+    "percent": lambda value: f"{100 * value:.1f} %",
+    "bar": lambda value: f"{100 * value:.1f} %",
+    "points": lambda value: rounded(value, ".1f"),
+    "seconds": lambda value: f"{value:,.1f}",
+    "p": p_value,
+}
+"""Ways of writing a value that is there."""
+
+TEXTS = ("text", "name", "quote", "marked", "code", "method", "way", "metric", "suite", "yes", "shown", "list")
+"""Those of them that are no numbers."""
+
+
+def is_missing(value: Any, how: str = "rate") -> bool:
+    """Return whether there is nothing to write: null, of which only ``shown`` says something, or no finite number."""
+    return (value is None and how != "shown") or (isinstance(value, float) and not math.isfinite(value))
+
+
+def written(value: Any, how: str = "rate") -> str:
+    """Return a value by one of `FORMATS`; a dash where there is none."""
+    return MISSING if is_missing(value, how) else FORMATS[how](value)

@@ -1,0 +1,111 @@
+"""What pages of every kind end with: training of adapters, the spec, the environment and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from biaseval.environment import raw_spec, read_environment
+from biaseval.report.blocks import Ask, Figures, Fold, Keys, Section, Sentences, Table, Text, columns
+from biaseval.report.charts import Chart, line_chart
+from biaseval.store import Run
+
+FEW_NOTES = 3
+"""Notes of a plan that stand among the cautions; more are folded under the settings."""
+
+
+def read_plan(run: Run) -> dict[str, Any]:
+    """Return the plan of a run; empty where it has none."""
+    plan: dict[str, Any] = run.read_json("plan.json") if run.has("plan.json") else {}
+    return plan
+
+
+def notes_block(run: Run) -> list[str]:
+    """Return the notes of a plan where they are few or of an import, and how many tasks it leaves out."""
+    plan = read_plan(run)
+    notes = list(plan.get("notes") or [])
+    is_shown = len(notes) <= FEW_NOTES or "imported" in raw_spec(run)
+    n = len(plan.get("left_out") or {})
+    left_out = [f"{n:,} task{' is' if n == 1 else 's are'} left out; Settings gives the reasons."] if n else []
+    return [*left_out, *(notes if is_shown else [])]
+
+
+def settings_blocks(run: Run) -> list[Any]:
+    """Return the spec, the environment, and what the plan counts and notes."""
+    plan = read_plan(run)
+    notes = list(plan.get("notes") or [])
+    text = ""
+    if "n_prompts" in plan:
+        text = (
+            f"{plan['n_prompts']:,} prompts, {plan.get('n_scores') or 0:,} scores; about {plan.get('tokens') or 0:,} "
+            f"tokens computed ({plan.get('tokens_unshared') or 0:,} without sharing common beginnings of prompts)."
+        )
+    return [
+        Text(text),
+        Fold(
+            "Spec and environment",
+            [Keys("The spec, with every default", raw_spec(run)), Keys("Environment", read_environment(run))],
+        ),
+        Fold(f"Notes of the plan ({len(notes)})", [Sentences("select '' as text limit 0", further=notes)]),
+        Fold("Tasks left out", [Keys("Task and reason", plan.get("left_out") or {})]),
+    ]
+
+
+def training_blocks(place: str, charts: Sequence[Chart]) -> list[Section]:
+    """Return the sections on what mitigation costs and how adapters were trained; runs without adapters have none.
+
+    Args:
+        place: the column that stands for the setting, as of `columns`.
+        charts: of the page; ``training_loss`` is shown here.
+    """
+    loss = [chart for chart in charts if chart.name == "training_loss"]
+    if not loss:
+        return []
+    key = place.split("|")[0]
+    return [
+        Section(
+            "costs",
+            "What mitigation needs",
+            [
+                Table(
+                    "Beyond scoring the rows. Prompts: calibration inputs. Tokens: of these inputs, and of the "
+                    "training examples in every epoch. Seconds: of training as measured, of scoring in proportion to "
+                    "tokens.",
+                    f"from mitigation_costs order by {key}, method",
+                    columns(f"""
+method|Method|method; {place}; n_prompts|Prompts|count; tokens|Tokens|count; n_adapters|Adapters|count;
+trained_parameters|Parameters|count; seconds|Seconds|seconds"""),
+                )
+            ],
+            "Costs",
+        ),
+        Section(
+            "training",
+            "Training of the adapters",
+            [
+                Table(
+                    "Loss in nats per target token (label and EOS), mean over adapters. Not falling: adapters whose "
+                    "loss is not lower at the last step than at the first; each step has different examples.",
+                    f"from training_by_setting order by {key}",
+                    columns(f"""
+{place}; n_adapters|Adapters|count; n_steps|Steps of each|count; first_loss|Loss, first step|rate;
+last_loss|Loss, last step|rate; n_not_falling|Not falling|count"""),
+                ),
+                Figures(loss, "Training loss by optimizer step, mean over adapters. Shaded: the middle 80 %."),
+            ],
+            "Training",
+        ),
+    ]
+
+
+def loss_charts(ask: Ask) -> list[Chart]:
+    """Return the chart of the training loss by step; none where nothing was trained."""
+    rows = ask("from training_by_step order by step")
+    if not rows:
+        return []
+    points = [
+        {"x": row["step"] + 1, "y": row["mean_loss"], "low": row["low"], "high": row["high"], "series": "loss"}
+        for row in rows
+    ]
+    title, axes = "Training loss (lower is better)", ("optimizer step", "nats per token")
+    return [line_chart("training_loss", points, title=title, axes=axes, is_ordinal=len(rows) < 10)]

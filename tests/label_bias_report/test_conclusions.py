@@ -1,0 +1,259 @@
+"""What a run is said to show is what its tests support: sentences of relations, over runs and over altered marts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from biaseval.runs import reanalyse_run
+from biaseval.store import Run
+from tests.label_bias_report.runs import Row, make_run, said
+from tests.pages import assert_said, mart
+from tests.relation import Relations, told
+from tests.specs import as_older
+
+LAST = "where suite = 'all' and n_demos = 8 and method = 'none'"
+REMEDIES = "update label_bias_remedies set same_tasks_advice = '{}', {} = 'lower', {} = 'higher'"
+UNSHOWN = "update label_bias_remedies set same_tasks_advice = 'not shown', " + ", ".join(
+    f"{metric}_same_tasks_verdict = 'unclear'" for metric in ("rsd", "bias_score", "accuracy", "macro_f1")
+)
+
+
+@pytest.fixture(scope="module")
+def relations(run: Run) -> Iterator[Relations]:
+    found = Relations(run.root).changeable()
+    found.rows("from label_bias_conclusions, label_bias_cautions limit 0")
+    yield found
+    found.connection.close()
+
+
+CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "as it is": (
+        [],
+        [
+            r"^Biased\. Above sampling noise: RSD in \d+ and BiasScore in \d+ of 12 tasks without dem.*, RSD in \d+",
+            r"RSD without mitigation: \d\.\d+ without demonstrations \(sampling noise about 0\.\d+\)",
+            r"Helps: .*RSD and BiasScore fall; accuracy and macro-F1 rise",
+            "How sure: these words hold for new rows of these 12 tasks with the same demonstrations; the .* about 5 %",
+            "Other tasks: bias also changes in tasks like these with ",
+            "!Primary",
+        ],
+    ),
+    "a bias that is highest between the ends": (
+        ["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
+        [r"RSD .* without demonstrations .*; 9\.000 with 2 demonstrations .*; 0\.\d+ with 8"],
+    ),
+    "no bias": (
+        ["update label_bias_by_model set is_bias_shown = false"],
+        [r"^No bias shown\. ", "!Biased", "!Cannot say"],
+    ),
+    "no bias of a model that does nothing": (
+        ["update label_bias_by_model set is_bias_shown = false, is_above_constant = null"],
+        ["^Cannot say: the answers are not shown", "Not shown to be better than one label for all: accuracy"],
+    ),
+    "no better than a constant answer": (
+        ["update label_bias_by_model set is_above_constant = false"],
+        ["^Biased, and not shown to be better than one label", r"\nNo better than one label for all: accuracy and mac"],
+    ),
+    "constant in some demonstration sets": (
+        [f"update label_bias_by_model set n_demo_sets_not_above = 3, is_above_constant = true {LAST}"],
+        [r"with 8 demonstrations \(no better in 3 of 24 pairs of a task and a demonstration set\)"],
+    ),
+    "a bias that would be found": (
+        [f"update label_bias_by_model set n_tasks_rsd = 3, rsd_smallest_detectable = 0.5 {LAST}"],
+        ["; this run detects 0.500 in 4 of 5 cases"],
+    ),
+    "nothing found for other tasks": (
+        ["update label_bias_verdicts set verdict = 'unclear'"],
+        ["Other tasks: no change of bias is shown for tasks like these."],
+    ),
+    "changes that stay unseen": (
+        ["update label_bias_verdicts set same_tasks_verdict = 'unclear', same_tasks_smallest_detectable = 0.25"],
+        ["it detects changes of about 0.250 in RSD and 0.250 in accuracy. Four times as many rows halve that"],
+    ),
+    "no test of words": (
+        ["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],
+        ["How sure: 4 rows are too few for a test", "!Helps", "!Other tasks"],
+    ),
+    "accuracy below one label where macro-F1 is above": (
+        ["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
+        ["Helps: .*; accuracy stays below that of one label for all"],
+    ),
+    "no change": (
+        [UNSHOWN],
+        [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;", "! rise"],
+    ),
+}
+for advice, falls, rises, lead, shown in (
+    ("bias falls, no loss", "rsd", "macro_f1", "Helps", "RSD falls; macro-F1 rises; accuracy loses less than 0.01"),
+    ("bias falls, loss not ruled out", "rsd", "macro_f1", "Helps", "; a loss of accuracy cannot be excluded"),
+    ("bias falls, accuracy falls", "accuracy", "macro_f1", "At a price", "accuracy falls"),
+    ("mixed", "rsd", "bias_score", "Mixed", "RSD falls; BiasScore rises"),
+    ("bias rises", "accuracy", "rsd", "Mixed", "accuracy falls; RSD rises"),
+    ("bias falls, no better than a constant answer", "rsd", "accuracy", "Not enough", "answers are no better than"),
+    ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Not enough", "are not shown"),
+    ("do not use: bias rises or performance falls", "accuracy", "rsd", "Do not use", "RSD rises; nothing improves"),
+):
+    CHANGED[advice] = (
+        [UNSHOWN, REMEDIES.format(advice, f"{falls}_same_tasks_verdict", f"{rises}_same_tasks_verdict")],
+        [rf"{lead}: [^\n]*{shown}", *([] if lead == "Helps" else ["!Helps:"])],
+    )
+"""By name, statements that change marts, and what conclusions say; with !, what they do not say."""
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relations) -> None:
+    changes, words = CHANGED[name]
+    assert_said(told(relations, "label_bias_conclusions", *changes), words)
+
+
+CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "as they are": ([], ["24 prompts contain fewer", "template of 6 tasks is inferred", "^ Intervals over", "!few:"]),
+    "an unreachable BiasScore": (
+        ["update label_bias_by_task_over_sets set bias_score_of_perfect = 0.2"],
+        [r"more than 0\.1 in task\S+ \(0\.200\), .* and 7 more\."],
+    ),
+    "one gold label": (
+        ["update label_bias_by_task_over_sets set n_main_gold_labels = 1 where task like 'task003%'"],
+        ["All test rows have the same gold label in task003_synthetic; RSD is 0"],
+    ),
+    "no correct answer": (
+        [f"update label_bias_by_model set n_tasks_without_hit = 2 {LAST}"],
+        [r"improves the mean RSD: 2 tasks \(no mitigation, with 8 demonstrations\)"],
+    ),
+    "few tasks": (["update label_bias_by_model set n_tasks = 2"], ["^ 2 tasks are few"]),
+    "another way of scoring": (
+        ["update run_settings set normalization = 'sum'"],
+        ["scored by the sum over their tokens, with EOS; the published"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAUTIONS)
+def test_cautions_follow_the_tables(name: str, relations: Relations) -> None:
+    changes, words = CAUTIONS[name]
+    assert_said(told(relations, "label_bias_cautions", *changes), words)
+
+
+ONE: Row = {"n_tasks": 1, "n_demos": (0,), "labels": ["no", "yes"]}
+
+RUNS: dict[str, tuple[Row, Sequence[str]]] = {
+    "constant in all tasks": (
+        {"n_tasks": 6, "n_demos": (0, 8), "preference": 40.0},
+        ["^Biased, and not shown to be better", "Tasks no better than one label for all: 6 of 6 without dem"],
+    ),
+    "constant in the only task": (
+        {**ONE, "n_main": 60, "preference": 40.0},
+        [
+            "^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows; 50.0 % are",
+            "No better than one label for all: accuracy and macro-F1 are 0.500 and 0.333 without demonstrations; "
+            "always answering “no” has 0.500 and 0.333",
+        ],
+    ),
+    "below the majority class": (
+        # Calibration inverts the scores: inputs without an answer prefer what is right.
+        {"n_tasks": 8, "n_demos": (0,), "demo_sets": 1, "signal": -3.0, "labels": ["A", "B"]},
+        ["!Helps: "],
+    ),
+    "too few tasks for words on others": (
+        {"n_tasks": 3, "n_demos": (0, 2), "n_main": 120, "n_bias_score": 32},
+        ["How sure: .* these 3 tasks with", "Other tasks: 3 tasks say nothing about other tasks; measure 6 or more"],
+    ),
+    "too few rows for words": (
+        {**ONE, "n_main": 4, "n_bias_score": 4},
+        ["How sure: 4 rows are too few", "BiasScore .* cannot be tested: 2 of its 4 rows are “no”", "!Helps"],
+    ),
+    "a task tested over its rows": (
+        {"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},
+        [r"RSD .* \(sampling noise about 0\.\d+; p < 0.001\)", "new rows of this task with", "!Other tasks"],
+    ),
+    "no remedy": (
+        {"n_tasks": 3, "n_demos": (0,), "calibration": ()},
+        ["What helps: no mitigation was measured", "!How sure"],
+    ),
+    "always right": (
+        {"n_tasks": 6, "n_demos": (0, 2), "signal": 50.0},
+        ["^No bias shown", "RSD .*0.000 .*, without a test", "!RSD fall"],
+    ),
+    "BiasScore that no task can test": (
+        {"n_tasks": 2, "n_demos": (0,), "n_main": 20, "n_bias_score": 8},
+        ["BiasScore .* cannot be tested: each task has a label with fewer than 5 rows"],
+    ),
+    "BiasScore of just enough rows": ({**ONE, "n_main": 20, "n_bias_score": 10}, ["!cannot be tested"]),
+    "no rows of BiasScore": ({"n_tasks": 2, "n_demos": (0, 2), "n_bias_score": 0}, ["!BiasScore without"]),
+}
+"""By name, a run, and what its conclusions say; with !, what they do not say."""
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_told_what_its_tests_show(name: str, tmp_path: Path) -> None:
+    given, words = RUNS[name]
+    assert_said(said(make_run(tmp_path / "run", **given)), words)
+
+
+@pytest.mark.parametrize(
+    ("second", "is_told"), [([20, 0], "it answers “no” for 97.5 % of"), ([1, 19], "“no” 95.0 % and “yes” 95.0 %")]
+)
+def test_a_label_that_one_set_prefers_is_not_that_of_all(second: list[int], is_told: str, tmp_path: Path) -> None:
+    """Each of two sets has 20 rows; the first is answered "no" 19 times."""
+    run = make_run(tmp_path / "run", n_tasks=1, n_demos=(4,), n_main=20, n_bias_score=20, labels=["no", "yes"])
+    relations = Relations(run.root).changeable()
+    relations.rows("from label_bias_conclusions limit 0")
+    counts = {(0, "no"): 19, (0, "yes"): 1, (1, "no"): second[0], (1, "yes"): second[1]}
+    changes = [
+        f"update label_bias_by_label set n_predicted = {n} where demo_set = {one} and label = '{label}'"
+        for (one, label), n in counts.items()
+    ]
+    assert is_told in told(relations, "label_bias_conclusions", *changes)
+    relations.connection.close()
+
+
+# The primary question
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return a run whose primary question was named after it was scored."""
+    run = make_run(tmp_path_factory.mktemp("primary") / "run", n_tasks=6, n_demos=(0, 2))
+    return reanalyse_run(run.uri, ["primary.metric=rsd", "primary.method=dc"])
+
+
+def test_the_primary_question_is_answered_behind_the_headline(asked: Run) -> None:
+    lines = said(asked).splitlines()
+    assert lines[1].startswith("Primary question, RSD with DC: ")
+    for row in mart(asked, "label_bias_verdicts"):
+        if row["suite"] == "all" and row["is_primary"] and row["metric"] == "rsd":
+            p = row["same_tasks_word_p_adjusted"]
+            shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+            estimate = f"{row['estimate']:.3f}".replace("-", "\N{MINUS SIGN}")
+            assert f"({estimate}, adjusted {shown})" in lines[1]
+    assert_said(
+        said(asked), ["adjusted for these 2 tests only", "about 5 %, for the primary question and for the rest"]
+    )
+
+
+LATE = "The primary question was chosen after scoring"
+
+
+def test_a_question_that_was_chosen_late_is_said_to_be(asked: Run, tmp_path: Path) -> None:
+    def late(own: Run) -> str:
+        return " ".join(line for line in own.read_json("summary.json")["cautions"] if line.startswith(LATE))
+
+    assert "(before, there was none)" in late(asked)
+    assert late(asked) in asked.read_text("report.html")
+    # Of a question that the run began with nothing is said, also when it comes back to that.
+    make_run(tmp_path / "early", n_tasks=1, n_demos=(0,), calibration=("cc",))
+    early = as_older(tmp_path / "early")
+    spec = yaml.safe_load(early.read_text("spec.yaml")) | {"primary": {"metric": "rsd", "method": "cc"}}
+    early.write_text("spec.yaml", yaml.safe_dump(spec))
+    for changes, words in (
+        (["primary.metric=accuracy"], "(before, it was rsd with cc)"),
+        (["primary.metric=rsd"], ""),
+        (["primary=null"], ""),
+    ):
+        reanalyse_run(early.uri, changes)
+        assert (words in late(early), bool(late(early))) == (True, bool(words))
+    assert not any(row["is_primary"] for row in mart(early, "label_bias_verdicts"))

@@ -1,0 +1,131 @@
+"""The relations of a run, each computed once when a test asks for it: no checks, no marts on the disk, no report."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from biaseval.analysis.checks import key_check, range_check
+from biaseval.analysis.dictionary import Dictionary
+from biaseval.analysis.marts import LARGE
+from biaseval.analysis.sql_files import (
+    Relation,
+    chosen_by,
+    connect,
+    create,
+    create_methods,
+    create_tables,
+    needed,
+    relations,
+)
+from biaseval.pipelines.directory import read_spec
+from biaseval.runs.kinds import kind_of
+from biaseval.store import Run
+from biaseval.tables import tables_of
+from tests.handmade import sql_of
+
+
+class Relations:
+    """Intermediate relations and marts of a run whose tables are there: a third of the time of `measuring.measure`.
+
+    Args:
+        run_dir: of a run that `MajorityPlan.write` and its like wrote.
+    """
+
+    _can_change = False
+
+    def __init__(self, run_dir: str | Path) -> None:
+        run = Run.open(str(run_dir))
+        spec = read_spec(run)
+        kind, self.kind = kind_of(spec), spec.kind
+        if kind.derive is not None:
+            kind.derive(run, spec)
+        tables, chosen = tables_of(spec.kind), chosen_by(run)
+        self._left = relations("intermediate", "marts", tables=tables, chosen=chosen)
+        self.connection = connect([run])
+        create_methods(self.connection, chosen)
+        create_tables(run, tables.values(), self.connection)
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """Return the rows of a query, having computed what it names."""
+        self._compute(sql)
+        found: list[dict[str, Any]] = self.connection.sql(sql).to_arrow_table().to_pylist()
+        return found
+
+    def _compute(self, sql: str) -> None:
+        named = set(re.findall(r"\w+", sql))
+        asked = [made for made in self._left if made.name in named]
+        below = needed(self._left, asked)
+        for made in [made for made in self._left if made in asked or made in below]:
+            create("view" if made.name in LARGE else "table", made.name, made.sql, self.connection)
+            self._left.remove(made)
+
+    def changeable(self) -> Relations:
+        """Have tables instead of views over files, which statements can change; each check computes what it reads."""
+        for (name,) in self.connection.execute("select view_name from duckdb_views() where not internal").fetchall():
+            stored = self.connection.table(name).to_arrow_table()
+            self.connection.execute(f"drop view {name}").fetchall()
+            self.connection.from_arrow(stored).create(name)
+        self._can_change = True
+        return self
+
+    def problems(self, check: str, *changes: str) -> list[str]:
+        """Return what a check finds, or what those of a table's or mart's keys and ranges find.
+
+        Args:
+            check: its name, or that of a table or mart.
+            changes: statements that change tables and marts before, and are undone behind it.
+        """
+        left, tables = list(self._left), tables_of(self.kind)
+        is_undone = self._can_change or bool(changes)
+        if is_undone:
+            self.connection.begin()
+        try:
+            self._compute(" ".join(changes))
+            for change in changes:
+                self.connection.execute(change).fetchall()
+            checks: list[Relation | None] = [one for one in relations("checks", tables=tables) if one.name == check]
+            if not checks:
+                self._compute(check)
+                key = tables[check].key if check in tables else ()
+                checks = [range_check(check, Dictionary(self.kind), self.connection, key)]
+                checks += [key_check(tables[check])] if check in tables else []
+            queries = [f"select problem from ({one.sql}\n)" for one in checks if one is not None]
+            return [str(row["problem"]) for sql in queries for row in self.rows(sql)]
+        finally:
+            if is_undone:
+                self.connection.rollback()
+                self._left = left
+
+
+def told(relations: Relations, name: str, *changes: str) -> str:
+    """Return the sentences of a relation, a line each, where statements changed what it reads; they are undone.
+
+    Args:
+        relations: changeable, with what the sentences read computed.
+        name: such as ``label_bias_conclusions``.
+        *changes: statements.
+    """
+    relations.connection.begin()
+    try:
+        for change in changes:
+            relations.connection.execute(change).fetchall()
+        return "\n".join(f"{row['lead']} {row['text']}" for row in relations.rows(f"from ({sql_of(name)})"))
+    finally:
+        relations.connection.rollback()
+
+
+def copied(table: str, changes: str, where: str = "true") -> str:
+    """Return the statement that repeats a row with changes."""
+    return f"insert into {table} select * replace ({changes}) from {table} where {where} limit 1"
+
+
+class Within(Relations):
+    """Relations over the tables that a connection has, each computed once when a test asks for it."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, kind: str) -> None:
+        self.connection, self.kind = connection, kind
+        self._left = relations("intermediate", "marts", tables=tables_of(kind))
