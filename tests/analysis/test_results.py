@@ -10,14 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
 from biaseval.analysis import ANALYTICS, query
 from biaseval.analysis import sql_files as relations
 from biaseval.analysis.queries import open_runs
-from biaseval.prompting.calibration import calibration_rows
 from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import tables_of
@@ -53,8 +51,8 @@ def test_every_relation_says_its_grain_and_layers_only_point_down() -> None:
 
 def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
     with closing(duckdb.connect()) as connection:
+        relations.create_methods(connection)
         relations.create_macros(connection)
-        connection.from_arrow(pa.Table.from_pylist(calibration_rows())).create(*OF_RECORDS)
         for table in tables_of("label_bias").values():
             if table.name in OF_ADAPTERS:  # the run has none, and so no such folder
                 connection.from_arrow(table.empty()).create(table.name)
