@@ -199,7 +199,7 @@ def test_a_stopped_job_leaves_a_run_that_the_same_command_finishes(
     assert client.get_job_status(job) == JobStatus.STOPPED
     log = client.get_job_logs(job)
     assert "stopped; complete parts are kept, run the same command again to resume" in log.splitlines()
-    assert "Traceback" not in log
+    assert "Traceback" not in log, log
     kept = digests(tmp_path / "run" / "label_scores")
     again = submitted()
     wait(again, lambda: client.get_job_status(again) in states)

@@ -83,6 +83,7 @@ def test_a_format_is_added_and_what_was_there_says_the_same(run: Run, spec: Spec
     of_formats = (
         "by_format",
         "metrics",
+        "conclusions",
         "constant_differences",
         *(f"format_{x}" for x in ("changes", "labels", "spread")),
     )

@@ -165,6 +165,8 @@ def _looked_after(wait: Wait, allocation: Allocation, pace: Pace) -> Iterator[ty
     finally:
         ended.set()
         thread.join()
+        for executor in executors:  # Collected later, it would ask a Ray that has ended, and print a traceback.
+            executor.shutdown(force=False)
 
 
 def _mapped(
