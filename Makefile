@@ -41,11 +41,12 @@ coverage: $(READY)  ## Measure which lines of the package the tests run; in a ra
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -p randomly --cov --cov-report=
 	@$(BIN)/coverage report
 
-check: $(READY)  ## Lint, formatting and strict types.
-	@echo "check: ruff, formatting, types"
+check: $(READY)  ## Lint, formatting, strict types, and the prose of docs and messages.
+	@echo "check: ruff, formatting, types, prose"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m tests.prose
 
 measures: $(READY)  ## Count the source and the tests, and write the table of docs/architecture.md.
 	@$(BIN)/python -m tests.measures

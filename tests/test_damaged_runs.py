@@ -143,7 +143,7 @@ def test_a_run_that_lost_its_plan_keeps_what_was_made(
     (run_dir / "plan.json").unlink()
     run_spec(spec, str(run_dir))
     assert {path: path.stat().st_mtime_ns for path in made} == {path: times[path] for path in made}
-    assert "plan.json: is missing; planning again, and what is there stays" in capsys.readouterr().err
+    assert "plan.json: is missing; planning again; existing parts stay" in capsys.readouterr().err
     assert (run_dir / "plan.json").read_bytes() == (undisturbed / "plan.json").read_bytes()
     assert_same(run_dir, undisturbed)
 
@@ -199,7 +199,7 @@ def test_a_stored_spec_that_is_cut_is_refused(kind: str, spec: AnySpec, run_dir:
     path.write_text("".join(lines).replace("seed: 42", "seed: 43"))
     before = digests(run_dir)
     for act in (*_acts(kind, spec, run_dir), lambda: reanalyse_run(run_dir, [])):
-        with pytest.raises(InputError, match=r"spec\.yaml: is damaged \(it is not what was written\); restore it"):
+        with pytest.raises(InputError, match=r"spec\.yaml: is damaged \(its bytes differ from those written\); restore it"):
             act()
     assert digests(run_dir) == before
     path.write_text("".join(lines[:-3]))
@@ -247,7 +247,7 @@ def test_a_changed_part_is_said_not_counted_and_made_again(
     if damage is not empty:  # nothing was there to keep
         kept = sorted(path.relative_to(run_dir / "aside") for path in (run_dir / "aside").rglob("*") if path.is_file())
         assert [str(path)[: len(name)] for path, name in zip(kept, names, strict=True)] == names
-        assert "moved to aside/, as they differ from what was written" in capsys.readouterr().err
+        assert "moved to aside/, as they differ from the recorded digest" in capsys.readouterr().err
 
 
 @QA

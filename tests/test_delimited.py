@@ -288,4 +288,4 @@ def test_a_header_is_none(tmp_path: Path, content: str) -> None:
 @pytest.mark.parametrize(("title", "line"), [("Survey results, 2024\n", 2), ("Survey of 7,\n,\n", 3)])
 def test_a_title_before_the_header_is_said(tmp_path: Path, title: str, line: int) -> None:
     note = _note(tmp_path / "rows.csv", title + "text,label\na,pos\nb,neg\n")
-    assert note == f"line {line} looks like the names of columns; where it is, take out what stands before it"
+    assert note == f"line {line} looks like the names of columns; remove the lines before it"

@@ -38,7 +38,7 @@ def test_a_csv_becomes_a_spec_that_can_be_planned(tmp_path: Path) -> None:
     assert spec.prompt.item == "Review text: {review_text}\nMood: {label}"
     assert spec.prompt.instruction_text == "Answer with bad, good or mixed."
     assert (spec.prompt.n_demos, spec.prompt.demos) == ([0], "balanced")
-    assert cautions == ["80 rows are few: intervals will be wide, and only large changes can be told from none"]
+    assert cautions == ["80 rows are few: intervals will be wide, and only large changes can be detected"]
     assert describe(spec).facts["n_prompts"] > 0
 
 

@@ -272,5 +272,5 @@ def test_a_failing_self_test_asks_whether_the_model_is_causal(tmp_path: Path, mo
         LabelScorer(bert, make_tokenizer())
     monkeypatch.setattr(causal, "_ENCODERS", set())
     scoring = LabelScorer(bert, make_tokenizer())
-    with pytest.raises(InputError, match="changes with the tokens behind it"):
+    with pytest.raises(InputError, match="changes with later tokens"):
         scoring.score(few_shot_prompts())

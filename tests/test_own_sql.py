@@ -211,13 +211,13 @@ def test_the_question_of_a_run_may_be_about_a_calibration(tmp_path: Path) -> Non
 
 
 SELECTS = {
-    "reads_itself": ("select * from calibrated_predictions", "reads what is made of calibrations"),
+    "reads_itself": ("select * from calibrated_predictions", "depends on its own result in calibrations"),
     "two": ("select 1); create table more (a int); select * from (select 1", "mend the query"),
     "semicolon": ("select 1; select 2", "is not one select"),
     "writes": ("create table more as select 1", "is not one select"),
 }
 OF_METRICS = {
-    "select * from label_bias_verdicts": "reads what is made of metrics; read answer_cells",
+    "select * from label_bias_verdicts": "depends on its own result in metrics; read answer_cells",
     "select * from calibrated_predictions": "metrics/own.sql: .*row_value",
     "select 1; select 2": "is not one select",
 }

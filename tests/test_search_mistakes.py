@@ -11,7 +11,7 @@ from tests.searches import BASE, write_file
 from tests.test_search_spec import ANSWERED, MIXINS, QA, SCALE, STRENGTH, calibrated, preset, refused
 
 SECTION, FILE = "is a section; name one of its keys", "names a file or a model; make a search for each"
-COST = "changes what a run costs, not what it computes; search another key"
+COST = "changes the cost of a run, not its results; search another key"
 WHICH = "says which run it is, not how it is made; search another key"
 NO_KEY = "is no key; write the names from the top of the spec on, with dots between them"
 OF_METHOD = "is no key; search calibration.METHOD.strength or calibration.METHOD.inputs"

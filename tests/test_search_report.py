@@ -135,7 +135,7 @@ def test_what_was_chosen_its_worth_and_its_cost_are_told(studied: Run) -> None:
     words = [
         r"^(Chosen|Best).*bias_scale 0\.\d+, entropy_penalty \S+ \(of 12 trials\)",
         rf"f1 \(higher is better\) is {four(row['value'])} ",
-        rf"on the half that chose, and {four(row['evaluation'])} \[.*\] on the other half, which did not choose",
+        rf"on the tuning half, and {four(row['evaluation'])} \[.*\] on the evaluation half, which did not choose",
         f"includes 0 for {row['n_within_noise']} of {row['n_compared']} other trials",
         f"find {row['n_told_worse']} worse and {row['n_told_better']} better of 11",
         f"Gain over the mean of all trials: {four(row['evaluation_gain'])} ",
@@ -199,7 +199,7 @@ RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
     ),
     "chosen on held-out rows": (
         {"accuracies": {"all": PEAK}, "choose_on": "held_out"},
-        [r"is 0.8 \[[^]]*\] on the held-out rows, and 0.7 .* on the main rows, which", "!on the half that chose"],
+        [r"is 0.8 \[[^]]*\] on the held-out rows, and 0.7 .* on the main rows, which", "!on the tuning half"],
     ),
 }
 """By name, a search, and what its sentences and page say; with !, what they do not say."""

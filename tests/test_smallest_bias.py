@@ -55,7 +55,7 @@ def test_a_plan_of_majority_bias_says_the_smallest_effect_of_proportions(tmp_pat
     assert smallest == pytest.approx(expected)
     assert line == f"a standard deviation of weighted F1 over settings of {expected:.3f}"
     assert (planned()[0] or 0) > 1.5 * expected
-    assert planned(seeds=[0]) == (None, "none: one seed cannot tell proportions from the draw of demonstrations")
+    assert planned(seeds=[0]) == (None, "none: one seed cannot separate proportions from the draw of demonstrations")
     few = planned(proportions=[{"True": 0.5, "False": 0.5}, {"True": 1, "False": 0}])
     assert few == (None, "hardly any: so few settings and seeds have too few orders for the test")
 

@@ -6,9 +6,9 @@ setting as (
         settings.*, objective, is_maximized,
         if(is_maximized, 'higher is better', 'lower is better') as direction,
         case choose_on
-            when 'half' then 'the half that chose' when 'held_out' then 'the held-out rows' else 'all data'
+            when 'half' then 'the tuning half' when 'held_out' then 'the held-out rows' else 'all data'
         end as chose,
-        case choose_on when 'half' then 'the other half' when 'held_out' then 'the main rows' end as unseen,
+        case choose_on when 'half' then 'the evaluation half' when 'held_out' then 'the main rows' end as unseen,
         searched <> 'qa_bias' as has_constant,
         if(len(per) > 0, listed(per), null) as scopes
     from search_settings as settings

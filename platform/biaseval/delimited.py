@@ -290,7 +290,7 @@ class _Trial:
             times = f"{self.n_again:,} time{'s' if self.n_again > 1 else ''}"
             yield f"{line} stands below once more ({times}), as where files were joined; those rows are left out"
         if self.named_at:
-            yield f"line {self.named_at} looks like the names of columns; where it is, take out what stands before it"
+            yield f"line {self.named_at} looks like the names of columns; remove the lines before it"
         elif why := self._why_a_row():
             yield (
                 f"{line} looks like a row and not like the names of columns ({why}); where names are missing, write "

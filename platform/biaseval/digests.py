@@ -48,7 +48,7 @@ _THREADS = 8
 def kept(run: Run) -> Iterator[Run]:
     """Hold a run (`biaseval.lease.held`) with only whole files in it, and record what is made while the block lasts.
 
-    A file that differs from what was written is moved to ``RUN/aside``, and so counts as missing.
+    A file that differs from the recorded digest is moved to ``RUN/aside``, and so counts as missing.
 
     Raises:
         TransientError, BiasevalError: as `biaseval.lease.held`.
@@ -75,14 +75,14 @@ def _whole(run: Run) -> Run:
     lost = (known or {}).keys() - seen.keys()
     folders = {_folder(name) for name in bad | lost} - {None}
     aside = bad | {name for name in seen if _folder(name) in folders}
-    set_aside(run, aside, "differ from what was written")
+    set_aside(run, aside, "differ from the recorded digest")
     if run.has(f"{_SHARED}/{DIGESTS}"):
         shared = Run.open(f"{run.uri}/{_SHARED}")
         _whole(shared)
         try:
             shared.read_json("made.json")
         except BiasevalError:
-            set_aside(shared, ["made.json"], "differ from what was written")
+            set_aside(shared, ["made.json"], "differ from the recorded digest")
         except FileNotFoundError:
             pass
     files = {name: digest for name, digest in found.items() if name not in aside}
@@ -126,7 +126,7 @@ def set_aside(run: Run, names: Iterable[str], why: str) -> None:
         run.set_aside(name)
     if names:
         more = f", with {len(names) - 1} more" if len(names) > 1 else ""
-        say(f"{run.uri}/{names[0]}{more}: moved to {ASIDE}/, as they {why}; what is missing is made again")
+        say(f"{run.uri}/{names[0]}{more}: moved to {ASIDE}/, as they {why}; missing files are made again")
 
 
 def inspected(run: Run, *, with_trained: bool = False) -> Run:

@@ -62,7 +62,7 @@ def read_environment(run: Run) -> dict[str, Any]:
         return {}
     found = run.read_json(FILE)
     if not isinstance(found, dict):
-        raise InputError(f"{run.uri}/{FILE}: is damaged; restore it, or start the run anew elsewhere")
+        raise InputError(f"{run.uri}/{FILE}: is damaged; restore it, or start the run again elsewhere")
     return found
 
 

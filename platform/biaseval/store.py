@@ -52,7 +52,7 @@ DIGESTS = "digests.json"
 """The file of a run that holds a digest of every finished file (`biaseval.digests`)."""
 
 ASIDE = "aside"
-"""The folder of a run for files that differ from what was written, or that it does not know."""
+"""The folder of a run for files that differ from the recorded digest, or that it does not know."""
 
 _OWN_DIGEST = "own_sha256"
 """The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
@@ -135,7 +135,7 @@ class Ledger:
     is_whole: bool = False
     """Whether a part that is not among ``files`` is not of the run."""
     damaged: frozenset[str] = frozenset()
-    """Files that differ from what was written: they count as missing."""
+    """Files that differ from the recorded digest: they count as missing."""
     lost: frozenset[str] = frozenset()
     """Files that were there once, or could not be read."""
 
@@ -355,7 +355,7 @@ class Run:
         if isinstance(content, dict) and _OWN_DIGEST in content:
             digest = content.pop(_OWN_DIGEST)
             if digest != sha256_of(json.dumps(content).encode()):
-                raise self._damaged(name, "it is not what was written")
+                raise self._damaged(name, "its bytes differ from those written")
         return content
 
     def read_yaml(self, name: str, *, is_sealed: bool = False) -> Any:
@@ -375,12 +375,12 @@ class Run:
             raise self._damaged(name, str(error)) from error
         body, mark, digest = text.rpartition(f"# {_OWN_DIGEST}: ")
         if (is_sealed and not mark) or (mark and digest != f"{sha256_of(body.encode())}\n"):
-            raise self._damaged(name, "it is not what was written" if mark else "its end is missing")
+            raise self._damaged(name, "its bytes differ from those written" if mark else "its end is missing")
         return content
 
     def _damaged(self, name: str, reason: str) -> InputError:
         reason = " ".join(reason.split())
-        return InputError(f"{self.uri}/{name}: is damaged ({reason}); restore it, or start the run anew elsewhere")
+        return InputError(f"{self.uri}/{name}: is damaged ({reason}); restore it, or start the run again elsewhere")
 
     def write_part(self, table: str, number: int, rows: pa.Table) -> None:
         """Write part ``number`` of ``table`` in one step."""

@@ -156,7 +156,7 @@ def test_true_and_false_may_be_written_in_any_case_unless_keys_differ_in_it(tmp_
             -1,
             {"0": "x", "1": "y"},
             "the label -1 stands for one that is hidden, as in test splits of Hugging Face's hub; name a split with "
-            "labels, or write in data.labels what it means",
+            "labels, or give its meaning in data.labels",
         ),
         ("-1", {"0": "x", "1": "y"}, "the label -1 stands for one that is hidden"),
         (-1, {}, "the label -1 is no text; say in data.labels what prompts show for it, as in {-1: ...} (-1 mostly"),

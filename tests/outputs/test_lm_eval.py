@@ -315,7 +315,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     cut = copied(tmp_path / "cut", "zero", "list")
     [results_path] = cut.parent.glob("results_*")
     results_path.write_text(results_path.read_text()[:-5])
-    with pytest.raises(InputError, match=r"results_.*\.json: line \d+, column \d+: is not JSON \(.*\); copy it anew"):
+    with pytest.raises(InputError, match=r"results_.*\.json: line \d+, column \d+: is not JSON \(.*\); copy it again"):
         read_samples([cut])
     foreign = copied(tmp_path / "foreign", "zero", "list", change_results=lambda found: found["configs"].pop("list"))
     with pytest.raises(InputError, match=r"configs has no list, which samples_list_.* is of"):

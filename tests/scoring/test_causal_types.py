@@ -135,7 +135,7 @@ def test_encoders_are_refused_and_do_look_ahead(
     with pytest.raises(InputError, match=rf"no causal language model \({model_type}\), as its tokens see"):
         LabelScorer.load(str(folder))
     monkeypatch.setattr(causal, "_ENCODERS", set())
-    with pytest.raises(InputError, match="changes with the tokens behind it"):
+    with pytest.raises(InputError, match="changes with later tokens"):
         load_model(ModelSource(str(folder)))
 
 

@@ -323,7 +323,7 @@ def test_an_adapter_that_cannot_be_used_is_said(finished: tuple[Path, Path], tmp
     slot = AdapterSlot(load_model(ModelSource(str(other))), str(other))
     with pytest.raises(InputError, match=f"adapter small: does not fit the model {other}: "):
         slot.put("small", config, weights)
-    with pytest.raises(InputError, match=r"adapter cut: is damaged .*; delete its folder and train it anew"):
+    with pytest.raises(InputError, match=r"adapter cut: is damaged .*; delete its folder and train it again"):
         slot.put("cut", config, weights[:-8])
     scorer = LabelScorer.load(str(tiny_llama), adapter=str(folder))
     with pytest.raises(InputError, match="was loaded with an adapter"):

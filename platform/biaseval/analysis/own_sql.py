@@ -53,7 +53,7 @@ def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[st
         between = relations("intermediate", tables=tables, chosen=chosen)
     except CycleError:
         names = ", ".join(f"{name}.sql" for name in files)
-        yield f"analysis.sql: {folder}/{names}: a query reads what is made of {folder}; read {_READ[folder]}"
+        yield f"analysis.sql: {folder}/{names}: a query depends on its own result in {folder}; read {_READ[folder]}"
         return
     except InputError as error:
         yield from error.problems

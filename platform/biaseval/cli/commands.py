@@ -22,7 +22,7 @@ from biaseval.progress import say
 
 app = typer.Typer(
     help="Measure biases of language models (labels, majority labels, QA shortcuts): every number a SQL query.",
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell (check), 130 interrupted and "
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate failed (check), 130 interrupted and "
     "143 stopped (run it again to resume).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -52,7 +52,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Hold what comes before a command."""
+    """Take the options before a command."""
 
 
 for _command in (

@@ -164,7 +164,7 @@ def print_status(status: Status, anew: bool = False) -> None:
     if len(status.given_up) > _MOST_GIVEN_UP:
         typer.echo(f"left    {len(status.given_up) - _MOST_GIVEN_UP:,} more, which --json has")
     for name in status.damaged[:_MOST_GIVEN_UP]:
-        typer.echo(f"damaged {name}: is gone, or differs from what was written; the same command makes it again")
+        typer.echo(f"damaged {name}: is gone, or differs from the recorded digest; the same command makes it again")
     if len(status.damaged) > _MOST_GIVEN_UP:
         typer.echo(f"damaged {len(status.damaged) - _MOST_GIVEN_UP:,} more, which --json has")
     if status.has_metrics:

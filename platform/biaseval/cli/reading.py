@@ -82,7 +82,7 @@ def sql(
     schema: Annotated[
         bool,
         typer.Option(
-            "--schema", help="Instead of a QUERY: say what is in every table, or in the one that is named behind RUN."
+            "--schema", help="Instead of a QUERY: list the columns of all tables, or of the named one behind RUN."
         ),
     ] = False,
 ) -> None:

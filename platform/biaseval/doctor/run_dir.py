@@ -59,7 +59,7 @@ def _written(run: Run, name: str) -> Finding:
             run.write_bytes(name, data)
             marks.append(time.perf_counter())
             if run.read_bytes(name) != data:
-                found = f"{run.uri}: what is read is not what was written"
+                found = f"{run.uri}: the bytes read differ from those written"
                 return Finding("run directory", State.problem, found, "use another disk or store")
             marks.append(time.perf_counter())
             for own, (before, after) in zip(seconds.values(), pairwise(marks), strict=True):

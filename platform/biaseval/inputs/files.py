@@ -260,7 +260,7 @@ class _Mapping:
     def problem(self, name: str, key: str) -> str:
         """Return why a label of a file has none of prompts."""
         if same_number(name) == "-1":
-            return f"the label {name} {_HIDDEN}; name a split with labels, or write in {key}.labels what it means"
+            return f"the label {name} {_HIDDEN}; name a split with labels, or give its meaning in {key}.labels"
         if alike := [known for known in self.labels if looks(known) == looks(name)]:
             both = shown_apart([name, alike[0]])
             return f"{both} look alike, and only the second is in {key}.labels; make them the same"

@@ -254,7 +254,7 @@ def _field_problems(prompt: PromptSpec, data: LabelDataSpec, options: Options | 
 def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:
     found = read_lm_eval(data.lm_eval)
     if 0 < (n_own := len(found.train)) < min(_N_BIAS_SCORE, _FEWEST_OF_A_LABEL * len(found.choices)):
-        note = f"demonstrations are drawn from {found.test_split}, in place of the task's own {n_own} documents"
+        note = f"demonstrations are drawn from {found.test_split}, in place of the labels of the task {n_own} documents"
         found = replace(found, train=[], fewshot_split=found.test_split, note=note)
     task = Task(data.name, found.form.instruction or "", (), (), (), found.sha256)
     notes = [f"{task.name}: {found.note}"] if found.note and any(spec.prompt.n_demos) else []
@@ -364,6 +364,6 @@ def _label_notes(instances: Sequence[Instance], labels: Sequence[str]) -> Iterat
     for label in labels:
         if inside := [other for other in labels if other != label and other.startswith(label)]:
             yield (
-                f"the label {label!r} is the beginning of {inside[0]!r}; scores tell the two apart by the end of text "
-                "behind them, which not every model has learnt"
+                f"the label {label!r} is the beginning of {inside[0]!r}; only the end of text after the "
+                "label separates their scores, and not every model has learnt that"
             )

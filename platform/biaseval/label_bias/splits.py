@@ -177,7 +177,7 @@ def reproduce(task: Task, splits: Mapping[str, pa.Table]) -> Splits:
     """
     rows = splits.get(task.name)
     if rows is None:
-        raise InputError(f"tasks.splits: holds no row of {task.name}; leave the task out or draw its splits anew")
+        raise InputError(f"tasks.splits: holds no row of {task.name}; leave the task out or draw its splits again")
     index_of = {instance.id: index for index, instance in enumerate(task.instances)}
     by_role: dict[str, list[tuple[int, int]]] = {"demonstration": [], "bias_score": [], "main": []}
     for row in rows.to_pylist():

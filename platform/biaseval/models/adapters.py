@@ -265,7 +265,7 @@ class AdapterSlot:
             settings, state = json_value(config), load(weights)
         except (ValueError, SafetensorError) as error:
             raise InputError(
-                f"adapter {name}: is damaged ({' '.join(str(error).split())}); delete its folder and train it anew"
+                f"adapter {name}: is damaged ({' '.join(str(error).split())}); delete its folder and train it again"
             ) from error
         with _fitting(name, self._path):
             if settings != self._config:

@@ -39,7 +39,7 @@ _ENCODERS = {*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "bert-generation"}
 
 REFUSED = {
     "blt": "it reads bytes in patches, which transformers cannot run with a cache",
-    "cpmant": "its tokens see those behind them",
+    "cpmant": "its tokens see later tokens",
     "emu3": "transformers does not find its text model in its files",
     "gemma4_assistant": "it drafts tokens for another model, whose states it reads",
     "gemma4_unified_assistant": "it drafts tokens for another model, whose states it reads",
@@ -47,7 +47,7 @@ REFUSED = {
     "musicgen_melody": "it writes sounds",
     "prophetnet": "it predicts several tokens at once",
     "reformer": "it accepts only texts of certain lengths",
-    "xlnet": "its tokens see those behind them",
+    "xlnet": "its tokens see later tokens",
 }
 """Types that transformers loads as causal language models and that are not scored, with the reason."""
 
@@ -98,7 +98,7 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     if _ids(tokenizer, "a")[-len(bare) :] != bare:
         raise InputError(
             f"{path}: the tokenizer appends special tokens to every text, so that a prompt is not the beginning of "
-            "prompt + label; set add_eos_token to false, or remove what follows the text from its post-processor"
+            "prompt + label; set add_eos_token to false, or remove the tokens after the text from its post-processor"
         )
     if _ids(tokenizer, "a" + tokenizer.eos_token)[-1] != tokenizer.eos_token_id:
         raise InputError(
@@ -170,7 +170,7 @@ def check_causal(path: str, config: PretrainedConfig) -> None:
     is_two_way = getattr(text, "use_bidirectional_attention", None) in (True, "all")
     if is_encoder or is_two_way or getattr(text, "is_causal", True) is False:
         raise InputError(
-            f"{path}: is no causal language model ({family}), as its tokens see those behind them; {_OTHERWISE}"
+            f"{path}: is no causal language model ({family}), as its tokens see later tokens; {_OTHERWISE}"
         )
 
 
@@ -218,8 +218,8 @@ def refuse_looking_ahead(path: str, model: PreTrainedModel) -> None:
     rounding = max(_ROUNDED * torch.finfo(torch.float32).eps, torch.finfo(model.dtype).eps)
     if (logits - changed).abs().max() > _ROUNDED * rounding * logits.abs().max():
         raise InputError(
-            f"{path}: is no causal language model ({model.config.model_type}): what it predicts for a token changes "
-            f"with the tokens behind it; {_OTHERWISE}"
+            f"{path}: is no causal language model ({model.config.model_type}): its prediction for a token changes "
+            f"with later tokens; {_OTHERWISE}"
         )
 
 

@@ -99,7 +99,7 @@ def check_encoder(source: ModelSource) -> None:
         )
     if family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and family not in (*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet"):
         raise InputError(
-            f"{source.path}: is a decoder ({family}), in which no token sees those behind it; name an encoder such as "
+            f"{source.path}: is a decoder ({family}), in which no token sees later tokens; name an encoder such as "
             "BERT, RoBERTa or ELECTRA"
         )
 

@@ -80,7 +80,7 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
     requests = _requests(record["arguments"])
     logprobs = _logprobs(record["filtered_resps"])
     if len(logprobs) != len(requests):
-        raise DocError(f"has {len(requests)} arguments and {len(logprobs)} filtered_resps; log the samples anew")
+        raise DocError(f"has {len(requests)} arguments and {len(logprobs)} filtered_resps; log the samples again")
     # With acc_mutual_info the harness scores every choice again, behind an empty context.
     n_choices = len(requests) // 2 if "acc_mutual_info" in record else len(requests)
     requests, logprobs = requests[:n_choices], logprobs[:n_choices]
@@ -139,7 +139,7 @@ def _logprobs(responses: Any) -> tuple[float, ...]:
         ) from error
     for logprob in logprobs:
         if not math.isfinite(logprob) or logprob > MOST_LOGPROB:
-            raise DocError(f"filtered_resps hold {logprob}, which is no log-likelihood; score the task anew")
+            raise DocError(f"filtered_resps hold {logprob}, which is no log-likelihood; score the task again")
     return logprobs
 
 

@@ -139,13 +139,13 @@ def _results(path: Path) -> Mapping[str, Any]:
     try:
         results = json_value(path.read_bytes())
     except (OSError, ParseError) as error:
-        raise InputError(f"{path}: {error}; copy it anew") from error
+        raise InputError(f"{path}: {error}; copy it again") from error
     kinds = {"configs": dict, "n-shot": dict, "config": dict, "model_name": str}
     lacking = [
         key for key, kind in kinds.items() if not (isinstance(results, dict) and isinstance(results.get(key), kind))
     ]
     if lacking:
-        raise InputError(f"{path}: has no {', '.join(lacking)}, which lm_eval 0.4.13 writes; log the samples anew")
+        raise InputError(f"{path}: has no {', '.join(lacking)}, which lm_eval 0.4.13 writes; log the samples again")
     found: Mapping[str, Any] = results
     return found
 

@@ -74,7 +74,7 @@ def read_spec(run: Run) -> AnySpec:
     # The last key that any version wrote of such a spec.
     if content.keys() & {"execution", "prompts_sha256"} or content.keys() >= {"imported", "calibration"}:
         return spec
-    raise InputError(f"{source}: is damaged (its end is missing); restore it, or start the run anew elsewhere")
+    raise InputError(f"{source}: is damaged (its end is missing); restore it, or start the run again elsewhere")
 
 
 def refuse_foreign(run: Run) -> None:
@@ -106,7 +106,7 @@ class Change(Enum):
     """What a spec asks of a planned run that the run's own did not."""
 
     NONE = "nothing"
-    ANALYSIS = "another analysis of what is stored"
+    ANALYSIS = "another analysis of the stored scores"
     MORE = "more than it was planned for"
 
 
@@ -245,11 +245,11 @@ def _resumed(run: Run, kind: Kind[Any, Any], spec: AnySpec, plan: Plan | None) -
     """
     if plan is None:
         _refuse_growth(run, spec)
-        say(f"{run.uri}/{_PLAN}: is missing; planning again, and what is there stays")
+        say(f"{run.uri}/{_PLAN}: is missing; planning again; existing parts stay")
         run.write_sealed(_PLAN, _planned(run, kind.write, spec, read_with_weights(kind, spec), keeps=True))
         plan = read_plan(run)
     if lost := settle_run(run, kind, spec, plan):
-        say(f"{run.uri}/{lost[0]}: is missing; planning again, and what is there stays")
+        say(f"{run.uri}/{lost[0]}: is missing; planning again; existing parts stay")
         _planned(run, kind.write, spec, read_with_weights(kind, spec), keeps=True)
         for name in lost:
             if name not in run.ledger.files:

@@ -203,7 +203,7 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
             ),
             Section(
                 "shared",
-                "What they share, and what not",
+                "Shared and different settings",
                 [
                     Keys(_OF, _facts(compared, compared.origins)),
                     Fold(
@@ -326,7 +326,7 @@ _TERMS = (
     ),
     ("negligible", "The difference is significantly smaller than 0.01."),
     ("no difference shown", "The test cannot tell. This is no evidence that nothing differs."),
-    ("not tested", "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %. Or what is named."),
+    ("not tested", "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %; or the reason that stands there."),
     ("One label for all", "Always giving the most frequent gold label, on the same rows."),
     (
         "Gap",

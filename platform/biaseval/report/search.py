@@ -36,7 +36,7 @@ _FAR = 100
 """Ratio of the largest to the smallest value of a grid from which the axis is logarithmic."""
 
 _SAMPLES = {
-    "half": ("half that chose", "other half"),
+    "half": ("tuning half", "evaluation half"),
     "held_out": ("held-out rows", "main rows"),
     "published": ("all data", None),
 }
@@ -355,11 +355,11 @@ point|Point; scope|For; value|Value where chosen|four; difference|Difference|sig
 evaluation_difference|Difference|signed|verdict; is_chosen|Chosen|yes"""
 _RULES = (
     "The threshold that the rule of the paper's text and that of its code choose, and the bias significance there, in "
-    "points (0 to 100), on the half that chose (choice), on the other, or on all data (all)."
+    "points (0 to 100), on the tuning half (choice), on the evaluation half, or on all data (all)."
 )
 _RULES_COLUMNS = """
 scope|For|name; rule|Rule; sample|Data; threshold|Threshold|four; bias_significance|Significance|four;
-evaluation|On the other half|four"""
+evaluation|On the evaluation half|four"""
 _PROBLEMS = """
 select state, problem, count(*) as n_trials, list(trial order by trial)[:5] as first_trials
 from trials

@@ -133,7 +133,7 @@ def _cautions(found: Survey) -> list[str]:
     if rare := [name for name, count in found.counts.items() if count < _FEW]:
         cautions.append(f"{', '.join(rare[:_SHOWN_LABELS])}: fewer than five rows, of which little can be said")
     if total < 100:
-        cautions.append(f"{total} rows are few: intervals will be wide, and only large changes can be told from none")
+        cautions.append(f"{total} rows are few: intervals will be wide, and only large changes can be detected")
     if options := _options(found):
         cautions.append(
             f"{', '.join(options)}: look like options of multiple choice, which these prompts do not show; name them "
@@ -191,7 +191,7 @@ def _written(content: Mapping[str, Any], behind: Mapping[str, str]) -> str:
     def line(key: str, name: str, value: Any) -> str:
         return f"{name}: {yaml_flow(value)}{f'  # {behind[key]}' if key in behind else ''}"
 
-    lines = ["# Does the model prefer some labels whatever the input? biaseval plan says what it would cost."]
+    lines = ["# Does the model prefer some labels whatever the input? biaseval plan estimates the cost."]
     for key, value in content.items():
         if key in _SECTIONS:
             lines += [f"{key}:", *(f"  {line(f'{key}.{name}', name, own)}" for name, own in value.items())]

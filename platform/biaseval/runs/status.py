@@ -69,7 +69,7 @@ class Status:
     given_up: Mapping[str, str]
     """What it goes on without, and why, as far as that is known yet."""
     damaged: Sequence[str]
-    """Files that are gone or differ from what was written; the same command makes them again."""
+    """Files that are gone or differ from the recorded digest; the same command makes them again."""
     is_planned: bool = True
     """The plan is complete; otherwise a process that works is planning, and there are no stages yet."""
 

@@ -336,7 +336,7 @@ def _describe(spec: SearchSpec, inputs: SearchInputs) -> Description:
     elif not spec.is_arithmetic and isinstance(found.facts.get("flops"), int):
         lines += cost_lines("FLOPs, all trials", inputs.n_trials * found.facts["flops"])
     if spec.is_arithmetic:
-        lines.append(("a trial", "computed from what is stored once; no model is loaded for it"))
+        lines.append(("a trial", "computed from stored scores; no model is loaded"))
     whose = "once" if spec.is_arithmetic else "a trial"
     own = [(f"{whose}: {name}", value) for name, value in found.lines]
     notes = list(found.notes)

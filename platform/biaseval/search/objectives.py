@@ -158,7 +158,7 @@ def objective_columns(kind: str, sql: str, per: Sequence[str] = (), choose_on: C
         raise InputError(f"objective.sql: lacks the column {', '.join(lacking)} that per names; select it: {sql}")
     if choose_on != "published" and not _has_parts(kind, sql):
         raise InputError(
-            "objective.sql: is the same on every half of what is measured; ask for what is computed of rows or "
+            "objective.sql: is the same on every half of the data; ask for a value that is computed from rows or "
             f"answers, or choose on all (choose_on: published): {sql}"
         )
     return list(own)

@@ -67,7 +67,7 @@ def refuse_other_points(run: Run, part: int, points: Sequence[Point]) -> None:
             raise BiasevalError(
                 f"{run.uri}: trial {row['trial']} was made at {row['parameters']}, and Optuna now chooses "
                 f"{json.dumps(point)}: it is another version than {run.uri}/environment.json names; use that one, or "
-                "start the search anew in another directory"
+                "start the search again in another directory"
             )
 
 

@@ -348,7 +348,7 @@ class LabelBiasSpec(RunSpec):
             )
         if self.prompt.demos == "balanced" and self.tasks is not None:
             fixed = [f"{key}: {value}" for key, value in self._fixed_draws() if value]
-            refuse([f"prompt.demos: balanced does not go with tasks.{one}, which says what is drawn" for one in fixed])
+            refuse([f"prompt.demos: balanced does not go with tasks.{one}, which fixes the draw" for one in fixed])
         return self
 
     def _fixed_draws(self) -> Iterator[tuple[str, str | None]]:

@@ -353,7 +353,7 @@ def _unsearchable(spec: SearchedSpec, key: str, domain: Domain) -> list[str]:
     if key in ("kind", "name"):
         return [f"{place}: says which run it is, not how it is made; search another key"]
     if is_among(key, spec.RESOURCES):
-        return [f"{place}: changes what a run costs, not what it computes; search another key"]
+        return [f"{place}: changes the cost of a run, not its results; search another key"]
     if is_among(key, spec.PATHS) and _PLANTED not in key:
         return [f"{place}: names a file or a model; make a search for each"]
     if any(pattern.startswith(f"{key}.") for pattern in (*spec.PATHS, *spec.RESOURCES)) or _is_section(spec, key):

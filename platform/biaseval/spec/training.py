@@ -135,7 +135,7 @@ def other_dropout(keys: Sequence[str], before: Mapping[str, Any], after: Mapping
     if before.get("lora.dropout"):
         for key in keys:
             if before.get(key) != after.get(key):
-                yield _another_model(key, before, after, "with dropout it changes what is dropped")
+                yield _another_model(key, before, after, "with dropout it changes the dropped units")
 
 
 def _another_model(key: str, before: Mapping[str, Any], after: Mapping[str, Any], why: str) -> str:

@@ -147,12 +147,12 @@ def read_states(
         try:
             data = run.read_bytes(name)
             if sha256_of(data) != checkpoint.sha256.get(name, sha256_of(data)):
-                raise SafetensorError("it is not what was written")
+                raise SafetensorError("its bytes differ from those written")
             tensors = load(data)
         except (OSError, SafetensorError) as error:
             raise BiasevalError(
                 f"{run.uri}/{name}: cannot be read ({error}); delete {run.uri}/{checkpoint.place} and run the same "
-                "command again to begin anew"
+                "command again to begin again"
             ) from error
         for parameter_name in dict.fromkeys(key.partition("/")[2] for key in tensors):
             if parameter_name not in left:

@@ -112,8 +112,8 @@ def check_deepspeed(recipe: Recipe) -> None:
             problems.append(f"{training.deepspeed_config}: zero_optimization.{key} {own!r}: write an object")
         elif own.get("device", "none") not in ("none", "cpu") or own.get("ratio", 1) != 1:
             problems.append(
-                f"{training.deepspeed_config}: zero_optimization.{key} {own}: checkpoints are made of what is in "
-                "memory; use the device cpu, and no ratio"
+                f"{training.deepspeed_config}: zero_optimization.{key} {own}: checkpoints hold only weights "
+                "in memory; use the device cpu, and no ratio"
             )
     if problems:
         raise InputError.of(problems)

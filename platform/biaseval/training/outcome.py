@@ -234,7 +234,7 @@ class _Notes:
             place = self._work.checkpoints
             raise BiasevalError(
                 f"{self._run.uri}: the table training has {len(steps)} of the {n_steps} steps before the last "
-                f"checkpoint; restore it, or delete {place} and run the same command again to begin anew"
+                f"checkpoint; restore it, or delete {place} and run the same command again to begin again"
             )
         self._steps = [steps[step] for step in range(n_steps)]
         for rows in _own_rows(self._run, EVALUATIONS, self._work).values():
@@ -318,7 +318,7 @@ def _write_kept(run: Run, base: Base, work: Work, recipe: Recipe, folder: str, s
     if not names:
         raise BiasevalError(
             f"{run.uri}/{kept}: the weights of the best step are not there; restore them, or delete "
-            f"{work.checkpoints} and run the same command again to begin anew"
+            f"{work.checkpoints} and run the same command again to begin again"
         )
     for name in sorted(names):
         run.write_bytes(f"{folder}{name.removeprefix(kept)}", run.read_bytes(name))

@@ -169,7 +169,7 @@ def _other_rows(run: Run, table: str) -> InputError:
     return InputError(
         f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added: of fewer "
         "than 396 rows in one file, a larger n_demos x demo_sets takes test rows, and so does pride (smaller numbers "
-        "and other methods may be added), data sets are added behind those that are there, and a chat template that "
+        "and other methods may be added), new data sets come after the existing ones, and a chat template that "
         "writes the date writes another on another day; start a run in another directory"
     )
 

@@ -90,7 +90,7 @@ def _describe(spec: MajorityBiasSpec, inputs: CausalInputs) -> Description:
     described = describe_causal(spec, inputs)
     smallest = _smallest_bias(spec, described.facts["n_settings"])
     if len(spec.seeds) == 1:
-        lines = [("smallest bias found", "none: one seed cannot tell proportions from the draw of demonstrations")]
+        lines = [("smallest bias found", "none: one seed cannot separate proportions from the draw of demonstrations")]
     elif smallest is None:
         lines = [("smallest bias found", "hardly any: so few settings and seeds have too few orders for the test")]
     else:

@@ -177,7 +177,7 @@ def _extend(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs, plan: Plan) -> 
     """
     known = [model["name"] for model in plan["models"]]
     if [model.name for model in spec.models][: len(known)] != known:
-        raise InputError(f"models: {', '.join(known)} of {run.uri} must stay the first; write new ones behind them")
+        raise InputError(f"models: {', '.join(known)} of {run.uri} must stay the first; write new ones after them")
     measured = plan.get("measured", [{"heuristics": _measured_before(run), "first": 0}])
     there = {heuristic for own in measured for heuristic in own["heuristics"]}
     if new := [heuristic for heuristic in spec.heuristics if heuristic not in there]:
