@@ -163,7 +163,7 @@ def test_the_command_exits_with_3_where_a_gate_falls(runs: list[str], tmp_path: 
     held, fallen = "rsd < 99 where model <> '<\x01&\"'", "accuracy > 2 or false"
     found = command("check", runs[0], held, fallen, "--junit", str(tmp_path / "out" / "gates.xml"))
     assert (found.code, found.err) == (3, "")
-    assert "FELL" in found.out
+    assert "FAILED" in found.out
     assert "n_demos 0, accuracy 0." in found.out
     suites = ElementTree.parse(tmp_path / "out" / "gates.xml").getroot()
     [suite] = suites

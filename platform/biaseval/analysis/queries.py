@@ -203,8 +203,8 @@ def _finished(run: Run) -> _Finished:
     _refuse_missing_parts(run, _rounds(run, kind, parts), parts)
     if bad := sorted(name for name in run.ledger.damaged | run.ledger.lost if name.partition("/")[0] in tables):
         raise BiasevalError(
-            f"{run.uri}: {len(bad)} files are missing, or differ from the recorded digest (first: {bad[0]}); run the same "
-            "command again"
+            f"{run.uri}: {len(bad)} files are missing, or differ from the recorded digest (first: {bad[0]}); run the "
+            "same command again"
         )
     marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]

@@ -2,7 +2,7 @@
 
 Results go to standard output, chatter to standard error.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate fell, 130 interrupted, 143 stopped (run the same
+Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate failed, 130 interrupted, 143 stopped (run the same
 command again to resume).
 """
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from biaseval.analysis.gates import Checked, Gate
 
 _N_SHOWN = 3
-"""Rows that are shown of a gate that fell."""
+"""Rows that are shown of a failed gate."""
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -52,7 +52,7 @@ def _line(gate: Gate) -> list[str]:
     rows = f"{gate.n_rows - gate.n_failed:,} of {gate.n_rows:,}{null}"
     values = ", ".join(f"{name} {' to '.join(dict.fromkeys(map(as_text, ends)))}" for name, ends in gate.ranges.items())
     note = f" ({unshown})" if (unshown := _unshown(gate)) else ""
-    return [gate.expression, f"holds{note}" if gate.holds else "FELL", rows, values, f"{shown}{more}"]
+    return [gate.expression, f"passed{note}" if gate.holds else "FAILED", rows, values, f"{shown}{more}"]
 
 
 def _unshown(gate: Gate) -> str:

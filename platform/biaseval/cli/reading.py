@@ -244,7 +244,7 @@ def check(
     that is always the same; better-than-constant fails for the second alone. Where too few rows tell, both pass and say
     so.
 
-    Exit code 3 if a gate fell.
+    Exit code 3 if a gate failed.
 
     Example: biaseval check runs/quickstart --preset unbiased "rsd_high < 0.5 where method = 'looc'"
     """

@@ -26,4 +26,4 @@ def examine(directory: str | None = None, cluster: Path | None = None) -> Iterat
             yield from check()
         except Exception as error:  # what cannot even be looked at is what one asks a doctor about
             reason = " ".join(str(error).split()) or type(error).__name__
-            yield Finding(name, State.problem, f"could not be looked at: {reason}", "fix the reported problem, and look again")
+            yield Finding(name, State.problem, f"could not be looked at: {reason}", "fix the problem, and look again")

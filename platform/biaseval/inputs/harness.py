@@ -250,7 +250,7 @@ def _read(task: Any, made_of: _MadeOf) -> LmEvalData:
     train = own if made_of.shown else []
     split = made_of.shown if train else measured
     if own and not train:
-        note = f"demonstrations are drawn from {measured}, in place of the labels of the task {len(own)} documents"
+        note = f"demonstrations are drawn from {measured}, not from the {len(own)} documents of the task"
     elif task.fewshot_cfg.sampler == "first_n":
         note = f"demonstrations are drawn from {split}, of which the harness shows the first"
     if len(heads := {str(task.resolve_field(doc, config.description) or "") for doc in test}) > 1:

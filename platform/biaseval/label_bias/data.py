@@ -254,7 +254,7 @@ def _field_problems(prompt: PromptSpec, data: LabelDataSpec, options: Options | 
 def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:
     found = read_lm_eval(data.lm_eval)
     if 0 < (n_own := len(found.train)) < min(_N_BIAS_SCORE, _FEWEST_OF_A_LABEL * len(found.choices)):
-        note = f"demonstrations are drawn from {found.test_split}, in place of the labels of the task {n_own} documents"
+        note = f"demonstrations are drawn from {found.test_split}, not from the {n_own} documents of the task"
         found = replace(found, train=[], fewshot_split=found.test_split, note=note)
     task = Task(data.name, found.form.instruction or "", (), (), (), found.sha256)
     notes = [f"{task.name}: {found.note}"] if found.note and any(spec.prompt.n_demos) else []

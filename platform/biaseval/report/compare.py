@@ -326,7 +326,10 @@ _TERMS = (
     ),
     ("negligible", "The difference is significantly smaller than 0.01."),
     ("no difference shown", "The test cannot tell. This is no evidence that nothing differs."),
-    ("not tested", "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %; or the reason that stands there."),
+    (
+        "not tested",
+        "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %; or as stated.",
+    ),
     ("One label for all", "Always giving the most frequent gold label, on the same rows."),
     (
         "Gap",

@@ -68,7 +68,7 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
         raise InputError(f"{out.uri}: is not empty; choose another folder, nothing is written over")
     about = {row["task"]: row for row in query([run.uri], "from tasks").to_pylist()}
     if len({_name(task) for task in about}) < len(about):
-        raise InputError(f"{run.uri}: two names of tasks differ by / and __ alone; rename one in the spec and run again")
+        raise InputError(f"{run.uri}: two names of tasks differ only by / and __; rename one in the spec and run again")
     [settings] = query([run.uri], "from run_settings").to_pylist()
     facts = {
         "model_name": spec.name,

@@ -102,7 +102,7 @@ def scoring_unit(part: Mapping[str, Any], predict: Sequence[Prediction], *, has_
             pass for an adapted model's.
     """
     if has_adapters and "adapter" not in part:
-        raise BiasevalError(f"plan.json: part {part['part']} names no adapter; start the run again in another directory")
+        raise BiasevalError(f"plan.json: part {part['part']} names no adapter; start again in another directory")
     name = part_name(part["part"])
     files = tuple(f"{table}/{name}" for table in run_outputs(predict, has_adapters=has_adapters))
     return Unit(number=part["part"], size=part["n_prompts"], files=files, work=part)
