@@ -84,8 +84,8 @@ def test_a_run_that_nothing_works_on_says_so_and_what_to_do(begun: Run, command:
     *lines, pace = shown.out.splitlines()
     assert lines == [
         "rows    9 of 12 scored (3 of 4 parts)",
-        "damaged label_scores/part-00003.parquet: is gone, or differs from the recorded digest; the same command makes it"
-        " again",
+        "damaged label_scores/part-00003.parquet: is gone, or differs from the recorded digest; the same command "
+        "makes it again",
         "result  not yet",
         "driver  none",
     ]

@@ -108,7 +108,7 @@ def test_a_slash_in_the_name_of_a_task_makes_no_folder(tmp_path: Path) -> None:
     assert [file.name.split("_2")[0] for file in samples] == ["samples_suite__one", "samples_two"]
     again = import_scores("lm-eval", samples, str(tmp_path / "again")).uri
     assert query([again], "select task from tasks order by task")["task"].to_pylist() == ["suite__one", "two"]
-    with pytest.raises(InputError, match="two names of tasks differ by / and __ alone; rename one"):
+    with pytest.raises(InputError, match="two names of tasks differ only by / and __; rename one"):
         export_samples(_named(tmp_path / "both", "suite/one", "suite__one"), str(tmp_path / "neither"))
 
 
