@@ -175,8 +175,3 @@ def metric_files(named: Collection[str] = (), own: Sql = NONE) -> dict[str, str]
         if (partner := Metric.of(name, found[name]).requires) is not None and partner not in found:
             found[partner] = _FILES[partner]
     return found
-
-
-def known_metrics(own: Sql = NONE) -> dict[str, Metric]:
-    """Return all metrics that there are by name, those of a spec's own last."""
-    return METRICS | {name: Metric.of(name, sql) for name, sql in own.items()}
