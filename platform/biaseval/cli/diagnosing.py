@@ -21,7 +21,7 @@ def doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what is wrong with Ray, a run directory or a cluster file, and what to do: a line a check.
+    """Check Ray, a run directory and a cluster file: one line per check, with the fix for each problem.
 
     A line says ok, warning or problem. Doctor starts nothing and leaves no file. Exit code 1 if there is a problem.
 

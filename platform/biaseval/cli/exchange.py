@@ -35,11 +35,11 @@ def import_lm_eval(
     name: NameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure label bias in what lm-evaluation-harness logged; no model, no scoring.
+    """Measure label bias in logs of lm-evaluation-harness; no model, no scoring.
 
-    Multiple choice: tasks whose docs share their labels, and docs with options of their own, whose labels are then the
-    positions A, B, C … Several tasks are a suite; the same task with several numbers of few-shot examples, or seeds of
-    them, has as many settings. The run is one of label_bias: report, sql, compare and status take it.
+    Takes multiple-choice tasks whose documents share their labels. If options differ by document, labels are the
+    positions A, B, C … Several tasks make a suite; several numbers or seeds of few-shot examples make settings. The
+    result is a run of label_bias, which report, sql, compare and status take.
 
     Example: biaseval import lm-eval out/samples_mmlu_*.jsonl --run-dir runs/pythia-mmlu --name pythia
     """
@@ -77,9 +77,9 @@ def export_lm_eval(
 ) -> None:
     """Write the test rows of a label-bias run as lm-evaluation-harness logs samples, for tools that read those.
 
-    A folder for each number and set of demonstrations, with samples_TASK_DATE.jsonl and results_DATE.json. A label's
-    log-likelihood is the one by which the run predicts, before calibration; `biaseval import lm-eval` takes it back,
-    without BiasScore and calibration, whose rows the harness does not have.
+    Each number and set of demonstrations gets a folder with samples_TASK_DATE.jsonl and results_DATE.json. The
+    log-likelihoods are those before calibration. `biaseval import lm-eval` reads them back, without BiasScore and
+    calibration, because the harness has no rows for these.
 
     Example: biaseval export lm-eval runs/quickstart --out samples
     """

@@ -30,10 +30,10 @@ def run(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan, score, analyse and report what a spec asks for. Run it again to resume: only what is missing is computed.
+    """Plan, score, analyse and report the run of a spec. The same command resumes a run that was interrupted.
 
-    The key kind of the spec says what is measured: label_bias, majority_bias or qa_bias. A longer spec on a run that is
-    there (more demonstrations, sets, methods, models …) makes what is new and keeps the rest.
+    The key kind of the spec names the measurement: label_bias, majority_bias or qa_bias. A longer spec (more
+    demonstrations, sets, methods, models …) extends a finished run and keeps its results.
 
     Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
     """
@@ -46,7 +46,7 @@ def tune(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Search keys of another spec for what a query returns. Run it again to resume: trials that ended are kept.
+    """Search keys of another spec for the best value of a query. The same command resumes and keeps finished trials.
 
     Every trial is a row of the table trials, and those that run a model are runs in RUN/trials. RUN/best.yaml is the
     chosen spec, ready for `biaseval run`; where one is chosen for each task or model, ask the mart search_best.
@@ -100,7 +100,7 @@ def init(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a spec of the kind label_bias to begin with, from a data file, and say what was found in it.
+    """Write a first spec of the kind label_bias for a data file, and list the problems of the file.
 
     Reads CSV, TSV, JSON, JSON lines, Parquet and data sets of Hugging Face, plain or gzipped, local or s3://.
 
@@ -133,11 +133,11 @@ def analyse(
     overrides: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change keys of the analysis of a finished run and compute its metrics and report anew; loads no model.
+    """Change keys of the analysis of a finished run, and compute its metrics and report again; loads no model.
 
-    These are scoring and calibration (of what is stored) of label and majority bias, suites of tasks and the primary
-    question of label bias, thresholds and bootstrap of QA bias. The specs that the run had stay in RUN/specs. What adds
-    work is added by `biaseval run` with a longer spec.
+    Label and majority bias take scoring and calibrations whose prompts are scored. Label bias also takes suites,
+    primary and analysis; QA bias takes thresholds and bootstrap. RUN/specs keeps earlier specs. Changes that need
+    new scores belong into the spec of `biaseval run`.
 
     Example: biaseval analyse runs/quickstart --set scoring.normalization=sum
     """
@@ -176,7 +176,7 @@ def score(
 ) -> None:
     """Score labels after any prompts: the log-probability of each token of each label, and of the end of the text.
 
-    Run it again to resume: only what is missing is scored.
+    The same command resumes: it scores only missing prompts.
 
     Example: biaseval score --model models/tiny --prompts prompts.jsonl --out scores
     """

@@ -39,9 +39,9 @@ def status(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how far a run is, how fast it goes, and whether a process works on it; from its directory, from any machine.
+    """Show the progress and throughput of a run, and whether a process works on it; from any machine.
 
-    With --watch it ends with exit code 1 where the run is not complete and no process works on it any more.
+    With --watch the command ends with exit code 1 if the run is incomplete and no process works on it.
 
     Example: biaseval status runs/quickstart --watch 10
     """
@@ -88,7 +88,7 @@ def sql(
 ) -> None:
     """Ask DuckDB about one or many runs: every table and mart is a view; several runs get a column `run`.
 
-    The query "show tables" lists the views; --schema says what they and their columns mean, with units and values.
+    The query "show tables" lists the views; --schema explains them and their columns, with units and values.
 
     Example: biaseval sql runs/quickstart "from label_bias_by_model order by n_demos, method" --format csv
     """
@@ -120,9 +120,9 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compute the metrics of finished runs anew and write their report.html; or, with --out, one page over all of them.
+    """Compute the metrics of finished runs again and write report.html; with --out, write one page over all runs.
 
-    Loads no model. Needed where a run was moved (results.duckdb holds paths), or a newer version has more metrics.
+    Loads no model. Use it after you moved a run (results.duckdb holds paths), or for metrics of a newer version.
 
     Example: biaseval report runs/boolq-7b runs/boolq-13b runs/rte-7b runs/rte-13b --out majority.html
     """
@@ -152,10 +152,10 @@ def compare(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether models differ: each run against the first, on exactly what both share, with a verdict per metric.
+    """Test whether models differ: each run against the first, on shared rows, with a verdict per metric.
 
-    Paired by task, by row or by article of questions, simultaneous over methods and metrics. Says what the runs do not
-    share (data, seeds, demonstrations, scoring, versions), and refuses where nothing can be compared. Loads no model.
+    Tests pair tasks, rows or articles, and correct over methods and metrics. The output lists differences of data,
+    seeds, demonstrations, scoring and versions. Runs that share nothing are refused. Loads no model.
 
     Example: biaseval compare runs/mistral-7b runs/llama-8b --out compared.html
     """
@@ -195,8 +195,8 @@ def figures(
 ) -> None:
     """Write the figures and tables of finished runs as files for a paper; the same run gives the same bytes.
 
-    Of several runs of one kind each has a folder with its figures, beside those that compare the runs, and tables have
-    a column `run`. CSV has all digits, Markdown four places. Loads no model.
+    Several runs of one kind get a folder each, and figures that compare them; their tables have a column `run`. CSV
+    has all digits, Markdown four places. Loads no model.
 
     Example: biaseval figures runs/boolq-7b runs/boolq-13b --out figures --format pdf
     """
@@ -235,14 +235,13 @@ def check(
 ) -> None:
     """Check gates, for continuous integration: conditions that every row of the metrics must meet. Loads no model.
 
-    A column is one of label_bias_by_model, majority_by_model, qa_by_model or search_best, by the kind of the run, or
-    MART.COLUMN of any other; ends of intervals are columns too (rsd_high). The first word where begins the selection of
-    rows. A condition that is null is not met; one that no row is selected for is bad input. With --against, accuracy is
-    the difference on what both runs share, accuracy_low and accuracy_high its interval.
+    A column belongs to label_bias_by_model, majority_by_model, qa_by_model or search_best, by the kind of the run;
+    write MART.COLUMN for another mart. Ends of intervals are columns, too (rsd_high). The first word "where" begins the
+    selection of rows. A null condition fails; a selection without a row is bad input. With --against, accuracy is the
+    difference on shared rows, and accuracy_low and accuracy_high are its interval.
 
-    The preset unbiased fails where a bias is shown, and where neither accuracy nor F1 is above that of the best answer
-    that is always the same; better-than-constant fails for the second alone. Where too few rows tell, both pass and say
-    so.
+    The preset unbiased fails if a bias is shown, or if neither accuracy nor F1 exceeds the best constant answer;
+    better-than-constant fails only for the second reason. With too few rows both pass and say so.
 
     Exit code 3 if a gate failed.
 

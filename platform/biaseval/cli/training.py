@@ -24,8 +24,8 @@ def train_lora(
 
     Contexts are (task, number of demonstrations, set) of label bias, (setting, seed, instruction) of majority bias.
 
-    Adapters go to RUN/adapters in PEFT's layout, their steps to the table training. Run it again to resume: only
-    what is missing is trained; `biaseval run` on the same directory scores with them.
+    Adapters go to RUN/adapters in PEFT's layout, their steps to the table training. The same command resumes: it
+    trains only missing adapters. `biaseval run` on the same directory scores with them.
 
     Example: biaseval train lora jobs/specs/mistral-7b.yaml --run-dir runs/lora --set lora.preset=reif2024
     """
@@ -42,8 +42,8 @@ def train_instruct(
 ) -> None:
     """Tune a model on conversations (OASST1, Alpaca, Dolly, chat messages): all its parameters, or a LoRA adapter.
 
-    The result is RUN/model, to be named by model.path, or RUN/adapter, by model.adapter; its steps are the table
-    training. Run it again to resume behind the last checkpoint.
+    The result is RUN/model, for the key model.path, or RUN/adapter, for model.adapter. Its steps are in the table
+    training. The same command resumes after the last checkpoint.
 
     Example: biaseval train instruct jobs/specs/instruct-oasst-7b.yaml --run-dir runs/oasst --set training.workers=4
     """
@@ -60,9 +60,9 @@ def train_qa(
 ) -> None:
     """Train the readers of a QA-bias run, as the section train of its spec says: standard ones, and against shortcuts.
 
-    Models go to RUN/models in Hugging Face's layout, what they are to the table trained_models, steps to training, how
-    they do on the way to evaluations. Run it again to resume: each goes on behind its last checkpoint; `biaseval run`
-    on the same directory then measures them.
+    Models go to RUN/models in Hugging Face's layout. The tables trained_models, training and evaluations describe
+    them, their steps and their evaluations. The same command resumes each reader after its last checkpoint.
+    `biaseval run` on the same directory then measures them.
 
     Example: biaseval train qa jobs/specs/qa-debiasing-squad.yaml --run-dir runs/debiasing --set train.seeds=[1,2,3]
     """
