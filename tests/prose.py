@@ -41,11 +41,15 @@ def texts() -> Iterator[tuple[str, str]]:
     """Yield each place and its text as users read it: without code, addresses and questions."""
     for place in ("*.md", "docs/**/*.md", "examples/*.md"):
         for path in sorted(ROOT.glob(place)):
-            yield _name(path), _CODE.sub(" ", path.read_text(encoding="utf-8"))
+            if path.parent.name != "reference":  # made of texts that are read below
+                yield _name(path), _CODE.sub(" ", path.read_text(encoding="utf-8"))
     for path in sorted((ROOT / "platform").rglob("*.j2")):
         yield _name(path), re.sub(r"\{[{%#].*?[%#}]\}|<[^>]*>", " ", path.read_text(encoding="utf-8"))
     for path in sorted((ROOT / "analytics").rglob("*.sql")):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        n_head = next(number for number, line in enumerate(lines) if not line.startswith("--"))
+        yield _name(path), "\n".join(line.removeprefix("--") for line in lines[:n_head])
+        for number, line in enumerate(lines[n_head:], n_head + 1):
             if not line.lstrip().startswith("--"):
                 yield f"{_name(path)}:{number}", " ".join(re.findall(r"'([^']*)'", line))
     for path in sorted((ROOT / "analytics").rglob("*.toml")):
@@ -62,7 +66,7 @@ def _messages(path: Path) -> Iterator[tuple[str, str]]:
         id(own.value)
         for node in ast.walk(tree)
         for own in (node.body if isinstance(getattr(node, "body", None), list) else [])
-        if isinstance(own, ast.Expr) and not (is_command and isinstance(node, ast.FunctionDef) and node.decorator_list)
+        if isinstance(own, ast.Expr) and not (is_command and isinstance(node, ast.FunctionDef) and node.name[0] != "_")
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in quiet:

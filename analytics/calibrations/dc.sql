@@ -1,5 +1,5 @@
 -- shown: DC
--- meaning: Domain-context calibration (Fei et al. 2023): the same with random words of the task's own inputs.
+-- meaning: Domain-context calibration (Fei et al. 2023): the same with random words of the inputs of the task.
 -- by: random words of the test inputs (Fei et al. 2023)
 -- inputs: dc
 -- reference: Yu Fei, Yifan Hou, Zeming Chen and Antoine Bosselut. 2023. Mitigating Label Biases for

@@ -1,4 +1,5 @@
--- Rows here: a calibration that gives probabilities by itself (gives: log_probability) and leaves out labels of a prompt, or
+-- Rows here: a calibration that gives probabilities by itself (gives: log_probability) and leaves out labels of a
+-- prompt, or
 -- prompts of a context.
 with
 given as (

@@ -1,5 +1,5 @@
 -- Rows here: a majority prompt without one output for each asked mode, an output that nobody asked for, or a prediction
--- that is none of the prompt's labels. What is constrained to the labels is always one.
+-- that is no label of the prompt. Constrained output always is a label.
 with
 asked as (
     select

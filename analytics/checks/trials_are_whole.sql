@@ -1,4 +1,4 @@
--- Rows here: a trial whose state does not go with what is known of it, or that is done and has no number of an objective.
+-- Rows here: a trial whose state contradicts its other columns, or that is done and has no number of an objective.
 select concat('trial ', trial, ' is ', state, ' and has ', coalesce(objectives, 'no objectives')) as problem
 from trials
 where

@@ -1,4 +1,4 @@
--- One row per sentence on what a reader must know before trusting how other_run differs from run: line, its place; lead,
+-- One row per caution about the differences of other_run from run: line, its place; lead,
 -- empty; text, which stands behind the names of the runs (compare_cautions).
 with
 reasons as (

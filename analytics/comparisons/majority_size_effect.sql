@@ -5,10 +5,12 @@
 -- Intervals are over resamples of the test rows, the same for both; null where the runs do not have the same rows and
 -- resamples, contexts and scoring. They are percentiles, which no test is made of, and hold for these draws of
 -- demonstrations; those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each setting.
--- *_sign: 1 or -1 where majority_bias_comparison says that the larger model's is higher or lower, for other rows and other
+-- *_sign: 1 or -1 where majority_bias_comparison says that the larger model's is higher or lower, for other rows
+-- and other
 -- draws of demonstrations, 0 for no difference at all (tolerance 1e-9), else null, also where contexts or scoring are
 -- not the same.
--- has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model). n_shared_rows: test rows that both have.
+-- has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model). n_shared_rows: test rows that
+-- both have.
 with
 pairs as (
     select

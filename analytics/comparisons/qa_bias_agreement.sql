@@ -1,4 +1,5 @@
--- One row per ordered pair of models (run, model, other_run, other_model) and dataset: of the n_predictions, questions that
+-- One row per ordered pair of models (run, model, other_run, other_model) and dataset: of the n_predictions,
+-- questions that
 -- both answered (qa_bias_paired), n_differing have another answer, as text.
 with
 pairs as (

@@ -1,5 +1,7 @@
--- One row per ordered pair of models (run, model, other_run, other_model) and question that both answered (qa_bias_paired)
--- where exactly one has an exact match: is_win: other_model has. input: the question; gold: the answers. shuffled: puts the
+-- One row per ordered pair of models (run, model, other_run, other_model) and question that both answered
+-- (qa_bias_paired)
+-- where exactly one has an exact match: is_win: other_model has. input: the question; gold: the answers. shuffled:
+-- puts the
 -- rows in an order that has nothing to do with them.
 with
 pairs as (

@@ -1,4 +1,5 @@
--- One row per (model, n_demos, method, format, against_method, against_format): what is compared in a run of several formats
+-- One row per (model, n_demos, method, format, against_method, against_format): the comparisons in a run of several
+-- formats
 -- of the prompt: each format with those before it (the base, then as in the spec) under the same method, and in each
 -- format every other method with none.
 with

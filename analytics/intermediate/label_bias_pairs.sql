@@ -1,4 +1,4 @@
--- One row per (model, n_demos, method, against_n_demos, against_method): what is compared with what. Every other method
+-- One row per (model, n_demos, method, against_n_demos, against_method): the compared pairs. Every other method
 -- stands against none at the same n_demos, calibration of the adapted model (lora+cc) also against lora alone; none
 -- itself stands against none at the smallest n_demos.
 with

@@ -1,5 +1,5 @@
 -- One row per (prompt, label): its log-likelihood (nats), summed and averaged over the tokens, with and without EOS.
--- Of scores that were imported the sum without EOS alone is known. Of the model itself; what it gives with adapters is in
+-- Of scores that were imported the sum without EOS alone is known. Of the model itself; scores with adapters are in
 -- adapted_scores.
 select
     prompt_id, label, token_logprobs, n_label_tokens,

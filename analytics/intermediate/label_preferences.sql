@@ -1,6 +1,7 @@
 -- One row per (task, format, n_demos, demo_set, method, label): its mean probability on the bias_score rows.
 -- Averaged within each gold label that occurs, then over those, so that an unbalanced sample does not count as bias.
--- n_gold_labels: gold labels that occur there. n_rows_of_label: rows whose gold label it is. standard_error: of the mean, of rows resampled within gold labels, with
+-- n_gold_labels: gold labels that occur there. n_rows_of_label: rows whose gold label it is. standard_error: of the
+-- mean, of rows resampled within gold labels, with
 -- n_free degrees of freedom, those of the gold label with the fewest rows, the fewest that Welch's (1947) can be: with
 -- those themselves, small p-values of skewed probabilities came up too often (simulated, 18 % for 5 % with 5 labels). A
 -- gold label of a single row takes the variance of the others. Null where all are single.

@@ -1,4 +1,5 @@
--- One row per (task, n_demos, instruction, setting, seed, predict, method, label): share_predicted, the predictions of the
+-- One row per (task, n_demos, instruction, setting, seed, predict, method, label): share_predicted, the predictions
+-- of the
 -- label among all (no label is an answer too); share_shown, its share of the demonstrations; is_last, whether the last
 -- demonstration has it.
 with

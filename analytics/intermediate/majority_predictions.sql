@@ -1,5 +1,5 @@
 -- One row per (majority prompt, predict, method): the prediction; null where the output is no label.
--- Calibration changes likelihoods only: what is generated has the method none, or lora.
+-- Calibration changes likelihoods only: generated output has the method none, or lora.
 with
 predictions as (
     select

@@ -1,4 +1,5 @@
--- One row per (trial that is done, objective, scope, searched key): the bin of the key's value. Keys with at most 6 values have
+-- One row per (trial that is done, objective, scope, searched key): the bin of the key's value. Keys with at most 6
+-- values have
 -- one for each; of the others numbers are cut into four bins with about as many trials, and texts have one for each.
 with
 counts as (

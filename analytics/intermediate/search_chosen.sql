@@ -1,4 +1,5 @@
--- One row per (scope, trial that has its objective): whether it is chosen, as the best on the data of the choice; of equals the
+-- One row per (scope, trial that has its objective): whether it is chosen, as the best on the data of the choice;
+-- of equals the
 -- first.
 select
     trial, scope,

@@ -1,8 +1,8 @@
--- One row per (task, n_demos, demo_set, method, row) of main that is wrong: what was asked, and what came out.
+-- One row per (task, n_demos, demo_set, method, row) of main that is wrong: the input, and the output.
 -- probability, gold_probability: of the prediction and of the gold label, calibrated as the method does. is_preferred:
 -- the prediction is the label that is predicted most beyond its gold rows, over the sets (the first in code-point order
 -- on ties). place: from 1 among those of one (task, n_demos, method, is_preferred), by a hash of the row, so that the
--- first ones are a sample. input_text: what follows the demonstrations in the prompt.
+-- first ones are a sample. input_text: the text after the demonstrations.
 with
 beyond as (
     select

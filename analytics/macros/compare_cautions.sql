@@ -1,6 +1,7 @@
--- from compare_cautions('shared', 'compared', reasons): sentences on what a reader must know before trusting how other_run
+-- from compare_cautions('shared', 'compared', reasons): cautions about how other_run
 -- differs from run: run, other_run, line, lead (empty), text, which stands behind the names of the runs.
--- shared: a relation *_shared; compared: the relation *_compared; reasons: relation of further texts, by run, other_run and line.
+-- shared: a relation *_shared; compared: the relation *_compared; reasons: relation of further texts, by run,
+-- other_run and line.
 create macro compare_cautions(shared, compared, reasons) as table
 select
     run, other_run, 1 as line, '' as lead,

@@ -1,5 +1,6 @@
--- from compare_conclusions('compared'): sentences on every ordered pair of sides of a relation *_compared: run, other_run,
--- who, against, line, lead, text. The headline and the lines behind it are of the settings that a user would deploy.
+-- from compare_conclusions('compared'): sentences on every ordered pair of sides of a relation *_compared: run,
+-- other_run,
+-- who, against, line, lead, text. The headline and the lines after it are of the settings that a user would deploy.
 create macro compare_conclusions(compared) as table
 with
 told as (

@@ -1,4 +1,5 @@
--- fall_and_rise(falls, rises): what falls and rises, lists of names, as parts of a sentence; empty where both are empty.
+-- fall_and_rise(falls, rises): what falls and rises, lists of names, as parts of a sentence; empty where both are
+-- empty.
 create macro fall_and_rise(falls, rises) as
     array_to_string(list_filter(
         [

@@ -1,5 +1,7 @@
--- jackknife_error(list(value with one group left out)): the standard error of a statistic, over groups that are left out
--- in turn: sqrt((k - 1) / k * sum((v - mean)^2)) (Quenouille, Tukey; groups: Kott 2001). Null with fewer than two groups,
+-- jackknife_error(list(value with one group left out)): the standard error of a statistic, over groups that are
+-- left out
+-- in turn: sqrt((k - 1) / k * sum((v - mean)^2)) (Quenouille, Tukey; groups: Kott 2001). Null with fewer than two
+-- groups,
 -- or where a value is null.
 create macro jackknife_error(left_out_values) as
     case

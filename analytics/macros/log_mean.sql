@@ -1,4 +1,4 @@
--- log_mean(logs): the logarithm of the mean of what a list has the logarithms of, added in its order.
+-- log_mean(logs): the logarithm of the mean of the numbers whose logarithms are in a list, added in its order.
 create macro log_mean(logs) as
     list_transform(
         [list_max(logs)],

@@ -1,4 +1,4 @@
--- log_sum(logs): the logarithm of the sum of what a list has the logarithms of, added in its order.
+-- log_sum(logs): the logarithm of the sum of the numbers whose logarithms are in a list, added in its order.
 create macro log_sum(logs) as
     list_transform(
         [list_max(logs)],

@@ -9,7 +9,8 @@
 -- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
 -- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
 -- bias_score_p does not tell from it; the measured value may lie above. Null where the floor is.
--- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that these p tell from noise in four of five
+-- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that these p tell from noise in four
+-- of five
 -- runs of so many rows (smallest_biases), where each set has them: means over sets.
 with
 means as (

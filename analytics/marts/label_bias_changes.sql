@@ -1,6 +1,6 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method): mean differences, paired by task.
--- What stands against what: label_bias_pairs. Positive: higher than what it stands against. Intervals, unit and nulls are
--- as in label_bias_by_model; what they may be said to show is in label_bias_verdicts.
+-- The pairs are those of label_bias_pairs. Positive: higher than the other side. Intervals, unit and nulls are
+-- as in label_bias_by_model; their verdicts are in label_bias_verdicts.
 with
 -- A difference of means over the same tasks is the mean of the tasks' differences.
 differences as (

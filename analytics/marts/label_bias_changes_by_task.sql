@@ -6,7 +6,8 @@
 -- difference, the same way, null where no row makes a difference. All null where a side lacks the metric, and but the
 -- estimate where rows of a gold label are too few (row_influences). A row says what one task shows: of many, some p are
 -- small by chance (label_bias_verdicts counts them). n_rows, against_n_rows: predictions on either side, over its sets;
--- n_units: the rows that both sides have, each counted once; n_free: the degrees of freedom. noise_p: of BiasScore and its
+-- n_units: the rows that both sides have, each counted once; n_free: the degrees of freedom. noise_p: of BiasScore
+-- and its
 -- partner, that no label is preferred on either side (the smaller bias_score_p, times two); null where neither has one.
 with
 values_of as (

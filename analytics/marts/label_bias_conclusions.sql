@@ -1,4 +1,4 @@
--- One row per sentence on what a label-bias run shows over all its tasks: line, its place; lead, what it begins with;
+-- One row per conclusion of a label-bias run over all its tasks: line, its place; lead, its first words;
 -- text. Words of judgement are verdicts of label_bias_verdicts, label_bias_task_tests and suite_constant_tests.
 with
 plain as (

@@ -1,4 +1,4 @@
--- One row per sentence on what a reader must know before trusting the numbers of a majority-bias run: line, its place;
+-- One row per caution about the numbers of a majority-bias run: line, its place;
 -- lead, empty; text. What its plan notes stands in its files (report.html).
 with
 size as (

@@ -1,4 +1,4 @@
--- One row per sentence on what a majority-bias run shows: line, its place; lead, what it begins with; text. Words of
+-- One row per conclusion of a majority-bias run: line, its place; lead, its first words; text. Words of
 -- judgement are verdicts of majority_verdicts, majority_remedies and majority_by_model.
 with
 named as (

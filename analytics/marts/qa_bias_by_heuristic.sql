@@ -1,6 +1,7 @@
 -- One row per (model, dataset, heuristic): the prediction bias at the threshold chosen (P3), in points (0 to 100).
 -- threshold: fixed by the spec, or searched on the predictions of `searched_on`: in the variant paper those of the
--- first model of the spec that finds one, for all models, readers that the run trained before the others and people never;
+-- first model of the spec that finds one, for all models, readers that the run trained before the others and people
+-- never;
 -- in reference each model's own. Bounds, means and *_f1 are as in
 -- qa_bias_candidates; worse_high is the upper bound of the segment with the smaller one.
 -- status: 'measured'; 'not significant': no threshold separates the segments, the significance is 0; 'groups too

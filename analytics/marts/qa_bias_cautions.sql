@@ -1,4 +1,4 @@
--- One row per sentence on what a reader must know before trusting the numbers of a QA-bias run: line, its place; lead,
+-- One row per caution about the numbers of a QA-bias run: line, its place; lead,
 -- empty; text. What its plan notes, and thresholds that an earlier spec searched, stand in its files (report.html).
 with
 answered as (

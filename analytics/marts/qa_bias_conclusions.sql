@@ -1,5 +1,5 @@
--- One row per sentence on what a QA-bias run shows on its data sets in distribution: line, its place; lead, what it begins
--- with; text. A bias is one that qa_bias_tests supports; differences between models and what debiasing changes are
+-- One row per conclusion of a QA-bias run on its data sets in distribution: line, its place; lead, its first words;
+-- text. A bias is one that qa_bias_tests supports; differences between models and what debiasing changes are
 -- verdicts of qa_model_comparisons, qa_debiasing and qa_answer_changes. Means over shortcuts are no headline, as more
 -- shortcuts that find nothing shrink them.
 with

@@ -2,7 +2,7 @@
 -- against those of the standard reader of the same base, data and seed; null for the standard readers themselves.
 -- *_change: the reader minus its standard one, over questions that both answered, with a 95 % interval whose error is
 -- clustered by article, by Student's t; null with a single article. n_rows: those questions. *_p, *_p_adjusted and
--- *_verdict: what the change may be said to show, over all readers, sets and metrics of a page together (qa_answer_changes).
+-- *_verdict: the verdict on the change, over all readers, sets and metrics of a page together (qa_answer_changes).
 with
 articles as (
     select

@@ -1,4 +1,4 @@
--- One row per sentence on what a reader must know before trusting the numbers of a search: line, its place; lead, empty;
+-- One row per caution about the numbers of a search: line, its place; lead, empty;
 -- text.
 with
 setting as (

@@ -1,4 +1,4 @@
--- One row per sentence on what a search found: line, its place; lead, what it begins with; text. Words of judgement are
+-- One row per conclusion of a search: line, its place; lead, its first words; text. Words of judgement are
 -- verdicts of search_best, search_trials and search_verdicts.
 with
 setting as (

@@ -1,4 +1,5 @@
--- One row per (objective, scope, searched key): how much of the variance of the objective over trials goes with the key alone.
+-- One row per (objective, scope, searched key): how much of the variance of the objective over trials goes with the
+-- key alone.
 -- share: epsilon squared, (between - (g - 1) * within mean square) / total over its g bins (search_bins), which has no
 -- bias by their number (Kelley 1935); below 0 is 0. Null where every bin has one trial, or all trials came to the same.
 with
