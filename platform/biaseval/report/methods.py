@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from biaseval.prompting.calibration import CALIBRATIONS, PURPOSES, Calibration, Variant
 
 METHODS = {
-    "none": "no calibration",
+    "none": "no mitigation",
     **{method.name: method.shown for method in CALIBRATIONS.values()},
     "lora": "LoRA",
     **{f"lora+{method.name}": f"LoRA + {method.shown}" for method in CALIBRATIONS.values()},
