@@ -1,4 +1,4 @@
-"""Code that label_bias and majority_bias share to plan prompts, and that scoring uses. Pure; gets tokenizers as objects.
+"""Code that label_bias and majority_bias share to plan prompts, and that scoring uses. Pure; tokenizers are arguments.
 
 calibration  records of the methods: the inputs of each method, and the SQL columns that it gives
 lengths      tokens of texts, counted for the whole text or per piece

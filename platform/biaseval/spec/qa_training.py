@@ -1,5 +1,4 @@
-"""The section ``train`` of a QA-bias spec: readers that a run trains, with or without methods against shortcuts
-(P3)."""
+"""The section ``train`` of a QA-bias spec: readers to train, with or without methods against shortcuts (P3)."""
 
 from __future__ import annotations
 
