@@ -45,7 +45,7 @@ _N_BIAS_SCORE = POOL_SIZE - N_DEMONSTRATIONS
 _FEWEST_OF_A_LABEL = 2
 """The smallest average number of BiasScore rows per label in a small data set."""
 _FEW_ROWS = 5
-"""The number of a label's rows up to which macro-F1 and RSD have no sampling error (docs/statistics.md)."""
+"""The number of test rows of a label below which macro-F1 and RSD have no interval (docs/statistics.md)."""
 _MANY_LABELS = 20
 """The number of labels from which biaseval takes labels that nearly all occur once for names or texts."""
 _MOSTLY = 0.9

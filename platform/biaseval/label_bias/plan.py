@@ -104,8 +104,7 @@ def _is_uneven(demos: Sequence[Instance], splits: Splits) -> bool:
 
 
 def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the sizes of blocks of prompts that share a context (except its length); leave-one-out rows are one
-    block."""
+    """Return the sizes of blocks of prompts with one context (except its length); leave-one-out rows are one block."""
     settings = [(row.get("format"), row["n_demos"], row["demo_set"], leaves_one_out(row["purpose"])) for row in prompts]
     return [len(list(rows)) for _, rows in groupby(settings)]
 
