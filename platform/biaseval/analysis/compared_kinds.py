@@ -14,7 +14,7 @@ class ComparedKind:
     """One kind of run in SQL; its relations are named after it."""
 
     name: str
-    """A name for the kind's measurement."""
+    """The name of the measured bias."""
     listed: str
     """The condition on the setting whose rows are listed and counted, with ``n_demos`` and ``predict``."""
     why_not: Callable[[Row], str]

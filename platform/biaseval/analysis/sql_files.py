@@ -202,9 +202,10 @@ def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
 def connect(
     runs: Sequence[Run], database: str | Path = ":memory:", asked: Iterable[str] | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection with the macros, and the table ``calibration_methods`` of the records of planning.
+    """Return a connection with the macros and the table ``calibration_methods``.
 
-    The connection never fetches extensions, and reads object stores through the runs' file systems.
+    The table has a row for each method. The connection never fetches extensions, and reads object stores through the
+    runs' file systems.
 
     Args:
         runs: the runs to read.

@@ -13,7 +13,7 @@ from biaseval.analysis.dictionary import listed
 from biaseval.analysis.queries import open_runs
 
 _COMPARED = re.compile(r"\b(\w+)\s*(?:==?|\bin\s*\()\s*((?:'(?:[^']|'')*'[\s,]*)+)", re.I)
-"""A column and the texts that it must equal; as a hint only: unknown columns are ignored."""
+"""Matches a column with the texts that it must equal; a match is only a hint, so unknown columns are ignored."""
 
 _MOST_VALUES = 20
 """The largest number of a column's values that are worth listing: names, rather than texts or labels."""

@@ -34,7 +34,7 @@ class Survey:
     """Whether the survey read all rows of the file."""
     columns: tuple[str, ...]
     label: str
-    """The column that looks most like the label."""
+    """The most likely label column."""
     counts: Mapping[str, int]
     """Rows of each label, as a spec's ``data.labels`` names it, the most frequent first."""
     has_text_labels: bool

@@ -201,7 +201,7 @@ def _prompt_id(prompt: ScoredPrompt, row: int) -> str:
 
 
 def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, object]:
-    """Return the row of ``prompts``; the import does not know its tokens or how many demonstrations were truncated."""
+    """Return the row of ``prompts``; the import does not know its tokens, nor how many demonstrations fitted."""
     return {
         "prompt_id": _prompt_id(prompt, row),
         "context_id": _context_id(prompt.task, prompt.setting),

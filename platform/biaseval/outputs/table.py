@@ -1,11 +1,11 @@
-"""The table of label scores that anything may write: a row per (prompt, label), in CSV, JSONL or Parquet.
+"""A table of label scores from any program: a row per (prompt, label), in CSV, JSONL or Parquet.
 
 Columns:
 
 task        the task, whose prompts all have the same labels
 prompt_id   names the input within task and purpose, the same in every setting; default: ``input`` or ``text``
 label       one of the prompt's labels
-logprob     the log-likelihood of the label's tokens together, in nats: at most 0
+logprob     the summed log-likelihood of the label's tokens, in nats: at most 0
 gold        the right label; may be missing for inputs of a calibration
 n_demos     demonstrations in the prompt; 0 if missing
 demo_set    number of the demonstration set, from 0; 0 if missing

@@ -94,7 +94,7 @@ class Calibration:
     meaning: str
     """A sentence about the method, with its source."""
     by: str
-    """The divisor of the probabilities, with its source: the words after ``by``."""
+    """The inputs whose probabilities are the divisor, with the source."""
     inputs: tuple[str, ...]
     """The purposes of the prompts that the query reads: of `PURPOSES`, or of test rows (``main``, ``majority``)."""
     gives: str = GIVES[0]

@@ -33,8 +33,8 @@ group by first.run"""
 def model_charts(ask: Ask) -> list[Chart]:
     """Return P2's Figures 2 and 3, for every way of predicting and every run's data.
 
-    Figure 2, for two labels, has one line per model. Figure 3 shows each model with and without instruction. Three
-    labels have one triangle for each.
+    Figure 2, for two labels, has one line per model. Figure 3 shows each model with and without instruction. With three
+    labels, each chart is a triangle.
     """
     rows = ask(_POINTS)
     data = {row["run"]: row["data"] for row in ask(_SAME)}

@@ -50,7 +50,7 @@ _INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside
 
 
 def training_charts(ask: Ask) -> list[Chart]:
-    """Return the charts of trained readers: bias by method, its change against F1 on other data, and values by step."""
+    """Return the charts of trained readers: bias by method, bias change against F1 change, loss and F1 by step."""
     readers = ask("from trained_models order by number")
     if not readers:
         return []

@@ -46,7 +46,7 @@ def override_keys(content: dict[str, Any], overrides: Sequence[str]) -> None:
 
 
 def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[S]]) -> S:
-    """Return the spec with the given content; its paths stay as they are.
+    """Return the validated spec with this content; its paths stay unchanged.
 
     Args:
         content: keys and values as parsed from YAML.

@@ -23,7 +23,7 @@ class ImportedSection(Section):
     sha256: str
     """The hash of all files that the import read."""
     on_bad_row: OnBadRow = "error"
-    """The treatment of prompts without a score of their right label: refuse the table, or drop them."""
+    """The treatment of prompts that lack their right label: refuse the table, or drop them."""
 
 
 class ImportedSpec(RunSpec):

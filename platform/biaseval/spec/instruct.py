@@ -48,7 +48,7 @@ class InstructTrainingSpec(TrainingSpec):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.03
     precision: Literal["float32", "bfloat16"] = "bfloat16"
-    """``bfloat16`` computes in bfloat16; ZeRO keeps float32 copies of the trained weights from stage 1 on."""
+    """``bfloat16`` runs forward and backward passes in bfloat16; trained weights keep float32 values (ZeRO: copies)."""
     checkpoint_steps: Annotated[int, Field(gt=0)] = 100
     """Optimizer steps between checkpoints."""
 

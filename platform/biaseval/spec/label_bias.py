@@ -46,7 +46,7 @@ class TasksSpec(Section):
     include: Annotated[list[str], Field(min_length=1)] | None = None
     """Globs over task names (``task109_*``); a name without a wildcard must exist."""
     min_instances: Annotated[int, Field(gt=POOL_SIZE)] = MIN_INSTANCES
-    """The fewest instances of a task; a lower number than the default admits only tasks that ``include`` names in
+    """The fewest instances of a task; below the default it admits only those small tasks that ``include`` names in
     full."""
     max_eval: Annotated[int, Field(gt=0)] = 1000
     sampling: Literal["per_task", "reif2024"] = "per_task"

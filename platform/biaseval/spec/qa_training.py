@@ -45,13 +45,13 @@ class GeneratedSpec(Section):
 
 
 class TableSpec(Section):
-    """A table of questions with column names of the user."""
+    """A table of questions with custom column names."""
 
     file: str
     fields: Annotated[
         dict[Literal["id", "title", "question", "context", "answers", "answer_start"], str], Field(min_length=1)
     ]
-    """Content of a column to the column's name."""
+    """Field of a question to the name of its column."""
 
 
 QuestionFile = str | TableSpec
@@ -200,7 +200,7 @@ class QaTrainSpec(TrainingSpec):
     thresholds: Literal["mikula2024", "search"] | dict[str, Annotated[float, Field(allow_inf_nan=False)]] = "mikula2024"
     """Thresholds that split questions: published, searched on the validation set, or given (missing ones are searched).
 
-    Published thresholds include the biased side. Otherwise the biased side is the one with the better standard model.
+    Published thresholds include the biased side. Otherwise the standard model does better on the biased side.
     """
     seeds: Annotated[list[Seed], Field(min_length=1)] = [42]
     """Seeds of drawn weights, order and dropout; the run trains one reader of each sort per seed."""

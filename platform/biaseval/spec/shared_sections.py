@@ -242,7 +242,7 @@ class ExecutionSpec(Section):
 
     @property
     def n_at_once(self) -> int:
-        """The number of runs that a Ray of this run has room for at a time."""
+        """The number of runs that this run's Ray has room for at a time."""
         return 1
 
 
@@ -258,5 +258,5 @@ def is_among(key: str, patterns: Sequence[str]) -> bool:
 
 
 def named_twice(key: str, values: Sequence[object], noun: str = "one") -> list[str]:
-    """Return the problem that a list names something twice, if it does."""
+    """Return a problem if a list names something twice, else nothing."""
     return [f"{key} {values} names {noun} twice; name each once"] if len(set(values)) < len(values) else []
