@@ -101,8 +101,8 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
         run_dirs: finished runs of one kind, at least two; local paths or ``s3://`` URIs.
 
     Raises:
-        InputError: there are fewer than two runs, or one is named twice, is no run, or has another kind; or the first
-            run shares nothing with any other, and the message names the difference.
+        InputError: there are fewer than two runs, or one is named twice, is no run, or has another kind. Also if the
+            first run shares nothing with any other; the message names the difference.
         BiasevalError: a run is not finished, or an older version analysed it.
     """
     with comparing(run_dirs) as (compared, _):

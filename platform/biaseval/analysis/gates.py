@@ -108,8 +108,8 @@ def check_run(
             mart, whose name precedes a column (``label_bias_by_task.rsd < 1``). Every selected row must meet the
             condition; a row with a null condition fails.
         against: another run of the kind. Then expressions use ``*_comparison``, for the run minus ``against`` on
-            exactly the data that both share: ``accuracy`` is the difference in that metric, ``accuracy_low`` and
-            ``accuracy_high`` are the ends of the interval that decides its verdict, ``accuracy_p`` is the p-value and
+            exactly the data that both share. There ``accuracy`` is the difference in that metric, and ``accuracy_low``
+            and ``accuracy_high`` are the ends of the verdict's interval. ``accuracy_p`` is the p-value, and
             ``accuracy_verdict`` the verdict.
         presets: each ``NAME [where SELECTION]``, a gate of `PRESETS` for the run's kind; they come first.
 

@@ -76,7 +76,7 @@ def write_marts(run: Run, kind: str) -> None:
         kind: the run's kind, which decides its tables and so its marts.
 
     Raises:
-        BiasevalError: a file cannot be read, the disk or memory is full, or a check returned rows; the message names
+        BiasevalError: a file cannot be read, the disk or memory is full, or a check returned rows. The message names
             the check, or the table or mart with its column, and the first rows.
     """
     for name, rows in _computed_marts(run, kind).items():

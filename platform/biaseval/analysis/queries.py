@@ -49,13 +49,13 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
 
     A run of a kind without metrics has no marts, but the views that its tables allow. Columns and marts that an older
     version did not write exist too. With several runs, each view has the rows of the runs that have it, and a first
-    column ``run``: the directory's name, with as many parents as distinguish the runs. The connection also has the
-    comparisons that the tables allow. It keeps no changes, except by statements that name a file.
+    column ``run``. That is the directory's name, with as many parents as distinguish the runs. The connection also has
+    the comparisons that the tables allow. It keeps no changes, except by statements that name a file.
 
     Args:
         run_dirs: local paths or ``s3://`` URIs.
-        asked: the queries to come. The connection then has only the relations that they name and read, because DuckDB
-            binds every created view with all its inputs, which takes longer than most queries.
+        asked: the queries to come. The connection then has only the relations that they name and read. DuckDB binds
+            every created view with all its inputs, which takes longer than most queries.
 
     Raises:
         InputError: there is no run, one is named twice, is no run directory, or has an unknown kind.

@@ -1,7 +1,7 @@
 """Questions with options: find the columns of the options, and the right option of each row.
 
 Labels are letters, or the names that the spec gives. A file names the right option by its label, its position (from 0)
-or its text, in the same way in all rows. biaseval finds the way by reading all rows.
+or its text, in the same way in all rows. This module finds the way by reading all rows.
 """
 
 from __future__ import annotations

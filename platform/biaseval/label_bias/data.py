@@ -1,10 +1,10 @@
 """Turn the user's data sets into tasks: choose demonstrations, BiasScore rows and main rows.
 
-A data set with at least as many rows as the smallest published task is split as P1's tasks are: 64 demonstrations, 32
-BiasScore rows, and main rows from the rest. If a data set is smaller and its main rows have no own file, it gets only
-as many demonstrations as its prompts show, and a proportional number of BiasScore rows. BiasScore rows are balanced by
-label, and leftover rows add to them. If a calibration permutes options, there are more demonstrations, so that each
-setting has as many unused ones as BiasScore rows.
+A data set with at least as many rows as the smallest published task is split as P1 splits: 64 demonstrations, 32
+BiasScore rows, and main rows. A smaller data set without a file for main rows gets only as many demonstrations as its
+prompts show, and proportionally many BiasScore rows. BiasScore rows are balanced by label, and leftover rows add to
+them. If a calibration permutes options, there are more demonstrations, so that each setting has as many unused ones as
+BiasScore rows.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class _Rows:
 def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: int | None) -> Iterator[TaskPlan]:
     """Yield the plan of each task, in suite order, with one task's prompts in memory at a time.
 
-    Problems of a task are in its plan: templates that do not fit it, a single label in all remaining instances, labels
+    Problems of a task are in its plan: a template that does not fit, a single label in all remaining instances, labels
     with the same tokens, and prompts that exceed the model's window.
 
     Args:

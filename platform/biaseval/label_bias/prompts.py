@@ -92,9 +92,9 @@ class PromptFitter:
     A prompt that is too long without demonstrations is truncated on the right (without ``Output:``).
 
     The rule needs the length of whole texts. Tokenising each text again for every demonstration would dominate
-    planning. The fitter therefore sums lengths over pieces and tokenises whole texts only if the sum is within a margin
-    of the limit, because tokens merge only where pieces meet, a few at each joint. Near the limit it measures the error
-    of the sum once for each head of a prompt, so only the last joint remains unknown.
+    planning. The fitter therefore sums lengths over pieces, and tokenises whole texts only if the sum is within a
+    margin of the limit. This is safe because tokens merge only where pieces meet, a few at each joint. Near the limit
+    it measures the error of the sum once for each head of a prompt, so only the last joint remains unknown.
     """
 
     def __init__(self, tokenizer: TokenCounter, max_tokens: int) -> None:

@@ -70,8 +70,8 @@ def task_files(paths: Sequence[Path]) -> list[TaskFile]:
     """Return the task of each samples file, from the results file in the same folder.
 
     Raises:
-        InputError: a file's name is not that of samples, its results file is missing or not the harness's, its task has
-            no labels, or its model differs; the message lists the mistakes.
+        InputError: a file name is not that of samples, results are missing or not the harness's, a task has no labels,
+            or models differ; the message lists the mistakes.
     """
     problems = Problems()
     files: list[TaskFile] = []

@@ -33,9 +33,8 @@ def plan_outputs(outputs: Outputs) -> list[Tables]:
     have one number, the sum over the label's tokens.
 
     Raises:
-        InputError: a task's prompts have different labels, or a gold label outside them; held-out rows are also test
-            rows; settings of a task have different rows; or tasks have different settings. The message lists the
-            mistakes.
+        InputError: prompts of a task have different labels, or a gold label outside them; held-out rows are also test
+            rows; or settings differ in rows, or tasks in settings. The message lists the mistakes.
     """
     by_task: dict[str, list[ScoredPrompt]] = {}
     for prompt in outputs.prompts:

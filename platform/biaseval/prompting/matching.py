@@ -14,9 +14,9 @@ def match_label(output: str, labels: Sequence[str]) -> str | None:
 
     White space around the text and case do not count. The text means a label that starts with its first word, because
     two tokens may not spell a long label. If no label starts with that word, its final punctuation is removed
-    (``True.``). Several such labels have this priority: the label equal to the text; the one that starts with the text;
-    the longest one, in whole words, that starts the text. A text that still fits several labels means none. By this
-    rule ``no`` means ``none`` if there is no label ``no``.
+    (``True.``). If several labels fit, the label equal to the text comes first, then the label that starts with the
+    text. The last choice is the longest label, in whole words, that starts the text. A text that still fits several
+    labels means none. By this rule ``no`` means ``none`` if there is no label ``no``.
 
     Args:
         output: new text only, without special tokens.

@@ -69,8 +69,8 @@ def planned_part(
 class Cutting:
     """The division of a task's or setting's prompts into parts.
 
-    ``auto`` counts tokens, because the loss of an actor costs a part, progress counts parts, and each part costs a file
-    of every table and a Ray task. Prompts of a block share their context, so parts end between blocks where possible.
+    ``auto`` counts tokens. The loss of an actor costs a part, progress counts parts, and each part costs a file of
+    every table and a Ray task. Prompts of a block share their context, so parts end between blocks where possible.
     """
 
     part_rows: int | Literal["auto"]

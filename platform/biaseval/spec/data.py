@@ -129,7 +129,7 @@ def item_pieces(item: str) -> list[tuple[str, str | None]]:
 
     Raises:
         ValueError: braces do not match, a field is not a plain name, ``{label}`` is missing, repeated or not last, or
-            no field or no white space comes before it.
+            lacks a field or white space before it.
     """
     form = 'write fields in braces, {label} last and a space before it, as in "Tweet: {tweet}\\nStance: {label}"'
     try:

@@ -134,10 +134,9 @@ class SearchSpec(RunSpec):
     choose_on: Literal["half", "held_out", "published"] = "half"
     """The rows that the objective is computed on.
 
-    ``half``: one half of the rows, split by article (QA) or row; the report shows the other half too. ``held_out``
-    (label bias): BiasScore rows and the demonstrations of other settings instead of the main rows, which the report
-    also shows; BiasScore itself uses one half of its rows. ``published``: all rows, because the papers chose on their
-    test sets.
+    ``half``: one half of the rows, split by article (QA) or row; the report also shows the other half. ``held_out``
+    (label bias): BiasScore rows and the demonstrations of other settings. The report also shows the main rows, and
+    BiasScore itself uses one half of its rows. ``published``: all rows, because the papers chose on their test sets.
     """
     execution: SearchExecutionSpec = Field(default=SearchExecutionSpec(), validate_default=True)
     """The resources; missing keys come from the searched spec."""
