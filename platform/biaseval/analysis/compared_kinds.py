@@ -18,7 +18,7 @@ class ComparedKind:
     listed: str
     """The condition on the setting whose rows are listed and counted, with ``n_demos`` and ``predict``."""
     why_not: Callable[[Row], str]
-    """Returns, for a row of ``*_shared``, what two runs need to share, with advice."""
+    """Returns advice for a row of ``*_shared``: it names the data that two runs must share."""
 
 
 def _without_common_tasks(pair: Row) -> str:

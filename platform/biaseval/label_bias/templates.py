@@ -60,11 +60,12 @@ def infer_template(inputs: Sequence[str]) -> str:
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _SENTENCE_MARKS = frozenset(".,;?!")
 _CHANCE = 1.1
-"""The largest ratio of a segment's count in the inputs to its count in a template; ``the`` exceeds it by far."""
+"""The largest ratio of a segment's count to its expected count, one template per input; ``the`` exceeds it by far."""
 
 
 def _structural(segments: Sequence[str], inputs: Sequence[str]) -> list[str]:
-    """Return the segments of a template: more than a full stop, and equally frequent in every input."""
+    """Return the segments of a template: no lone punctuation marks, and no words that occur more often than
+    expected."""
     wanted = Counter(segment for segment in segments if segment not in _SENTENCE_MARKS)
     found = {segment: sum(len(_pattern(segment).findall(text)) for text in inputs) for segment in wanted}
     limit = {segment: _CHANCE * wanted[segment] * len(inputs) for segment in wanted}

@@ -19,7 +19,7 @@ def has_second_bos(tokenizer: Any, text: str) -> bool:
 
 
 def without_second_bos(tokenizer: Any, text: str) -> str:
-    """Return a text without the token at its start that the tokenizer also adds."""
+    """Return a text without leading copies of the token that the tokenizer adds."""
     if not has_second_bos(tokenizer, text):
         return text
     bos = str(tokenizer.bos_token)

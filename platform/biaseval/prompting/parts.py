@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from biaseval.tables import PROMPTS
 
 _MOST_TOKENS = 300_000
-"""The approximate largest number of tokens of a part; the published suite (256 tasks in 13 settings) then has 1,000."""
+"""The approximate largest number of tokens of a part; the published suite (256 tasks in 13 settings) has 1,000
+parts."""
 _FEWEST_PARTS = 8
 """The fewest parts of a run with enough tokens for them, so that the loss of a part costs little."""
 _FEWEST_TOKENS = 16_000

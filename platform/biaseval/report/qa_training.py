@@ -134,7 +134,7 @@ def _scatter(dataset: str, rows: Sequence[Row], ask: Ask) -> Iterator[Chart]:
 
 
 def _courses(name: str, block: tuple[str, str], curves: Sequence[Row], readers: Sequence[Row]) -> Iterator[Chart]:
-    """Yield loss and F1 by step, with a chart for each method; all but those of bias models share a scale."""
+    """Yield loss and F1 by step, with a chart for each method; only bias models have another loss scale."""
     own = [row for row in curves if (row["base"], row["data"]) == block]
     losses = [row["loss_high"] for row in own if row["method"] != "bias_model"]
     for metric, scale, axis in (("loss", 1, "loss (nats)"), ("f1", 100, "F1 (%)")):
