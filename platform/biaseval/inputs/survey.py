@@ -134,7 +134,7 @@ def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
 
 
 def _text_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], label: str | None) -> tuple[str, ...]:
-    """Return the text columns, whose values differ between rows; only the longest one if others are mere attributes."""
+    """Return the text columns without attributes such as tags; the longest text column if no column qualifies."""
     found = {}
     for column in columns:
         texts = [row[column] for row in rows if row.get(column)]

@@ -64,8 +64,7 @@ _CHANCE = 1.1
 
 
 def _structural(segments: Sequence[str], inputs: Sequence[str]) -> list[str]:
-    """Return the segments of a template: no lone punctuation marks, and no words that occur more often than
-    expected."""
+    """Return the segments of a template: no punctuation marks, and none that occur more often than expected."""
     wanted = Counter(segment for segment in segments if segment not in _SENTENCE_MARKS)
     found = {segment: sum(len(_pattern(segment).findall(text)) for text in inputs) for segment in wanted}
     limit = {segment: _CHANCE * wanted[segment] * len(inputs) for segment in wanted}
