@@ -32,7 +32,7 @@ LINES, PLACES = "who, against, line", "who, against, place_number, number, shown
 """The order of sentences, and of differences, of two runs."""
 
 _FACTS = ("versions", "python", "platform", "git_commit", "hardware", "inputs", "data", "text")
-"""Keys of ``environment.json`` about the making of a run, in addition to its models."""
+"""Keys of ``environment.json`` about the software, hardware and data of a run; its models are compared separately."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Compared:
     origins: list[Row]
     """The origins of each run, in the form of ``facts``: the models' paths and fingerprints, and the seed."""
     facts: list[Row]
-    """Facts that differ between the runs: ``fact``, and its ``values`` by run."""
+    """Facts with different values in the runs: ``fact``, and its ``values`` by run."""
     conclusions: list[Row]
     """``*_compare_conclusions`` of the first run with each other run, in the order of the runs."""
     cautions: list[Row]

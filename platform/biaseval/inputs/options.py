@@ -114,7 +114,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class Options:
-    """The reading of a data set's rows."""
+    """The columns and labels of a data set with options."""
 
     columns: Mapping[str, str]
     """Label of each option to the column of its text in the output of `rows`."""
@@ -141,7 +141,7 @@ class Options:
 
 
 def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str) -> Options:
-    """Return the reading of the files' rows.
+    """Return the columns and labels of files with options.
 
     Args:
         uris: the files.

@@ -1,4 +1,4 @@
-"""The sources of a run's tasks: files of Super-NaturalInstructions, or data sets of the user."""
+"""The sources of a run's tasks: files of Super-NaturalInstructions, or the user's data sets."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class PublishedTask:
 
 @dataclass(frozen=True)
 class OwnTask:
-    """A data set of the user."""
+    """A user's data set."""
 
     data: DataSet
 

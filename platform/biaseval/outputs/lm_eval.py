@@ -64,7 +64,7 @@ def read_samples(paths: Sequence[Path]) -> Outputs:
 
 
 def _facts(files: Sequence[TaskFile]) -> dict[str, Any]:
-    """Return the facts in the results about the making of the samples."""
+    """Return the facts about the evaluation in the results files."""
     results = files[0].results
     return {
         "model_facts": {"n_parameters": results["config"].get("model_num_parameters")},

@@ -89,7 +89,7 @@ Order = Literal["drawn", "reversed"] | Annotated[int, Field(ge=1)]
 
 
 class ItemSpec(Section):
-    """The way that an example is written in a prompt."""
+    """The layout of an example in a prompt."""
 
     item: Item | None = None
     instruction_text: Instruction | None = None

@@ -63,7 +63,7 @@ class TasksSpec(Section):
 
 
 class LabelDataSpec(DataSpec):
-    """A data set of the user, which is one task: demonstrations and BiasScore rows come from ``train``."""
+    """A user's data set, which is one task: demonstrations and BiasScore rows come from ``train``."""
 
     options: dict[str, str] | str | None = None
     """Multiple choice: label to the column of its option, as in ``{A: option_a, B: option_b}``, or one column with all
@@ -233,7 +233,7 @@ class LabelBiasSpec(RunSpec):
     model: ModelSpec
     tasks: TasksSpec | None = None
     data: Annotated[list[DataEntry], Field(min_length=1)] | None = None
-    """Data sets of the user, instead of ``tasks``; a single one needs no list."""
+    """The user's data sets, instead of ``tasks``; a single one needs no list."""
     prompt: PromptSpec = PromptSpec()
     held_out: bool = False
     """Whether each setting also scores the demonstrations of other settings, with the purpose ``held_out``.
@@ -260,7 +260,7 @@ class LabelBiasSpec(RunSpec):
         }
 
     def datasets(self) -> dict[str, LabelDataSpec | LmEvalDataSpec]:
-        """Return the data sets of the user, by their keys in messages."""
+        """Return the user's data sets, by their keys in messages."""
         own = self.data or []
         return {"data" if len(own) == 1 else f"data.{number}": data for number, data in enumerate(own)}
 

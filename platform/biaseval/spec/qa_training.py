@@ -132,7 +132,7 @@ class BiasModelSpec(Section):
     """The model whose answers follow a bias: trained on the biased segment, fitted, or from a file."""
 
     init: Literal["random", "pretrained"] | None = None
-    """The initial weights of a trained bias model: drawn for the base's configuration (P3), or those of the base (its
+    """The initial weights of a trained bias model: ``random`` for the base's configuration (P3), or the base's (its
     code).
 
     Null means ``random``, or ``pretrained`` if the spec's ``variant`` is ``reference``.
@@ -192,7 +192,7 @@ class QaTrainSpec(TrainingSpec):
     data: Annotated[dict[Name, DataSource], Field(min_length=1)]
     """Training sets; the run trains each base on each set."""
     validation: Annotated[dict[Name, DataSource], Field(min_length=1)]
-    """Sets that decide which checkpoint is kept and when training ends; the first set also decides which segment is
+    """Sets that choose the kept checkpoint and the end of training; the first set also decides which segment is
     biased."""
     methods: Annotated[list[Method], Field(min_length=1)] = ["standard"]
     biases: list[str] = Field(default=[], validate_default=True)
@@ -205,8 +205,8 @@ class QaTrainSpec(TrainingSpec):
     seeds: Annotated[list[Seed], Field(min_length=1)] = [42]
     """Seeds of drawn weights, order and dropout; the run trains one reader of each sort per seed."""
     best: Literal["loss", "f1", "exact_match"] = "loss"
-    """The criterion for the kept step: the smallest mean loss of the validation sets, or their largest mean F1 or exact
-    match."""
+    """The criterion for the kept weights: the smallest mean loss, or the largest mean F1 or exact match, on validation
+    sets."""
     learning_rate: Annotated[float, Field(gt=0)] = 2e-5
     epochs: Annotated[int, Field(gt=0)] = 3
     """The largest number of epochs of standard and resample."""
