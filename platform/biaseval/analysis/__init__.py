@@ -1,7 +1,7 @@
-"""Metrics: runs ``analytics/*.sql`` over run directories.
+"""Compute metrics with ``analytics/*.sql`` over run directories.
 
-``causal_draws`` and ``qa_draws`` derive what SQL needs beside a run's outputs, ``marts`` has the marts computed, and
-``queries`` opens finished runs. ``relations`` has the files and the views.
+``causal_draws`` and ``qa_draws`` derive the further inputs of the SQL, ``marts`` computes the marts, and ``queries``
+opens finished runs. ``sql_files`` has the files and the views.
 """
 
 from biaseval.analysis.marts import write_marts

@@ -1,6 +1,6 @@
-"""Which threshold splits questions, and which segment a model answers better: `qa_bias_by_heuristic` of one model.
+"""Compute `qa_bias_by_heuristic` of one model: the threshold that splits questions, and the better answered segment.
 
-Before the metrics of a run there are, as what is trained depends on it (P3 sections 4 and 5).
+This query runs before a run's metrics exist, because the training depends on its result (P3 sections 4 and 5).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def judged(
     """Return the rows of ``qa_bias_by_heuristic`` for the predictions of one model.
 
     Args:
-        spec: its seed, bootstrap and variant count.
-        fixed: thresholds by heuristic; those of the others are searched.
-        heuristics: that are judged.
+        spec: the spec; the query uses its seed, bootstrap and variant.
+        fixed: thresholds by heuristic; other heuristics' thresholds are searched.
+        heuristics: the heuristics to judge.
         examples: rows of ``qa_examples``, of one data set.
-        attributes: of these questions, as in ``qa_attributes``.
-        predictions: the model's, as in ``qa_predictions``.
+        attributes: attributes of these questions, as in ``qa_attributes``.
+        predictions: the model's predictions, as in ``qa_predictions``.
 
     Raises:
-        InputError: a heuristic of the user's has too many thresholds to try.
+        InputError: a heuristic of the user has too many thresholds to try.
     """
     [model] = predictions["model"].unique().to_pylist()
     tables = {

@@ -1,4 +1,4 @@
-"""What runs of causal LMs derive for SQL beside their outputs: the bootstrap's draws, and facts of the spec."""
+"""Derive the SQL's further inputs for runs of causal LMs: the bootstrap's draws, and facts of the spec."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from biaseval.tables import (
 )
 
 N_DRAWS = 1000
-"""Bootstrap resamples behind every interval: of tasks (label bias), of test rows (majority bias)."""
+"""Bootstrap resamples for every interval: of tasks (label bias), or of test rows (majority bias)."""
 
 N_PERMUTATIONS = 2000
-"""Orders of the settings: a p-value of 5 % has a Monte Carlo error of 0.5 points."""
+"""Random orders of the settings: a p-value of 5 % has a Monte Carlo error of 0.5 points."""
 
 
 _FEWEST_TASKS = 6
-"""Of which a two-sided test can reach 5 %."""
+"""The fewest tasks with which a two-sided test can reach 5 %."""
 
 
 def derive_label_bias(run: Run, spec: LabelBiasSpec | ImportedSpec) -> None:
@@ -50,7 +50,7 @@ def derive_label_bias(run: Run, spec: LabelBiasSpec | ImportedSpec) -> None:
 
 
 def derive_majority_bias(run: Run, spec: MajorityBiasSpec) -> None:
-    """Write the draws of rows, signs and settings, and ``run_settings``, of a scored majority-bias run."""
+    """Write the draws of rows, signs and settings, and ``run_settings``, for a scored majority-bias run."""
     n_rows, seeds = _test_rows(run)
     run.write_part(ROW_DRAWS.name, 0, row_draws(n_rows, spec.seed))
     run.write_part(SIGN_FLIPS.name, 0, sign_flips(max(n_rows, len(seeds)), spec.seed))
@@ -60,10 +60,10 @@ def derive_majority_bias(run: Run, spec: MajorityBiasSpec) -> None:
 
 
 def _bootstrap_draws(suites: Mapping[str, Sequence[str]], seed: int) -> pa.Table:
-    """Return how often each draw of each suite holds each of its tasks, which are sorted.
+    """Return the count of each task in each draw of each suite; tasks are sorted.
 
-    Draws 1 to `N_DRAWS` are as many tasks drawn with replacement; a suite of one task has none. Each suite has its own
-    ``default_rng(seed)``, so that no suite changes another's draws.
+    Draws 1 to `N_DRAWS` take as many tasks as the suite has, with replacement; a suite of one task has no draws. Each
+    suite has its own ``default_rng(seed)``, so that its draws do not depend on other suites.
     """
     tables = []
     for suite, members in suites.items():
@@ -80,9 +80,9 @@ def _bootstrap_draws(suites: Mapping[str, Sequence[str]], seed: int) -> pa.Table
 
 
 def _n_tested(draws: pa.Table) -> int:
-    """Return how many units tests of a label-bias run have: the tasks of its suites, or of a single one the rows.
+    """Return the number of units in tests of a label-bias run: the tasks of its suites, or the rows of a single task.
 
-    Of fewer than 6 tasks, whose rows are the units where runs are compared, it is as many as for rows.
+    Comparisons of runs with fewer than 6 tasks use rows as units, so the number is then as large as for rows.
     """
     sizes = (
         draws.filter(pc.field("draw") == 0).group_by("suite").aggregate([("task", "count")])["task_count"].to_pylist()
@@ -91,10 +91,10 @@ def _n_tested(draws: pa.Table) -> int:
 
 
 def row_draws(n_rows: int, seed: int) -> pa.Table:
-    """Return how often each draw holds each test row of a majority-bias run.
+    """Return the count of each test row of a majority-bias run in each draw.
 
-    Draws 1 to `N_DRAWS` are as many rows drawn with replacement; a single row has none. They are the same for every
-    setting, so that settings, methods and instructions are compared on equal rows.
+    Draws 1 to `N_DRAWS` take as many rows as the test set has, with replacement; a single row has no draws. All
+    settings share the draws, so that comparisons of settings, methods and instructions use the same rows.
     """
     n_drawn = _n_drawn(n_rows, seed)
     ends = np.arange(len(n_drawn) + 1, dtype=np.int32) * n_rows
@@ -106,9 +106,9 @@ def row_draws(n_rows: int, seed: int) -> pa.Table:
 
 
 def _n_drawn(n_members: int, seed: int) -> npt.NDArray[np.int32]:
-    """Return how often each draw holds each member, ``[1 + N_DRAWS, n_members]``, or one draw of a single member.
+    """Return the count of each member in each draw, ``[1 + N_DRAWS, n_members]``, or one draw of a single member.
 
-    Draw 0 holds each once.
+    Draw 0 has each member once.
     """
     itself = np.ones((1, n_members), dtype=np.int32)
     if n_members <= 1:
@@ -118,12 +118,12 @@ def _n_drawn(n_members: int, seed: int) -> npt.NDArray[np.int32]:
 
 
 def setting_permutations(n_settings: int, seeds: Sequence[int], seed: int) -> pa.Table:
-    """Return the orders in which the settings of a seed stand in each draw, by which settings are exchanged.
+    """Return the order of a seed's settings in each draw, for tests that permute settings.
 
     Args:
-        n_settings: of the run.
-        seeds: of the demonstrations.
-        seed: the run's.
+        n_settings: the number of settings of the run.
+        seeds: the seeds of the demonstrations.
+        seed: the run's seed.
     """
     placed = np.tile(np.arange(n_settings, dtype=np.int32), (N_PERMUTATIONS, len(seeds), 1))
     placed[1:] = np.random.default_rng(seed).permuted(placed[1:], axis=2)
@@ -137,7 +137,7 @@ def setting_permutations(n_settings: int, seeds: Sequence[int], seed: int) -> pa
 
 
 def _test_rows(run: Run) -> tuple[int, list[int]]:
-    """Return how many test rows a majority-bias run has, and the seeds of its demonstrations."""
+    """Return the number of test rows of a majority-bias run, and the seeds of its demonstrations."""
     prompts = read_parquet(run, f"{PROMPTS.name}/part-*.parquet")
     select = (
         "select count(distinct row) as n_rows, list_sort(list(distinct demo_set)) as seeds "
@@ -149,7 +149,7 @@ def _test_rows(run: Run) -> tuple[int, list[int]]:
 
 
 def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[str]) -> pa.Table:
-    """Return one row: the facts of the spec that the metrics need, the size of the model, and how long it scored."""
+    """Return one row: the facts of the spec that the metrics need, the size of the model, and the scoring time."""
     environment = read_environment(run)
     settings = {
         "model": spec.name,

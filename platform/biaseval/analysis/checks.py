@@ -1,6 +1,6 @@
-"""What must hold of every run, beside the relations between columns that each of ``analytics/checks`` is of.
+"""Checks of every run, in addition to the relations between columns in ``analytics/checks``.
 
-Keys stand in ``tables``, ranges beside the meanings of columns in ``analytics/columns``.
+``tables`` has the keys, and ``analytics/columns`` has the ranges next to the meanings of columns.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from biaseval.analysis.sql_files import Relation
 from biaseval.tables import TableSchema
 
 _SLACK = 1e-6
-"""How far beyond its range a value may lie: sums in another order."""
+"""The allowed excess over a range, because sums in another order differ slightly."""
 
 _FRACTIONS = ("DOUBLE", "FLOAT")
 
 
 def key_check(table: TableSchema) -> Relation:
-    """Return the check that no two rows of a table have one key, and that no key lacks a value."""
+    """Return the check that the rows of a table have distinct keys without missing values."""
     selects = []
     for key in (table.key, *table.also_unique):
         lacks = " or ".join([f"{column} is null" for column in key if column not in table.null_keys] or ["false"])
@@ -38,13 +38,13 @@ def key_check(table: TableSchema) -> Relation:
 def range_check(
     name: str, dictionary: Dictionary, connection: duckdb.DuckDBPyConnection, key: Sequence[str] = ()
 ) -> Relation | None:
-    """Return the check that the columns of a table or mart are within their ranges; None where none has one.
+    """Return the check that the columns of a table or mart are within their ranges; None if none has a range.
 
     Args:
-        name: of the relation, which is there.
-        dictionary: of the run's kind.
-        connection: that has the relation.
-        key: columns that a problem names the row by; a mart has them before its numbers.
+        name: the name of an existing relation.
+        dictionary: the dictionary of the run's kind.
+        connection: a connection with the relation.
+        key: columns that identify the row in a problem; a mart's key is the columns before its numbers.
     """
     relation = connection.table(name)
     types = {column: str(kind) for column, kind in zip(relation.columns, relation.types, strict=True)}
@@ -61,9 +61,9 @@ def range_check(
 
 
 def _beyond(column: str, limits: Sequence[float], of_row: str) -> str:
-    """Return the expression of what is wrong with a value; null where nothing is."""
+    """Return the expression of a value's problem; null if there is none."""
     low, high = limits
-    inside = f'"{column}" between {low - _SLACK} and {min(high + _SLACK, float_info.max)}'  # what is infinite is not
+    inside = f'"{column}" between {low - _SLACK} and {min(high + _SLACK, float_info.max)}'  # excludes infinite values
     shown = f"from {low:g} to {high:g}" if high < inf else f"{low:g} or more"
     return f"""case when not ({inside}) then format('{column} is {{}}, not {shown}: {{}}', "{column}", {of_row}) end"""
 

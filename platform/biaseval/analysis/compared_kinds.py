@@ -1,4 +1,4 @@
-"""What runs of each kind are compared by, and what they must share for it."""
+"""The comparison of runs by kind: its measures, and the conditions that runs must share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class ComparedKind:
     """One kind of run in SQL; its relations are named after it."""
 
     name: str
-    """What it measures."""
+    """The name of the measured bias."""
     listed: str
-    """The condition on the setting whose rows are listed and counted, of ``n_demos`` and ``predict``."""
+    """The condition on the setting whose rows are listed and counted, with ``n_demos`` and ``predict``."""
     why_not: Callable[[Row], str]
-    """Returns, of a row of ``*_shared``, what two runs would have to share, and what to do."""
+    """Returns advice for a row of ``*_shared``: it names the data that two runs must share."""
 
 
 def _without_common_tasks(pair: Row) -> str:

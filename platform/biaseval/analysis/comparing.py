@@ -1,4 +1,4 @@
-"""What several runs of one kind share, and how the others differ from the first: the relations of ``comparisons``."""
+"""Compare several runs of one kind with the first of them, by the relations of ``comparisons``."""
 
 from __future__ import annotations
 
@@ -18,69 +18,69 @@ from biaseval.store import Run
 from biaseval.tables import SIGN_FLIPS
 
 N_LISTED = 50
-"""Rows that only one of two runs has right, of which as many are listed of each pair."""
+"""The most rows listed per pair of runs that only one of the two has right."""
 
 _WAYS = ("likelihood", "constrained", "generate")
-"""Ways of predicting, the one first whose rows are listed if both runs have it."""
+"""Ways of predicting; the rows of the first one that both runs have are listed."""
 
 _ASKED = (
     "shared", "comparison", "wins", "disagreements", "agreement", "compared", "compare_conclusions", "compare_cautions"
 )  # fmt: skip
-"""Comparisons of each kind, after its name."""
+"""The comparisons of each kind, named by the part after the kind."""
 
 LINES, PLACES = "who, against, line", "who, against, place_number, number, shown"
-"""What sentences, and differences, of two runs are ordered by."""
+"""The order of sentences, and of differences, of two runs."""
 
 _FACTS = ("versions", "python", "platform", "git_commit", "hardware", "inputs", "data", "text")
-"""What ``environment.json`` says of how a run was made, beside the models that it read."""
+"""Keys of ``environment.json`` about the software, hardware and data of a run; its models are compared separately."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Runs of one kind beside each other; rows are those of the relations that the comments name."""
+    """Runs of one kind in comparison; the comments name the relations of the rows."""
 
     kind: str
     runs: list[str]
-    """As the column ``run`` calls them; the others are compared with the first."""
+    """The names in the column ``run``; the other runs are compared with the first."""
     shared: list[Row]
     """``label_bias_shared``, ``majority_bias_shared`` or ``qa_bias_shared``: every ordered pair."""
     tests: list[Row]
     """``*_comparison``: every ordered pair that can be compared."""
     wins: list[Row]
-    """``*_wins`` of the first run with each other one, in the setting that is listed."""
+    """``*_wins`` of the first run with each other run, in the listed setting."""
     disagreements: list[Row]
-    """``*_disagreements``, the same, `N_LISTED` of each pair."""
+    """``*_disagreements`` of the same pairs, at most `N_LISTED` rows of each pair."""
     agreement: list[Row]
-    """``*_agreement`` of the first run with each other one of which no metric of predictions differs."""
+    """``*_agreement`` of the first run with each other run without a difference in any metric of predictions."""
     origins: list[Row]
-    """What each run is of: the models' paths and fingerprints, and the seed; as ``facts``, alike or not."""
+    """The origins of each run, in the form of ``facts``: the models' paths and fingerprints, and the seed."""
     facts: list[Row]
-    """How runs were made, where not all were alike: ``fact``, and its ``values`` by run."""
+    """Facts with different values in the runs: ``fact``, and its ``values`` by run."""
     conclusions: list[Row]
-    """``*_compare_conclusions`` of the first run with each other one, in the order of the runs."""
+    """``*_compare_conclusions`` of the first run with each other run, in the order of the runs."""
     cautions: list[Row]
-    """``*_compare_cautions``, the same: ``lead`` and ``text``, runs of which the same is said in one line."""
+    """``*_compare_cautions`` of the same pairs: ``lead`` and ``text``; runs with the same caution share a line."""
     told: list[Row]
-    """``*_compared``, the same."""
+    """``*_compared`` of the same pairs."""
     queries: dict[str, list[str]]
-    """What shows ``shared``, ``tests`` (those of the first run) and the listed rows (``rows``)."""
+    """The queries that show ``shared``, ``tests`` (those of the first run) and the listed rows (``rows``)."""
 
     @property
     def reference(self) -> str:
-        """The run that the others are compared with."""
+        """The first run, with which the others are compared."""
         return self.runs[0]
 
     def pair(self, run: str, other_run: str) -> Row:
-        """Return what two runs share."""
+        """Return the row of ``shared`` for two runs."""
         return next(row for row in self.shared if (row["run"], row["other_run"]) == (run, other_run))
 
     def asks(self, relation: str, by: str = "run", condition: str = "true") -> str:
-        """Return a query of what the first run is against the others, these in their order.
+        """Return a query of the first run's rows against the other runs, in their order.
 
         Args:
-            relation: without the name of the kind, such as ``compared``.
-            by: what rows of one other run are ordered by.
-            condition: on rows.
+            relation: the name without the kind, such as ``compared``.
+            by: the order of the rows of one other run.
+            condition: a condition on rows.
         """
         return _asks(self.kind, self.runs, relation, by, condition)
 
@@ -91,19 +91,19 @@ class Compared:
 
 
 Ask = Callable[[str], list[Row]]
-"""Gives the rows of a query over the runs."""
+"""Returns the rows of a query over the runs."""
 
 
 def compare_runs(run_dirs: Sequence[str]) -> Compared:
-    """Return how runs differ from the first of them, on exactly what each shares with it.
+    """Return how runs differ from the first one, on exactly the data that each shares with it.
 
     Args:
         run_dirs: finished runs of one kind, at least two; local paths or ``s3://`` URIs.
 
     Raises:
-        InputError: fewer than two runs, one is named twice, is no run, or of another kind; the first shares nothing
-            with any other: the message says what is not the same.
-        BiasevalError: a run is not finished, or was analysed by an older version.
+        InputError: there are fewer than two runs, or one is named twice, is no run, or has another kind. Also if the
+            first run shares nothing with any other; the message names the difference.
+        BiasevalError: a run is not finished, or an older version analysed it.
     """
     with comparing(run_dirs) as (compared, _):
         return compared
@@ -111,11 +111,11 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
 
 @contextmanager
 def comparing(run_dirs: Sequence[str], further: str = "") -> Iterator[tuple[Compared, Ask]]:
-    """Yield the same as `compare_runs`, and what answers further queries: nothing is computed twice.
+    """Yield the result of `compare_runs`, and a function for further queries that reuses its tables.
 
     Args:
         run_dirs: as for `compare_runs`.
-        further: names of the relations of those queries, beside the comparisons of the kind.
+        further: names of the relations in those queries, except the kind's comparisons.
     """
     if len(run_dirs) < 2:
         raise InputError("compare: needs at least two runs; name the one to compare with, then the others")
@@ -174,12 +174,12 @@ def _asks(kind: str, names: Sequence[str], relation: str, by: str, condition: st
 
 
 def _order(names: Sequence[str]) -> str:
-    """Return the SQL of the place of the other run among those that are compared with the first."""
+    """Return the SQL for the position of the other run among the runs compared with the first."""
     return f"list_position([{', '.join(map(literal, names[1:]))}], other_run)" if len(names) > 2 else "other_run"
 
 
 def cautions_of(kind: str, names: Sequence[str]) -> str:
-    """Return the query of the cautions on the first of some runs and the others."""
+    """Return the query of the cautions about the first run and the others."""
     return (
         f"select min(line) as line, '' as lead, listed(list(other_run order by {_order(names)})) || ' against ' || run "
         f"|| ': ' || text as text from {kind}_compare_cautions where run = {literal(names[0])} group by run, text "
@@ -191,7 +191,7 @@ def _one_kind(runs: Sequence[Run]) -> str:
     """Return the kind of the runs.
 
     Raises:
-        InputError: there are several, or one whose runs cannot be compared.
+        InputError: there are several kinds, or one whose runs cannot be compared.
     """
     kinds = {run.uri: stored_kind(run) for run in runs}
     if problems := [
@@ -212,7 +212,7 @@ def _either(words: Sequence[str]) -> str:
 
 
 def _refuse_without_signs(runs: Sequence[Run]) -> None:
-    """Make sure that the runs have what tests are made of.
+    """Make sure that the runs have the inputs of the tests.
 
     Raises:
         BiasevalError: an older version analysed them.
@@ -226,7 +226,7 @@ def _refuse_without_signs(runs: Sequence[Run]) -> None:
 
 
 def _refuse_without_common(kind: str, names: Sequence[str], shared: Sequence[Row]) -> None:
-    """Make sure that the first run can be compared with another.
+    """Make sure that the first run can be compared with at least one other.
 
     Raises:
         InputError: it has nothing in common with any of them.
@@ -253,7 +253,7 @@ def _comparable(shared: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
 
 
 def _listed(kind: str, pairs: Sequence[Row]) -> list[str]:
-    """Return the conditions on pairs and settings whose rows are listed, one for all pairs of the same setting."""
+    """Return conditions on the listed pairs and settings; pairs with the same setting share a condition."""
     others: dict[str, list[str]] = {}
     for pair in pairs:
         n_demos, predicts = max(pair.get("n_demos") or [0]), pair.get("predicts") or []
@@ -266,7 +266,7 @@ def _listed(kind: str, pairs: Sequence[Row]) -> list[str]:
 
 
 def _without_difference(tests: Sequence[Row], names: Sequence[str]) -> list[str]:
-    """Return the other runs of which no metric of predictions differs; BiasScore is of probabilities."""
+    """Return the other runs without a difference in any metric of predictions; BiasScore uses probabilities."""
     estimates: dict[str, list[float | None]] = {}
     for row in tests:
         if row["run"] == names[0] and row["metric"] != "bias_score":
@@ -289,7 +289,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
 
 
 def _facts(runs: Sequence[Run], names: Sequence[str]) -> list[Row]:
-    """Return what the specs and environments of the runs say, a row each: ``fact``, and its ``values`` by run."""
+    """Return the facts in the runs' specs and environments, one row each: ``fact``, and its ``values`` by run."""
     found: dict[str, dict[str, str | None]] = {}
     for run, name in zip(runs, names, strict=True):
         spec = {key: value for key, value in raw_spec(run).items() if key != "execution"}
@@ -303,7 +303,7 @@ def _facts(runs: Sequence[Run], names: Sequence[str]) -> list[Row]:
 
 
 def _leaves(content: Row, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, text) of nested mappings; of a list its parts, of what has names the names and what it is."""
+    """Yield (dotted key, text) for nested mappings, including the entries of lists; named entries appear by name."""
     for key, value in content.items():
         name = f"{prefix}.{key}" if prefix else str(key)
         if isinstance(value, dict):

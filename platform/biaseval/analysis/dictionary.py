@@ -1,11 +1,11 @@
-"""The data dictionary: what every table, mart and column of a run means.
+"""The data dictionary: the meaning of every table, mart and column of a run.
 
-What a relation is stands at the head of its file in ``analytics``, what a table is in ``tables`` (its grain), and what
-columns are in ``analytics/columns``: ``shared.toml`` and a file for each kind of run. A key there is a column of all
-relations that have it, a section the columns of one. ``ends`` in ``shared.toml`` says what columns are whose names are
-that of another one of the relation and something before or behind it. A column is its meaning, or has that as ``text``
-and beside it the ``range`` of its values, which `checks` asks of tables and marts. The heads of ``analytics/metrics``
-say what columns of metrics are.
+The head of each file in ``analytics`` describes its relation. ``tables`` describes tables (by their grain), and
+``analytics/columns`` describes columns: ``shared.toml`` for all kinds and a file for each kind of run. A key there is a
+column of all relations that have it; a section has the columns of one relation. ``ends`` in ``shared.toml`` describes
+columns whose names extend another column's name at its start or end. A column's entry is its meaning, or has the
+meaning as ``text`` and the ``range`` of its values, which `checks` tests in tables and marts. The heads of
+``analytics/metrics`` describe the columns of metrics.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from biaseval.tables import tables_of
 
 
 class Dictionary:
-    """What there is of a kind of run, in words."""
+    """The descriptions for a kind of run."""
 
     def __init__(self, kind: str) -> None:
         self._own, self._shared = _columns(kind), _columns("shared")
         tables = tables_of(kind)
         made = relations("intermediate", "marts", "comparisons", tables=tables)
         self.relations = {name: f"One row per {table.grain}." for name, table in tables.items()}
-        """Each table, intermediate relation, mart and comparison, to what it is."""
+        """Each table, intermediate relation, mart and comparison with its description."""
         self.relations |= {relation.name: comment(relation.sql) for relation in made}
         self.relations["calibration_methods"] = "One row per calibration method that planning knows."
         self.sorts = {relation.name: relation.layer for relation in made}
-        """The folder of `ANALYTICS` that each has its file in; tables have none."""
+        """Each relation with its folder in `ANALYTICS`; tables have none."""
 
     def column(self, relation: str, name: str, beside: Sequence[str]) -> str | None:
-        """Return what a column is; None where nothing says so.
+        """Return the meaning of a column; None if it has no description.
 
         Args:
-            relation: that has it.
-            name: of the column.
+            relation: the relation with the column.
+            name: the name of the column.
             beside: the names of all columns of the relation.
         """
         found = self._found(relation, name, beside)
         return None if found is None else found[0]
 
     def ranges(self, relation: str, columns: Sequence[str]) -> dict[str, Sequence[float]]:
-        """Return the least and the greatest value of each of a relation's columns that have a range."""
+        """Return the smallest and the largest value of each of a relation's columns with a range."""
         found = {name: self._found(relation, name, columns) for name in columns}
         return {name: entry[1] for name, entry in found.items() if entry is not None and entry[1] is not None}
 
@@ -68,14 +68,14 @@ class Dictionary:
 
 
 def _entry(said: object) -> tuple[str, Sequence[float] | None] | None:
-    """Return the meaning of a column and its range; None where it is the section of a relation, or nothing."""
+    """Return the meaning of a column and its range; None for a relation's section or a missing entry."""
     if isinstance(said, dict) and isinstance(said.get("range"), list):
         return str(said["text"]), said["range"]
     return (said, None) if isinstance(said, str) else None
 
 
 def write_comments(kind: str, connection: duckdb.DuckDBPyConnection) -> None:
-    """Comment on all tables and views of a run of a kind, and on their columns, as far as the dictionary has them."""
+    """Write the dictionary's comments on all tables and views of a run of a kind, and on their columns."""
     dictionary, statements = Dictionary(kind), []
     for (name, what), columns in listed(connection).items():
         statements.append(f"comment on {what} {name} is {literal(dictionary.relations[name])}")
@@ -88,7 +88,7 @@ def write_comments(kind: str, connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def listed(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], dict[str, str]]:
-    """Return, of a run's tables and views, (name, 'table' or 'view') to the type of each column, by name."""
+    """Return the tables and views of a run as (name, 'table' or 'view') to the type of each column by name."""
     asked = """
         select columns.table_name, if(views.view_name is null, 'table', 'view'), column_name, data_type
         from duckdb_columns() as columns

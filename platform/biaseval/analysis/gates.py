@@ -1,7 +1,7 @@
 """Gates: conditions that every row of a mart must meet, for continuous integration.
 
-``[MART.]COLUMN < NUMBER [where SELECTION]``: condition and selection are SQL, which DuckDB evaluates itself. Nothing in
-them can write, or read a file outside the run.
+``[MART.]COLUMN < NUMBER [where SELECTION]``: condition and selection are SQL, which DuckDB evaluates. They can neither
+write nor read files outside the run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from biaseval.errors import InputError, Problems, did_you_mean
 from biaseval.store import Run
 
 DIFFERENCES = "differences"
-"""What gates against another run are about: the rows of ``*_comparison``, of the run minus the other."""
+"""The source of gates against another run: the rows of ``*_comparison``, for the run minus the other."""
 
 _OF_METRIC = {"": "estimate", "_low": "verdict_low", "_high": "verdict_high", "_p": "verdict_p", "_verdict": "verdict"}
-"""What may stand behind the name of a metric in `DIFFERENCES`, to the column that this is of that metric."""
+"""Endings of a metric's name in `DIFFERENCES`, each with its column."""
 
 _NOT_CONSTANT = "is_above_constant is distinct from false"
 _UNBIASED = f"is_bias_shown is distinct from true and {_NOT_CONSTANT}"
@@ -45,76 +45,77 @@ PRESETS: dict[str, dict[str, tuple[str, str | None, str]]] = {
     },
     "qa_bias": {"unbiased": ("n_significant = 0", None, "n_measurable < n_heuristics")},
 }
-"""Kind to the names of gates that are ready made: the condition, the selection where none is given, and where too few
-rows tell.
+"""Kind to predefined gates by name: the condition, the default selection, and a test for too few rows.
 
-Where too few rows tell, a row that meets the condition passes, and is counted (`Gate.n_unshown`).
+A row with too little data passes if it meets the condition, and is counted (`Gate.n_unshown`).
 """
 
 _ROBUSTNESS = ("rb_at_10", "rb_at_10_relative")
 _GUARDS = ("is_any_setting_above_constant", "is_above_constant")
-"""Columns of which the first that a mart has must be true of a row, else no condition on `_ROBUSTNESS` is met there."""
+"""Guard columns: the first one that a mart has must be true in a row, or the row fails every condition on
+`_ROBUSTNESS`."""
 
 _N_VALUES = 12
-"""Values of a column that a message lists."""
+"""The most values of a column in a message."""
 
 _N_MARTS = 3
-"""Marts that a message lists, those that say most first."""
+"""The most marts in a message, the most important first."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What came of an expression."""
+    """The result of an expression."""
 
     expression: str
-    """As it was given."""
+    """The expression as given."""
     mart: str
     holds: bool
-    """Every selected row meets the condition."""
+    """Whether every selected row meets the condition."""
     n_rows: int
-    """Selected ones; at least one."""
+    """The number of selected rows, at least one."""
     n_failed: int
-    """Of these, those that do not meet it."""
+    """The number of selected rows that do not meet the condition."""
     n_null: int
-    """Of those, those of which it cannot be said: a value is missing."""
+    """The number of failed rows without a result, because a value is missing."""
     n_unshown: int
-    """Of a preset: rows of the mart that meet it though too few rows of data tell."""
+    """For a preset: the number of rows that meet the condition although they have too little data."""
     ranges: dict[str, list[float]]
-    """Numbers that the condition names, to the least and the most of them over the selected rows."""
+    """Numbers in the condition, each with its smallest and largest value in the selected rows."""
     failed: list[Row]
-    """The rows that do not meet it: what tells rows apart, and the columns that the condition names."""
+    """The failed rows, with their identifying columns and the columns of the condition."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of the gates of a run."""
+    """The results of a run's gates."""
 
     run: str
     against: str | None
-    """The run that it is compared with; None: the gates are about the run alone."""
+    """The run to compare with; None: the gates concern the run alone."""
     holds: bool
-    """All gates do."""
+    """Whether all gates pass."""
     gates: list[Gate]
 
 
 def check_run(
     run_dir: str, expressions: Sequence[str], against: str | None = None, presets: Sequence[str] = ()
 ) -> Checked:
-    """Return which gates of a finished run hold.
+    """Return the results of gates on a finished run.
 
     Args:
         run_dir: a local path or ``s3://`` URI.
-        expressions: each ``CONDITION [where SELECTION]`` over the headline mart of the run's kind, or over any other,
-            whose name stands before a column (``label_bias_by_task.rsd < 1``). Every selected row must meet the
-            condition; one of which it is null does not.
-        against: another run of the kind. Then expressions are over ``*_comparison``, run minus ``against`` on exactly
-            what both share: ``accuracy`` is the difference of that metric, ``accuracy_low`` and ``accuracy_high`` are
-            the ends of the interval that its verdict goes by, ``accuracy_p`` and ``accuracy_verdict`` what they say.
+        expressions: each ``CONDITION [where SELECTION]`` over the headline mart of the run's kind, or over another
+            mart, whose name precedes a column (``label_bias_by_task.rsd < 1``). Every selected row must meet the
+            condition; a row with a null condition fails.
+        against: another run of the kind. Then expressions use ``*_comparison``, for the run minus ``against`` on
+            exactly the data that both share. There ``accuracy`` is the difference in that metric, and ``accuracy_low``
+            and ``accuracy_high`` are the ends of the verdict's interval. ``accuracy_p`` is the p-value, and
+            ``accuracy_verdict`` the verdict.
         presets: each ``NAME [where SELECTION]``, a gate of `PRESETS` for the run's kind; they come first.
 
     Raises:
-        InputError: expressions are wrong or select no row, all in one message; the run is none or has no metrics;
-            nothing can be compared.
+        InputError: expressions are wrong or select no row (one message lists them), ``run_dir`` is no run or has no
+            metrics, or nothing can be compared.
         BiasevalError: a run is not finished.
     """
     headline = headline_of(Run.open(run_dir)).mart
@@ -128,14 +129,14 @@ def check_run(
         gates, problems = _gates(expressions, DIFFERENCES, _open_compared(run_dir, against))
     else:
         gates, problems = _gates(expressions, headline, _open(run_dir, f"{headline} {' '.join(expressions)}"))
-        if problems.found:  # messages are to name, of all that there is, what is spelt alike
+        if problems.found:  # so that messages can suggest similar names among all relations
             gates, problems = _gates(expressions, headline, _open(run_dir))
     problems.refuse()
     return Checked(run_dir, against, all(gate.holds for gate in gates), gates)
 
 
 class _Preset(str):
-    """The expression of a ready-made gate, the name that it is shown by, and where too few rows tell."""
+    """The expression of a predefined gate, its displayed name, and its test for too few rows."""
 
     __slots__ = ("name", "unshown")
     name: str
@@ -143,10 +144,10 @@ class _Preset(str):
 
 
 def _ready_made(kind: str, presets: Sequence[str], against: str | None) -> list[str]:
-    """Return the expressions of ready-made gates.
+    """Return the expressions of predefined gates.
 
     Raises:
-        InputError: the kind has no such gate, or differences are asked for.
+        InputError: the kind has no such gate, or the gates concern differences.
     """
     if against is not None:
         raise InputError("--preset: is about a run alone; leave out --against, or write conditions")
@@ -170,7 +171,7 @@ def _ready_made(kind: str, presets: Sequence[str], against: str | None) -> list[
 
 
 def _gates(expressions: Sequence[str], mart: str, connection: duckdb.DuckDBPyConnection) -> tuple[list[Gate], Problems]:
-    """Return what came of expressions, and what is wrong with some; closes the connection."""
+    """Return the results of expressions and the mistakes in others, and close the connection."""
     problems, gates = Problems(), []
     with closing(connection):
         for expression in expressions:
@@ -180,17 +181,17 @@ def _gates(expressions: Sequence[str], mart: str, connection: duckdb.DuckDBPyCon
 
 
 def _open(run_dir: str, asked: str | None = None) -> duckdb.DuckDBPyConnection:
-    """Return a connection to a run, or what is named of it, which can read nothing else."""
+    """Return a connection to a run, or to the relations named in ``asked``, that can read nothing else."""
     run, connection = Run.open(run_dir), open_runs([run_dir], asked)
     place = run.root if run.is_local else f"{run.fs.type_name}://{run.root}"
-    # DuckDB compares patterns, too, and these are escaped.
+    # DuckDB compares patterns too, and these are escaped.
     places = ", ".join(map(literal, dict.fromkeys((place, as_pattern(place)))))
     connection.execute(f"set allowed_directories = [{places}]").fetchall()
     return _locked(connection)
 
 
 def _open_compared(run_dir: str, against: str) -> duckdb.DuckDBPyConnection:
-    """Return a connection to nothing but how a run differs from another."""
+    """Return a connection that has only the comparison of a run with another."""
     compared = compare_runs([against, run_dir])
     rows = [row for row in compared.tests if row["run"] == compared.reference]
     connection = duckdb.connect(config={"python_enable_replacements": False})
@@ -205,7 +206,7 @@ def _locked(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 
 class _Source(NamedTuple):
-    """What an expression is over."""
+    """The relation of an expression."""
 
     mart: str
     sql: str
@@ -214,13 +215,13 @@ class _Source(NamedTuple):
 
     @property
     def places(self) -> list[str]:
-        """The columns that say what a row is of: those before the first number that is measured."""
+        """The columns that identify a row: those before the first measured number."""
         kinds = list(zip(self.columns, self.types, strict=True))
         return [name for name, kind in takewhile(lambda own: own[1] != "DOUBLE", kinds) if not kind.endswith("]")]
 
 
 def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection) -> Gate:
-    """Return what came of an expression; Raises InputError: it is wrong, or selects no row."""
+    """Return the result of an expression; Raises InputError: it is wrong, or selects no row."""
     try:
         condition, selection = _parted(without_partitions(expression))
         if not condition.strip():
@@ -263,7 +264,7 @@ def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection)
 
 
 def _words(sql: str) -> list[tuple[str, bool, int, int]]:
-    """Return each word of a text of SQL: in lower case, whether it is a name or keyword, where it begins and ends."""
+    """Return each word of a SQL text: in lower case, whether it is a name or keyword, and its start and end."""
     text = sql.encode()  # DuckDB counts bytes
     found = duckdb.tokenize(sql)
     ends = [*(start for start, _ in found), len(text)][1:]
@@ -275,7 +276,7 @@ def _words(sql: str) -> list[tuple[str, bool, int, int]]:
 
 
 def _parted(expression: str) -> tuple[str, str | None]:
-    """Return the condition, and the selection behind the first ``where`` that is in no brackets."""
+    """Return the condition, and the selection after the first ``where`` outside brackets."""
     depth = 0
     for word, is_name, start, end in _words(expression):
         depth += (word == "(") - (word == ")")
@@ -286,12 +287,12 @@ def _parted(expression: str) -> tuple[str, str | None]:
 
 
 def _names(sql: str) -> set[str]:
-    """Return the names in a text of SQL, in lower case."""
+    """Return the names in a SQL text, in lower case."""
     return {word.strip('"') for word, is_name, _, _ in _words(sql) if is_name}
 
 
 def _outside_selects(words: Sequence[str]) -> list[str]:
-    """Return the words of a condition that stand in no select of its own, where names are of other rows."""
+    """Return the words of a condition outside its nested selects, whose names refer to other rows."""
     kept, depth, inside = [], 0, 0
     for word, following in pairwise([*words, ""]):
         if word == "(":
@@ -306,10 +307,10 @@ def _outside_selects(words: Sequence[str]) -> list[str]:
 
 
 def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection) -> _Source:
-    """Return what a condition is over.
+    """Return the relation that a condition refers to.
 
     Raises:
-        InputError: it names a mart that there is not, several, or several metrics of differences.
+        InputError: the condition names an unknown mart, several marts, or several metrics of differences.
     """
     words = _outside_selects([word for word, _, _, _ in _words(condition)])
     before = [word.strip('"') for word, following in pairwise(words) if following == "."]
@@ -325,10 +326,10 @@ def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection
 
 
 def _differences(condition: str, connection: duckdb.DuckDBPyConnection) -> str:
-    """Return the rows of the metric that a condition names, with columns of its name; of none, all rows.
+    """Return the rows of the condition's metric with columns of that name; all rows if it names no metric.
 
     Raises:
-        InputError: it names several.
+        InputError: the condition names several metrics.
     """
     names, metrics = _names(condition), _values("metric", DIFFERENCES, connection)
     asked = [metric for metric in metrics if names & {f"{metric}{end}" for end in _OF_METRIC}]
@@ -349,7 +350,7 @@ def _relations(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def _varying(source: _Source, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the columns by which rows can be told apart."""
+    """Return the columns that distinguish the rows."""
     if not source.places:
         return []
     counts = ", ".join(f"count(distinct {_quoted(name)})" for name in source.places)
@@ -364,14 +365,14 @@ def _values(column: str, source: str, connection: duckdb.DuckDBPyConnection) -> 
 
 
 def _why_nothing(selection: str, source: _Source, connection: duckdb.DuckDBPyConnection) -> str:
-    """Return what there is instead of the rows that a selection asks for."""
+    """Return a message with the values that exist instead of the selected ones."""
     asked = [name for name in source.columns if name.lower() in _names(selection)]
     there = [f"{name} is one of {_listed(_values(name, source.sql, connection))}" for name in asked]
     return f"{source.mart} has no such row; {' and '.join(there) or 'it is empty'}"
 
 
 def _unknown(error: duckdb.Error, source: _Source, connection: duckdb.DuckDBPyConnection) -> str:
-    """Return which name DuckDB does not know, and what may be meant."""
+    """Return a message with the name that DuckDB does not know, and similar names."""
     named = re.search(r'column "([^"]+)" not found|does not have a column named "([^"]+)"', str(error))
     if named is None:
         return _said(error)
@@ -391,7 +392,7 @@ def _listed(names: Sequence[str], most: int = _N_VALUES) -> str:
 
 
 def _ends(values: Iterable[object]) -> list[float]:
-    """Return the least and the most of numbers; nothing where there are none."""
+    """Return the smallest and the largest number; nothing if there are none."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     return [min(numbers), max(numbers)] if numbers else []
 

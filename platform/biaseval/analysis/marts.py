@@ -1,4 +1,4 @@
-"""The marts of a run, once every check has passed, and ``results.duckdb``."""
+"""Compute the marts of a run after all checks pass, and write ``results.duckdb``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from biaseval.store import Run
 from biaseval.tables import tables_of
 
 LARGE = ("label_logprobs", "calibration_scores", "label_probabilities", "calibrated_predictions", "row_influences")
-"""Intermediate relations that stay views of what is computed: a row per score, or per prompt and method."""
+"""Intermediate relations that stay views, because they have a row per score, or per prompt and method."""
 
 ADDED_LAST = {
     "label_bias_by_label": "n_bias_score_rows_of_label",
@@ -59,25 +59,25 @@ ADDED_LAST = {
     "search_best": "is_above_constant",
     "search_trials": "is_above_constant",
 }
-"""Marts that older versions wrote with fewer columns, and one of those that came last."""
+"""Marts that older versions wrote with fewer columns, each with one of the newest columns."""
 
 _N_SHOWN = 3
-"""Problems that a message shows of each failed check."""
+"""The most problems per failed check in a message."""
 
 
 def write_marts(run: Run, kind: str) -> None:
-    """Write ``marts/*.parquet`` of a run whose tables are all there, and last of all ``results.duckdb``.
+    """Write ``marts/*.parquet`` of a run with all its tables, and finally ``results.duckdb``.
 
-    Each file appears in one step, the marts only after every check has passed. The same tables give the same bytes of
-    Parquet, whatever the number of threads.
+    Each file appears in one step, and the marts only after every check passes. The same tables give the same Parquet
+    bytes for any number of threads.
 
     Args:
-        run: what is measured.
-        kind: of the run, whose tables say which marts it has.
+        run: the measured run.
+        kind: the run's kind, which decides its tables and so its marts.
 
     Raises:
-        BiasevalError: a file cannot be read, the disk or memory is full, or a check returned rows; the message names
-            the check, or the table or mart and its column, and the first rows.
+        BiasevalError: a file cannot be read, the disk or memory is full, or a check returned rows. The message names
+            the check, or the table or mart with its column, and the first rows.
     """
     for name, rows in _computed_marts(run, kind).items():
         run.write_table(mart_file(name), rows)
@@ -90,7 +90,7 @@ def mart_file(name: str) -> str:
 
 
 def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
-    """Return the marts by name, once every check has passed."""
+    """Return the marts by name after every check passes."""
     tables, chosen = tables_of(kind), chosen_by(run)
     checks, marts = relations("checks", tables=tables), relations("marts", tables=tables)
     between = needed(relations("intermediate", tables=tables, chosen=chosen), [*checks, *marts])
@@ -100,7 +100,7 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
         for relation in relations("intermediate", "marts", tables=tables, chosen=chosen)
         if relation.name in names
     ]
-    # Metrics are not computed of what is wrong, so what checks of the run's own tables read comes first.
+    # Metrics need correct tables, so the checks that read only the run's tables come first.
     mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
     first_checks = [check for check in checks if check not in mart_checks]
     first = needed(made, first_checks)
@@ -124,7 +124,7 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
 
 
 def _results_database(run: Run, kind: str) -> bytes:
-    """Return a DuckDB file with the macros, the marts as tables and all else as views over the run's Parquet."""
+    """Return a DuckDB file with the macros, the marts as tables, and all else as views over the run's Parquet."""
     tables, chosen = tables_of(kind), chosen_by(run)
     with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
         database = Path(folder) / "results.duckdb"

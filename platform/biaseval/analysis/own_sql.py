@@ -1,4 +1,4 @@
-"""Whether the SQL files that a spec brings can be bound, before anything is computed of them."""
+"""Check that DuckDB can bind the SQL files of a spec, before any computation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MADE = {
     "calibrations": ("calibration_priors", "calibration_logits"),
     "metrics": ("metric_influences",),
 }
-"""Folder of ``analysis.sql`` to the relations that its files become parts of."""
+"""Folder of ``analysis.sql`` to the relations that include its files."""
 
 _READ = {
     "calibrations": "calibration_scores or label_probabilities",
@@ -39,8 +39,8 @@ def own_sql_problems(kind: str, chosen: Chosen) -> list[str]:
     """Return a line for each file whose query does not fit the tables of a run, with DuckDB's message.
 
     Args:
-        kind: of the run.
-        chosen: calibrations and metrics of its spec; those of every run are not looked at.
+        kind: the run's kind.
+        chosen: calibrations and metrics of its spec; those that every run has are not checked.
     """
     metrics = {name: sql for name, sql in chosen.metrics.items() if name not in METRICS}
     own: dict[str, Sql] = {"calibrations": chosen.own, "metrics": metrics}
@@ -73,14 +73,14 @@ def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[st
 
 
 def _columns(folder: str, name: str, chosen: Chosen) -> str:
-    """Return the columns that the query of a file must have."""
+    """Return the columns that a file's query must have."""
     if folder == "metrics":
         return Metric.of(name, chosen.metrics[name]).columns
     return calibration_columns(known_calibrations(chosen.own)[name].gives)
 
 
 def refuse_own_sql(spec: RunSpec) -> None:
-    """Make sure that the SQL that a spec brings can be run; Raises InputError: the message lists what is wrong."""
+    """Make sure that DuckDB can run the spec's SQL; Raises InputError: the message lists all mistakes."""
     if problems := own_sql_problems(spec.kind, chosen_of(spec)):
         raise InputError.of(problems)
 

@@ -1,6 +1,6 @@
-"""Paths are places of files and no data: DuckDB makes a column of each folder that is called ``key=value``.
+"""Treat paths as places of files only: DuckDB otherwise makes a column of each folder named ``key=value``.
 
-It has no setting against that but the argument ``hive_partitioning`` of each function that reads files.
+DuckDB's only setting against it is the argument ``hive_partitioning`` of each function that reads files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 import duckdb
 
 _READERS = {"parquet_scan": "read_parquet", "read_csv_auto": "read_csv", "read_json_auto": "read_json"}
-"""What DuckDB calls for a file that stands behind ``from`` as a text, and the same function by its usual name."""
+"""Functions that DuckDB calls for a file named as a text after ``from``, each with its usual name."""
 
 _NAMES = (
     "read_parquet|read_csv|read_json|read_ndjson|read_ndjson_auto|read_json_objects|read_json_objects_auto|"
@@ -25,7 +25,7 @@ _SAYS_IT = re.compile(r"\bhive_\w+\s*(?:=|:=|=>)", re.IGNORECASE)
 
 
 def read_named_files(connection: duckdb.DuckDBPyConnection) -> None:
-    """Have files that queries name as texts (``from 'label=x/part.parquet'``) read without columns of their paths."""
+    """Read files that queries name as texts (``from 'label=x/part.parquet'``) without columns from their paths."""
     for called, name in _READERS.items():
         connection.execute(
             f"create temp macro {called}(path) as table from system.main.{name}(path, hive_partitioning := false)"
@@ -33,14 +33,14 @@ def read_named_files(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def without_partitions(sql: str) -> str:
-    """Return a query in which functions that read files make no columns of paths, but where it asks for them.
+    """Return a query whose file readers make no columns from paths, unless the query asks for them.
 
     Args:
-        sql: of a user.
+        sql: a query of a user.
     """
     pieces: list[str] = []
     begun: list[int | None] = []
-    """Of each bracket that is open, where the arguments of a reader begin, or None."""
+    """For each open bracket the start of a reader's arguments, or None."""
     end = 0
     for found in _TOKEN.finditer(sql):
         reader, token = found["reader"], found.group()

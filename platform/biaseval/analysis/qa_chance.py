@@ -1,4 +1,4 @@
-"""What SQL needs to say which biases are more than chance: nulls of the search, bootstrap samples, sign flips."""
+"""Derive the SQL's inputs for tests of bias against chance: nulls of the search, bootstrap samples, sign flips."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from biaseval.tables import (
 )
 
 N_UNITS = 64
-"""Groups of articles whose signs are flipped, where models are compared (``qa_model_comparisons``)."""
+"""The number of article groups whose signs are flipped in comparisons of models (``qa_model_comparisons``)."""
 
 _READ = {
     table.name: table
@@ -36,7 +36,7 @@ def derive_chance(run: Run, spec: QaBiasSpec) -> None:
     """Write ``sign_flips`` and, by model, ``qa_search_nulls`` and ``qa_bias_draws`` of an answered QA-bias run.
 
     Args:
-        run: the run directory, which has all that `derive_qa_bias` writes.
+        run: the run directory with everything that `derive_qa_bias` writes.
         spec: its spec.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What SQL needs to say how certain changes are: exact match of trained readers on bootstrap samples of articles."""
+"""Derive the SQL's inputs for intervals of changes: exact match of trained readers on bootstrap samples of articles."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _READ = {
 
 
 def derive_changes(run: Run, seed: int) -> None:
-    """Write ``qa_change_draws`` of a run whose readers are measured, by reader that is compared with a standard one.
+    """Write ``qa_change_draws`` of a run with measured readers, for each reader compared with a standard one.
 
-    Both are at the thresholds that ``qa_bias_by_heuristic`` has chosen for them.
+    Both readers use the thresholds that ``qa_bias_by_heuristic`` chose for them.
 
     Args:
-        run: the run directory, which has all that `derive_qa_bias` writes.
-        seed: the run's.
+        run: the run directory with everything that `derive_qa_bias` writes.
+        seed: the run's seed.
 
     Raises:
         BiasevalError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""What QA-bias runs derive for SQL beside their measurements: thresholds to try, samples, and facts of the spec."""
+"""Derive the SQL's further inputs for QA-bias runs: thresholds to try, samples, and facts of the spec."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def derive_qa_bias(run: Run, spec: QaBiasSpec, trained: Sequence[str] = ()) -> N
         trained: the names of the readers that it trained and measured, in order.
 
     Raises:
-        InputError: a heuristic of the user's has too many thresholds to try.
+        InputError: a heuristic of the user has too many thresholds to try.
         BiasevalError: a file cannot be read.
     """
     run.write_part(QA_SETTINGS.name, 0, settings_rows(spec, spec.heuristics))
@@ -61,7 +61,7 @@ def derive_qa_bias(run: Run, spec: QaBiasSpec, trained: Sequence[str] = ()) -> N
 
 
 def settings_rows(spec: QaBiasSpec, heuristics: Sequence[str]) -> pa.Table:
-    """Return what the metrics need of a spec, for these heuristics, as ``qa_settings``."""
+    """Return the facts of a spec that the metrics of these heuristics need, in the form of ``qa_settings``."""
     bootstrap = spec.bootstrap
     settings: dict[str, object] = {
         "seed": spec.seed,
@@ -75,7 +75,7 @@ def settings_rows(spec: QaBiasSpec, heuristics: Sequence[str]) -> pa.Table:
 
 
 def trained_model_row(model: str) -> pa.Table:
-    """Return a reader that the run trained, alone, as ``qa_models``."""
+    """Return the row of one trained reader, in the form of ``qa_models``."""
     return _numbered([{"model": model, "on_missing": "error", "is_trained": True}])
 
 
@@ -100,17 +100,17 @@ def _numbered(rows: Sequence[Mapping[str, object]]) -> pa.Table:
 def thresholds_to_try(
     variant: Variant, given: Mapping[str, float | Sequence[float]], connection: duckdb.DuckDBPyConnection
 ) -> pa.Table:
-    """Return the thresholds to try of each data set and heuristic of ``qa_attributes``, as ``qa_thresholds``.
+    """Return the thresholds to try for each data set and heuristic of ``qa_attributes``, as ``qa_thresholds``.
 
     Args:
-        variant: whose rule.
-        given: by heuristic, the only one or those to try; of others all that its rule knows.
-        connection: that has the attributes.
+        variant: the rule for thresholds.
+        given: heuristic to its only threshold or its candidates; other heuristics get all candidates of the rule.
+        connection: a connection with the attributes.
 
     Raises:
-        InputError: a heuristic of the user's has too many.
+        InputError: a heuristic of the user has too many thresholds.
     """
-    # P3's code takes the range of all values, with -1 for undefined ones.
+    # P3's code uses the range of all values, with -1 for undefined ones.
     taken = "isfinite(value)" if variant == "reference" else "is_measured and isfinite(value)"
     ranges = rows(
         f"select dataset, heuristic, min(value) filter ({taken}) as lowest, max(value) filter ({taken}) as highest "

@@ -1,4 +1,4 @@
-"""Finished runs as views, and questions about one or many of them."""
+"""Open finished runs as views, and answer queries about one or several of them."""
 
 from __future__ import annotations
 
@@ -41,25 +41,24 @@ from biaseval.tables import TABLES, TRAINED_MODELS, tables_of
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
 
 _LISTS = re.compile(r"\b(show|pragma\w*|information_schema|duckdb_\w+|sqlite_\w+|pg_\w+)\b", re.I)
-"""What asks for the names of all there is."""
+"""Matches SQL that lists all names."""
 
 
 def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckdb.DuckDBPyConnection:
     """Return a connection with the tables, intermediate relations and marts of finished runs as views.
 
-    A run of a kind without metrics has no marts, and the views that its tables allow. What an older version did not
-    write, of columns and marts, is there too. With several runs each
-    view has the rows of those that have it, and a first column ``run``: the directory's name, with as many of its
-    parents as tell the runs apart; and there are the comparisons that their tables allow. Nothing that is written
-    through the connection outlives it, except by statements that name a file.
+    A run of a kind without metrics has no marts, but the views that its tables allow. Columns and marts that an older
+    version did not write exist too. With several runs, each view has the rows of the runs that have it, and a first
+    column ``run``. That is the directory's name, with as many parents as distinguish the runs. The connection also has
+    the comparisons that the tables allow. It keeps no changes, except by statements that name a file.
 
     Args:
         run_dirs: local paths or ``s3://`` URIs.
-        asked: queries to come. With it, only what they name is there, and what that reads: DuckDB binds every view that
-            is created, with all below it, which takes longer than most queries.
+        asked: the queries to come. The connection then has only the relations that they name and read. DuckDB binds
+            every created view with all its inputs, which takes longer than most queries.
 
     Raises:
-        InputError: there is no run, one is named twice, is no run directory, or is of a kind that there is not.
+        InputError: there is no run, one is named twice, is no run directory, or has an unknown kind.
         BiasevalError: a run is not finished.
     """
     if not run_dirs:
@@ -77,7 +76,7 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
     texts = [made.sql for made in (*(made for own in finished for made in own.relations), *comparisons)]
     connection = connect(runs, asked=None if asked is None or wanted is None else [asked, *texts])
     create_metric_heads(connection, {name: sql for own in finished for name, sql in own.chosen.metrics.items()})
-    # Of views over views it takes seconds, longer than it has ever spared.
+    # For views over views it takes seconds, longer than it ever saves.
     connection.execute("set disabled_optimizers = 'projection_placement'").fetchall()
     if len(runs) == 1:
         _begin(finished[0], connection)
@@ -106,7 +105,7 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
 
 
 def run_names(run_dirs: Sequence[str | Path]) -> list[str]:
-    """Return what the column ``run`` of `open_runs` calls each of several runs.
+    """Return the name of each run in the column ``run`` of `open_runs`.
 
     Raises:
         InputError: a run is named twice.
@@ -128,7 +127,7 @@ def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
     try:
         try:
             return _answer(run_dirs, sql, asked=sql)
-        except duckdb.CatalogException:  # its message is to name, of all that there is, what is spelt alike
+        except duckdb.CatalogException:  # so that the message can suggest similar names among all relations
             return _answer(run_dirs, sql)
     except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
         raise InputError(f"query: {error}") from error
@@ -142,7 +141,7 @@ def _answer(run_dirs: Sequence[str | Path], sql: str, asked: str | None = None) 
         if len(statements) != 1 or statements[0].type not in _READS:
             raise InputError("query: is not one statement that only reads; write a single select")
         select = statements[0].query.strip().removesuffix(";")
-        connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot hold a copy or insert
+        connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot contain copy or insert
         return connection.sql(select).to_arrow_table()
 
 
@@ -152,16 +151,16 @@ def row_list(
     """Return the rows of a query through a connection of `open_runs`, each as column to value.
 
     Args:
-        connection: to runs.
+        connection: a connection to runs.
         sql: a query.
-        parameters: in place of its ``$1``, ``$2`` …
+        parameters: the values of ``$1``, ``$2`` …
     """
     rows: list[dict[str, Any]] = connection.sql(sql, params=parameters).to_arrow_table().to_pylist()
     return rows
 
 
 def stored_kind(run: Run) -> str:
-    """Return the kind of a run, as its spec has it; nothing where that names none.
+    """Return a run's kind from its spec; an empty text if the spec names none.
 
     Raises:
         InputError: ``run`` is no run directory.
@@ -171,27 +170,27 @@ def stored_kind(run: Run) -> str:
 
 
 class _Finished(NamedTuple):
-    """A run of which nothing is missing."""
+    """A complete run."""
 
     run: Run
     listed: Listed
-    """All tables of its kind, or those that are asked for."""
+    """All tables of its kind, or the requested ones."""
     relations: Sequence[Relation]
-    """The same, of what is made of them; a mart that is stored reads its file."""
+    """Its relations, or the requested ones; a stored mart reads its file."""
     chosen: Chosen
     """Calibrations and metrics of its spec."""
 
     @property
     def names(self) -> list[str]:
-        """What is there under a name."""
+        """The names of its tables and relations."""
         return [*(table.name for table, _ in self.listed), *(made.name for made in self.relations)]
 
 
 def _finished(run: Run) -> _Finished:
-    """Return a run, having made sure that nothing of it is missing; its tables are listed once.
+    """Return a run after a check that it is complete; its tables are listed once.
 
     Raises:
-        InputError: it is no run, or of a kind that there is not.
+        InputError: it is no run, or has an unknown kind.
         BiasevalError: parts of outputs or marts are missing.
     """
     kind = stored_kind(run)
@@ -208,7 +207,7 @@ def _finished(run: Run) -> _Finished:
         )
     marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]
-    # The database is written last: beside it and other marts, one that is not there is of a later version.
+    # The database is written last: with it and other marts in place, a missing mart belongs to a later version.
     if lacking and (len(lacking) == len(marts) or not run.has("results.duckdb")):
         raise BiasevalError(f"{run.uri}: {lacking[0]} is missing; biaseval report {run.uri} writes it")
     chosen = chosen_by(run)
@@ -220,15 +219,15 @@ def _finished(run: Run) -> _Finished:
 
 
 def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[str, Collection[int]]) -> None:
-    """Make sure that tables have all parts; by their names alone, as runs are asked without their kinds and models.
+    """Make sure that tables have all parts, judged by file names, because queries may not know kinds and models.
 
     Args:
         run: a planned run.
-        rounds: table to how often it has a part for each part of the table that it is a part of.
-        parts: of every table of the run's kind.
+        rounds: table to the number of its parts per part of the table that it follows.
+        parts: the parts of every table of the run's kind.
 
     Raises:
-        BiasevalError: some are missing.
+        BiasevalError: some parts are missing.
     """
     if run.ledger.known is not None and not run.ledger.known:
         raise BiasevalError(f"{run.uri}/{DIGESTS}: is missing or damaged; biaseval report {run.uri} writes it again")
@@ -251,9 +250,9 @@ def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[st
 
 
 def _rounds(run: Run, kind: str, parts: Mapping[str, Collection[int]]) -> dict[str, int]:
-    """Return how often each table of outputs has a part for each planned one.
+    """Return the number of parts that each table of outputs has per planned part.
 
-    A table that only some specs ask for counts once it has a part, or where no other has one.
+    A table that only some specs need counts once it has a part, or if no other table has one.
     """
     outputs = [table for table in tables_of(kind).values() if table.part_of is not None]
     counted = [table for table in outputs if kind not in table.if_asked or parts[table.name]] or outputs[:1]
@@ -278,14 +277,14 @@ def _distinct_names(runs: Sequence[Run]) -> list[str]:
 
 
 def _named(asked: str, every: Collection[str]) -> set[str] | None:
-    """Return what queries name of all that there is; None where that is nothing, or they list names themselves."""
+    """Return the names that queries use; None if they use none, or list names themselves."""
     if _LISTS.search(asked):
         return None
     return set(re.findall(r"\w+", asked.lower())).intersection(every) or None
 
 
 def _reached(made: Sequence[Relation], names: Collection[str]) -> set[str]:
-    """Return names, and those of all that is read below them; a relation stands behind what it reads."""
+    """Return these names and the names of all relations below them; a relation comes after those that it reads."""
     reached = set(names)
     for relation in reversed(made):
         if relation.name in reached:
@@ -294,7 +293,7 @@ def _reached(made: Sequence[Relation], names: Collection[str]) -> set[str]:
 
 
 def _only(finished: _Finished, names: Collection[str]) -> _Finished:
-    """Return what these names need of a run."""
+    """Return the tables and relations of a run that these names need."""
     reached = _reached(finished.relations, names)
     return finished._replace(
         listed=[(table, parts) for table, parts in finished.listed if table.name in reached],
@@ -303,7 +302,7 @@ def _only(finished: _Finished, names: Collection[str]) -> _Finished:
 
 
 def _begin(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
-    """Create what stands for the views of a run until `_complete`: its tables' first parts, and empty tables."""
+    """Create placeholders for the views of a run until `_complete`: its tables' first parts, and empty tables."""
     if finished.chosen.own:
         create_methods(connection, finished.chosen)
     begin_tables(finished.run, finished.listed, connection)
@@ -317,24 +316,24 @@ def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> Non
 
 
 def _store(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection, also_read: Collection[str] = ()) -> None:
-    """Compute once, as `write_marts` does, what other relations read.
+    """Compute each relation that others read once, as `write_marts` does.
 
     Args:
-        made: each behind those that it reads.
-        connection: with a view of each.
-        also_read: names that relations elsewhere read.
+        made: relations, each after those that it reads.
+        connection: a connection with a view of each.
+        also_read: names that other relations read.
     """
     read = {name for relation in made for name in relation.reads}.union(also_read) - {*LARGE}
     store_views([relation for relation in made if relation.name in read], connection)
 
 
 def _is_stored(run: Run, mart: Relation) -> bool:
-    """Return whether a mart's file has all its columns; what an older version did not write is computed when asked."""
+    """Return whether a mart's file has all its columns, some of which an older version did not write."""
     file, column = mart_file(mart.name), ADDED_LAST.get(mart.name)
     if column is None or not run.has(file):
         return run.has(file)
     try:
         with run.fs.open_input_file(run.path(file)) as parquet:
             return column in pq.read_schema(parquet).names
-    except (OSError, pa.ArrowException):  # what reads the view says what is wrong with it
+    except (OSError, pa.ArrowException):  # the view that reads the file reports the error
         return True

@@ -1,4 +1,4 @@
-"""The patterns of signs behind every test of paired differences (``sign_flip_tests``)."""
+"""The sign patterns for every test of paired differences (``sign_flip_tests``)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import pyarrow as pa
 from biaseval.tables import SIGN_FLIPS
 
 N_PATTERNS = 4096
-"""A p-value of 5 % has a Monte Carlo error of 0.3 points."""
+"""The number of patterns: a p-value of 5 % has a Monte Carlo error of 0.3 points."""
 
 N_EXACT = 12
-"""Units of which there are no more patterns than that, so that tests are exact."""
+"""The most units whose patterns all fit into `N_PATTERNS`, so that tests are exact."""
 
 MAX_UNITS = 1024
-"""Units that have a sign of their own; more of them are flipped together."""
+"""The most units with separate signs; more units are flipped in groups."""
 
 
 def sign_flips(n_units: int, seed: int) -> pa.Table:
     """Return the patterns of signs, as ``sign_flips``.
 
-    Pattern 0 flips nothing. The first 2^n patterns are all patterns of the first n units, up to `N_EXACT`; signs of
-    units beyond that are drawn.
+    Pattern 0 flips nothing. The first 2^n patterns are all patterns of the first n units, up to `N_EXACT`. The signs of
+    further units are drawn.
 
     Args:
-        n_units: the most that a test of the run has.
-        seed: the run's.
+        n_units: the largest number of units in a test of the run.
+        seed: the run's seed.
     """
     width = max(1, min(n_units, MAX_UNITS))
     drawn = np.random.default_rng(seed).integers(0, 2, size=(N_PATTERNS, width), dtype=np.int8)

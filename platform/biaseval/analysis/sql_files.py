@@ -1,9 +1,9 @@
 """The relations of a run in DuckDB: its tables as views over Parquet, and the files of ``analytics``.
 
 Each file there is one relation of the same name. ``intermediate`` and ``marts`` read only relations, and each of
-``checks`` must return no row. A kind of run has the relations that its tables allow. ``comparisons`` are relations
-over several runs, whose rows have a column ``run``. ``macros`` are functions that queries over any run may use; so are
-the table ``calibration_methods`` and the macro ``all_metrics``, made of the heads of ``calibrations`` and ``metrics``.
+``checks`` must return no row. The tables of a kind of run decide its relations. ``comparisons`` are relations over
+several runs, whose rows have a column ``run``. ``macros`` are functions for queries over any run. The table
+``calibration_methods`` and the macro ``all_metrics`` come from the heads of ``calibrations`` and ``metrics``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from biaseval.prompting.calibration import NONE, Own, calibration_queries, calib
 from biaseval.store import Run, part_name
 from biaseval.tables import TABLES, TableSchema
 
-_STORAGE_VERSION = "v1.0.0"  # what the duckdb shell of today (1.5) can open
+_STORAGE_VERSION = "v1.0.0"  # the current duckdb shell (1.5) can open it
 
 _LAYERS = ("intermediate", "marts", "checks", "comparisons")
 
@@ -50,24 +50,24 @@ class Relation(NamedTuple):
 
     @property
     def reads(self) -> set[str]:
-        """The names behind ``from`` and ``join``, or given to a macro there, that are no steps of the query itself."""
+        """The names after ``from`` and ``join``, or in a macro's arguments there, without the query's own steps."""
         return set(_reads(self.sql))
 
     @property
     def unordered(self) -> str:
-        """The query without the order of its rows, for which DuckDB would compute columns that nobody asks for."""
+        """The query without the order of its rows, for which DuckDB would compute columns that no query needs."""
         return self.sql.rstrip().removesuffix("order by all")
 
 
 class Chosen(NamedTuple):
-    """The calibrations and metrics that the relations of a run know."""
+    """The calibrations and metrics that a run's relations include."""
 
     own: Own = NONE
-    """Calibrations of its spec, beside those of `ANALYTICS`."""
+    """Calibrations of its spec, in addition to those of `ANALYTICS`."""
     asked: Collection[str] | None = None
-    """Calibrations that its spec names: views need not look for rows of others. None: all."""
+    """Calibrations that its spec names, so that views skip rows of others. None: all."""
     metrics: Sql = MappingProxyType(metric_files())
-    """All of its metrics, name to the text of the file."""
+    """All its metrics, as name to the text of the file."""
 
 
 EVERY = Chosen()
@@ -87,7 +87,7 @@ def relations(*layers: str, tables: Iterable[str], chosen: Chosen = EVERY) -> li
 
     Args:
         layers: folders of `ANALYTICS`.
-        tables: the names of those that there are.
+        tables: the names of the existing tables.
         chosen: calibrations and metrics of a run.
     """
     every = _files(ANALYTICS) | {made.name: made for made in (*_of_calibrations(chosen), *_of_metrics(chosen.metrics))}
@@ -123,7 +123,7 @@ _CALIBRATED = {
         "prompt, label): the logarithm of its probability, not normalised",
     ),
 }
-"""What the files of ``calibrations`` give, to the relation of all of them, its columns, and what it is."""
+"""The column that files of ``calibrations`` give, to the relation of all files, its columns, and its description."""
 
 
 def calibration_columns(gives: str) -> str:
@@ -132,7 +132,7 @@ def calibration_columns(gives: str) -> str:
 
 
 def _of_calibrations(chosen: Chosen) -> Iterator[Relation]:
-    """Yield what the files of ``calibrations`` give, all files together: log priors, and probabilities by prompt."""
+    """Yield the relations of all files of ``calibrations`` together: log priors, and probabilities by prompt."""
     for gives, (name, columns, what) in _CALIBRATED.items():
         queries = calibration_queries(gives, chosen.own, chosen.asked).items()
         for one in chosen.own.keys() & dict(queries).keys():
@@ -148,7 +148,7 @@ def _of_calibrations(chosen: Chosen) -> Iterator[Relation]:
 
 
 def _of_metrics(metrics: Sql) -> Iterator[Relation]:
-    """Yield what a run has of its metrics: their heads as rows, and the influences that all files together give."""
+    """Yield the relations of a run's metrics: their heads as rows, and the influences that all files together give."""
     known = {name: Metric.of(name, sql) for name, sql in metrics.items()}
     for name in known.keys() - METRICS.keys():
         _refuse_other_statements(f"metrics/{name}.sql", metrics[name])
@@ -168,17 +168,17 @@ def _of_metrics(metrics: Sql) -> Iterator[Relation]:
         "-- number: influence values of resampled rows (infinitesimal jackknife, Efron 1982), whose mean over rows\n"
         "-- is 0. Gold labels are resampled too, as the rows are a sample: a model that always gives the more\n"
         "-- frequent label is right by the luck of that.\n" + "with answer_cells as materialized (from answer_cells), "
-        # Bound once instead of once a file: shells bind a view with all that is below it, whatever is asked of it.
+        # Bound once instead of per file: shells bind a view with all its inputs for every query.
         "preference_rows as materialized (from preference_rows)\n"
         + "\nunion all\n".join(metric.influences(metrics[name]) for name, metric in known.items()),
     )
 
 
 def _refuse_other_statements(file: str, sql: str) -> None:
-    """Make sure that a file of a run's own is one query: its text becomes a part of others.
+    """Make sure that a file of the user is a single query, because its text becomes a part of others.
 
     Raises:
-        InputError: it is something else.
+        InputError: the file is something else.
     """
     try:
         statements = duckdb.extract_statements(sql)
@@ -191,7 +191,7 @@ def _refuse_other_statements(file: str, sql: str) -> None:
 
 
 def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
-    """Return the relations, in their order, that those of ``by`` read, or that what they read is made of."""
+    """Return the relations, in their order, that those of ``by`` read directly or indirectly."""
     reads = set().union(*(relation.reads for relation in by))
     for relation in reversed(made):
         if relation.name in reads:
@@ -202,14 +202,15 @@ def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
 def connect(
     runs: Sequence[Run], database: str | Path = ":memory:", asked: Iterable[str] | None = None
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection with the macros, and the table ``calibration_methods`` of the records of planning.
+    """Return a connection with the macros and the table ``calibration_methods``.
 
-    It never fetches extensions, and reads object stores through the runs' file systems.
+    The table has a row for each method. The connection never fetches extensions, and reads object stores through the
+    runs' file systems.
 
     Args:
-        runs: to be read.
-        database: a file, which is created.
-        asked: all SQL to come: macros that it does not reach are not created. None: all are.
+        runs: the runs to read.
+        database: the file to create.
+        asked: all SQL to come; macros that it does not use are not created. None: create all.
     """
     connection = duckdb.connect(
         str(database),
@@ -222,15 +223,15 @@ def connect(
             "memory_limit": "50%",
         },
     )
-    # A query of more than two seconds would draw a progress bar on standard output, among its results.
+    # Otherwise a query of more than two seconds draws a progress bar on standard output, among its results.
     connection.execute("set enable_progress_bar = false").fetchall()
-    # A query over intermediate relations meets the same thousands of parts several times.
+    # A query over intermediate relations reads the same thousands of parts several times.
     connection.execute("set parquet_metadata_cache = true").fetchall()
     for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
         from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
 
         store = ArrowFSWrapper(filesystem, skip_instance_cache=True)
-        # Views over views list the same folders again and again, and what is read here does not change meanwhile.
+        # Views over views list the same folders repeatedly, and the files do not change meanwhile.
         store.glob, store.info = cache(_files_of(store.glob)), cache(store.info)
         connection.register_filesystem(store)
     read_named_files(connection)
@@ -240,11 +241,11 @@ def connect(
 
 
 def create_macros(connection: duckdb.DuckDBPyConnection, asked: Iterable[str] | None = None) -> None:
-    """Create the macros, also ``all_metrics`` of the metrics that every run may have.
+    """Create the macros, including ``all_metrics`` of the metrics that every run may have.
 
     Args:
-        connection: where they are created.
-        asked: all SQL to come, as of `connect`: all of them take 0.1 s, longer than most questions.
+        connection: the connection that gets them.
+        asked: all SQL to come, as for `connect`: all macros take 0.1 s, longer than most queries.
     """
     create_metric_heads(connection, EVERY.metrics)
     files, called = _macros()
@@ -259,7 +260,7 @@ def create_macros(connection: duckdb.DuckDBPyConnection, asked: Iterable[str] | 
 
 @cache
 def _macros() -> tuple[dict[str, str], dict[str, set[str]]]:
-    """Return the statements that create the macros, by name, each behind those that it calls, and what each calls."""
+    """Return the statements that create the macros, by name, each after those that it calls, with the called names."""
     files = {path.stem: path.read_text(encoding="utf-8") for path in ANALYTICS.glob("macros/*.sql")}
     called = {name: _called(sql) & files.keys() - {name} for name, sql in files.items()}
     return {name: files[name] for name in TopologicalSorter(called).static_order()}, called
@@ -267,27 +268,27 @@ def _macros() -> tuple[dict[str, str], dict[str, set[str]]]:
 
 @cache
 def _called(sql: str) -> set[str]:
-    """Return the names that a text calls as functions; DuckDB finds them in any case."""
+    """Return the names that a text calls as functions; DuckDB ignores their case."""
     return set(re.findall(r"(\w+)\s*\(", sql.lower()))
 
 
 def create_methods(connection: duckdb.DuckDBPyConnection, chosen: Chosen = EVERY) -> None:
-    """Create the table ``calibration_methods``, of all methods and a run's own, and the macro ``all_metrics``."""
-    # By Arrow, making a table of Python's values would import pandas.
+    """Create the table ``calibration_methods``, of all methods and those of the run, and the macro ``all_metrics``."""
+    # Through Arrow, because a table from Python values would import pandas.
     unnested = "create or replace table calibration_methods as select unnest($rows, max_depth := 2)"
     connection.execute(unnested, {"rows": calibration_rows(chosen.own)}).fetchall()
     create_metric_heads(connection, chosen.metrics)
 
 
 def create_metric_heads(connection: duckdb.DuckDBPyConnection, metrics: Sql) -> None:
-    """Create the macro ``all_metrics()``, a list of what SQL knows of all metrics, and of a run's own."""
+    """Create the macro ``all_metrics()``, a list of the SQL facts about all metrics and those of the run."""
     heads = METRICS | {name: Metric.of(name, sql) for name, sql in metrics.items()}
     listed = ", ".join(metric.literal for metric in heads.values())
     connection.execute(f"create or replace macro all_metrics() as [{listed}]").fetchall()
 
 
 def chosen_by(run: Run) -> Chosen:
-    """Return the calibrations and metrics that a run's spec brings and names."""
+    """Return the calibrations and metrics that a run's spec brings or names."""
     spec = raw_spec(run) if run.has(SPEC) else {}
     analysis = spec.get("analysis") or {}
     files = analysis.get("files") or {}
@@ -296,27 +297,27 @@ def chosen_by(run: Run) -> Chosen:
 
 
 def _files_of(glob: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return what lists files by a pattern; a name without one is of a file that is there, which costs no request."""
+    """Return a function that lists files by a pattern; a name without one is an existing file and costs no request."""
     return lambda pattern: glob(pattern) if re.search(r"[\[*?]", pattern) else [pattern]
 
 
 def create_tables(run: Run, tables: Iterable[TableSchema], connection: duckdb.DuckDBPyConnection) -> None:
-    """Create a view over the Parquet parts of each table; a table without any part is an empty one."""
+    """Create a view over the Parquet parts of each table; a table without parts becomes an empty table."""
     listed = [(table, run.parts(table.name)) for table in tables]
     begin_tables(run, listed, connection)
     complete_tables(run, listed, connection)
 
 
 def begin_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection) -> None:
-    """Create a view over the first part of each table; a table without any part is an empty one.
+    """Create a view over the first part of each table; a table without parts becomes an empty table.
 
-    DuckDB binds a view when it is created, with all that it reads, and looks for a table's files whenever it meets it:
-    what reads tables of thousands of parts is created between this and `complete_tables`.
+    DuckDB binds a view with all its inputs when it creates the view, and looks for a table's files each time. So
+    relations over tables of thousands of parts are created between this call and `complete_tables`.
 
     Args:
         run: the run directory.
-        listed: of the run.
-        connection: where views are created.
+        listed: tables of the run.
+        connection: the connection that gets the views.
     """
     for table, parts in listed:
         if parts:
@@ -326,14 +327,14 @@ def begin_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection
 
 
 def complete_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection) -> None:
-    """Have the views of `begin_tables` read all parts; the arguments are the same."""
+    """Let the views of `begin_tables` read all parts; the arguments are the same."""
     for table, parts in listed:
         if parts:
             create("or replace view", table.name, _select(run, table, parts), connection)
 
 
 def create_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
-    """Create a view for each relation, which stands behind those that it reads."""
+    """Create a view for each relation; each relation comes after those that it reads."""
     begin_views(made, connection)
     complete_views(made, connection)
 
@@ -341,12 +342,12 @@ def create_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection
 def begin_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
     """Create an empty table for each relation, with its columns.
 
-    DuckDB binds a view when it is created, with all that it reads down to the files: views over views take long. Over
-    empty tables each is bound alone, so what is a view in the end is one of these until `complete_views`.
+    DuckDB binds a view with all its inputs, down to the files, when it creates the view, which takes long for views
+    over views. Over empty tables each relation is bound alone. So each view is such a table until `complete_views`.
 
     Args:
-        made: each behind those that it reads.
-        connection: where tables are created.
+        made: relations, each after those that it reads.
+        connection: the connection that gets the tables.
     """
     for relation in made:
         create("table", relation.name, f"from ({relation.sql}\n) limit 0", connection)
@@ -360,7 +361,7 @@ def complete_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnecti
 
 
 def store_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
-    """Turn views, each behind those that it reads, into tables: DuckDB computes a view anew wherever it is read."""
+    """Turn views, each after those that it reads, into tables, because DuckDB recomputes a view at each use."""
     for relation in made:
         connection.execute(f"drop view {relation.name}").fetchall()
         create("table", relation.name, relation.sql, connection)
@@ -394,7 +395,7 @@ def rows(select: str, connection: duckdb.DuckDBPyConnection) -> pa.Table:
 
 @contextmanager
 def local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
-    """Yield the run itself, or a copy of its tables on the local disk: the metrics read each of them several times."""
+    """Yield the run, or a copy of its tables on the local disk, because the metrics read each table several times."""
     if run.is_local:
         yield run
         return
@@ -420,7 +421,7 @@ def opened(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection with tables of a run, and views of intermediate relations and of these marts.
 
-    Macros are there that these views reach.
+    The connection has the macros that these views need.
     """
     made = [
         relation
@@ -442,31 +443,31 @@ def read_parquet(run: Run, *names: str) -> str:
 
 
 def as_pattern(path: str) -> str:
-    """Return the pattern that DuckDB finds nothing but this path by."""
+    """Return the pattern that matches only this path in DuckDB."""
     return re.sub(r"([\[*?])", r"[\1]", path)
 
 
 def literal(text: str) -> str:
-    """Return a text as SQL writes it."""
+    """Return a text as a SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _select(run: Run, table: TableSchema, parts: Collection[int]) -> str:
-    """Return the query over a table's files, with the columns that an older version did not write.
+    """Return the query over a table's files, including columns that an older version did not write.
 
-    Parts that were added to a run may have columns that its first ones lack.
+    Parts that were added to a run may have columns that its first parts lack.
 
     Args:
         run: the run directory.
-        table: of the run.
-        parts: of the table.
+        table: a table of the run.
+        parts: the parts of the table.
     """
     select = read_parquet(run, *(f"{table.name}/{part_name(part)}" for part in sorted(parts)))
     if not table.later:
         return select
     try:
         first, last = (run.part_columns(table.name, part) for part in (min(parts), max(parts)))
-    except (OSError, pa.ArrowException):  # what reads the view says what is wrong with it
+    except (OSError, pa.ArrowException):  # the view that reads the file reports the error
         return select
     lacking = [name for name in table.later if name not in first]
     if not lacking:

@@ -1,4 +1,4 @@
-"""What a run of each kind comes to, in few rows: the marts that say most, and ``summary.json``, which holds them."""
+"""The most important marts of each kind of run, and ``summary.json``, which holds them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from biaseval.json_values import plain
 from biaseval.store import Run
 
 SUMMARY = "summary.json"
-"""Its name in a run directory."""
+"""The name of the file in a run directory."""
 
 SCHEMA_VERSION = 3
-"""Of ``summary.json``: another number where a key or column changes its meaning or goes; others may be added."""
+"""The version of ``summary.json``; it changes when a key or column changes its meaning or goes, not for additions."""
 
 
 @dataclass(frozen=True)
 class Headline:
-    """Of one kind of run; all are queries."""
+    """The headline queries of one kind of run."""
 
     mart: str
-    """The name of the one that gates and summaries begin with."""
+    """The name of the headline mart of gates and summaries."""
     models: str
-    """``name`` of each model."""
+    """The query for the ``name`` of each model."""
     counts: str
-    """One row: how much was measured."""
+    """The query for one row with the amount of measured data."""
     verdicts: Mapping[str, str]
-    """Mart to its rows with words on what may be said."""
+    """Mart to the query for its rows with verdicts."""
     further: Sequence[str] = ()
-    """Names of marts that are part of a summary, too, where they have rows."""
+    """Names of further marts in a summary, if they have rows."""
 
 
 _LABEL_BIAS = Headline(
@@ -130,14 +130,14 @@ _SEARCH = Headline(
 )
 
 HEADLINES = {"label_bias": _LABEL_BIAS, "majority_bias": _MAJORITY_BIAS, "qa_bias": _QA_BIAS, "search": _SEARCH}
-"""By kind; others have no metrics."""
+"""The headlines by kind; other kinds have no metrics."""
 
 HEADLINE_MARTS = frozenset(mart for own in HEADLINES.values() for mart in (own.mart, *own.verdicts, *own.further))
-"""The marts of all of them, which say most."""
+"""The headline marts of all kinds."""
 
 
 def headline_of(run: Run) -> Headline:
-    """Return that of the kind of a run.
+    """Return the headline of a run's kind.
 
     Raises:
         InputError: ``run`` is no run directory, or of a kind without metrics.
@@ -149,20 +149,20 @@ def headline_of(run: Run) -> Headline:
 
 
 def summarize(run: Run, conclusions: Sequence[str], cautions: Sequence[str]) -> dict[str, Any]:
-    """Return what ``summary.json`` says of a run that has its metrics; the same run gives the same.
+    """Return the content of ``summary.json`` for a run with metrics; the same run gives the same content.
 
     Args:
-        run: of a kind with metrics.
-        conclusions: what the run shows, a sentence each.
-        cautions: what a reader must know before trusting the numbers, a sentence each.
+        run: a run of a kind with metrics.
+        conclusions: the run's conclusions, one sentence each.
+        cautions: cautions for readers of the numbers, one sentence each.
 
     Returns:
         JSON values: ``schema_version``, ``kind``, ``name``; ``models``, each with its ``name`` and the ``digest`` of
         its files (null where none was loaded); ``counts``; ``metrics`` and ``verdicts``, by mart the rows of it;
-        ``conclusions`` and ``cautions``. Numbers are those of SQL, unrounded; what is missing or not finite is null.
+        ``conclusions`` and ``cautions``. Numbers are unrounded, as in SQL; missing and non-finite values are null.
 
     Raises:
-        BiasevalError: it has no metrics yet.
+        BiasevalError: the run has no metrics yet.
     """
     own, spec = headline_of(run), raw_spec(run)
     environment = read_environment(run)
@@ -191,6 +191,6 @@ def summarize(run: Run, conclusions: Sequence[str], cautions: Sequence[str]) -> 
 
 
 def _digest(environment: Mapping[str, Any], model: str) -> str | None:
-    """Return what identifies the files of a model."""
+    """Return the digest of a model's files."""
     found = environment.get("model") or environment.get("models", {}).get(model) or {}
     return found.get("digest")

@@ -1,4 +1,4 @@
-"""What finished runs have, and what it means: the names, columns, types and comments of tables and marts."""
+"""Describe the content of finished runs: names, columns, types and comments of tables and marts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _SORTS = {"marts": "mart", "intermediate": "view", "comparisons": "comparison"}
 
 
 def describe_tables(run_dirs: Sequence[str], name: str | None = None) -> pa.Table:
-    """Return what is in finished runs.
+    """Return the description of finished runs' tables.
 
     Args:
         run_dirs: one or many, as for `open_runs`.
-        name: of the table or mart to describe; None: all of them.
+        name: the table or mart to describe; None: all of them.
 
     Returns:
-        ``table``, ``column``, ``type`` and ``comment``, text. The first row of each table is of itself: its column is
+        ``table``, ``column``, ``type`` and ``comment``, text. The first row of each table describes the table: its
+            column is
         null and its type says whether it is a table, a mart, a view between them or a comparison of runs.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The rows of a query as files that spreadsheets and papers take: CSV and Markdown."""
+"""Write the rows of a query as files for spreadsheets and papers: CSV and Markdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def columns_of(table: pa.Table) -> list[tuple[str, bool]]:
 
 
 def csv_file(table: pa.Table) -> bytes:
-    """Return a table as CSV: all digits, and nested columns as JSON text, which CSV can hold."""
+    """Return a table as CSV with all digits; nested columns become JSON text."""
     for index, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
             texts = [None if v is None else json.dumps(plain(v), ensure_ascii=False) for v in table[index].to_pylist()]
@@ -29,7 +29,7 @@ def csv_file(table: pa.Table) -> bytes:
 
 
 def markdown_file(table: pa.Table) -> bytes:
-    """Return a table as GitHub's Markdown, numbers to four places."""
+    """Return a table as GitHub's Markdown, with numbers to four places."""
     columns = columns_of(table)
     lines = [[name for name, _ in columns], ["---:" if is_number else "---" for _, is_number in columns]]
     lines += [[in_markdown(as_text(value)) for value in row.values()] for row in table.to_pylist()]

@@ -1,4 +1,4 @@
-"""What a query without any row asked for in vain: texts that no row has, of columns with few values."""
+"""Find the texts in an empty query's conditions that no row has, in columns with few values."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from biaseval.analysis.dictionary import listed
 from biaseval.analysis.queries import open_runs
 
 _COMPARED = re.compile(r"\b(\w+)\s*(?:==?|\bin\s*\()\s*((?:'(?:[^']|'')*'[\s,]*)+)", re.I)
-"""A column and the texts that it is to be equal to; a hint: what is no column of a named table is passed over."""
+"""Matches a column with the texts that it must equal; a match is only a hint, so unknown columns are ignored."""
 
 _MOST_VALUES = 20
-"""Of a column whose values are worth listing: names, and no texts or labels."""
+"""The largest number of a column's values that are worth listing: names, rather than texts or labels."""
 
 
 def is_vain(found: pa.Table) -> bool:
-    """Return whether a query found nothing: no row, or one that an aggregate made of no row (all null or 0)."""
+    """Return whether a query found nothing: no row, or one row of an aggregate over no rows (all null or 0)."""
     return not any(value for row in found.to_pylist() for value in row.values()) and len(found) <= 1
 
 
 def vain_literals(run_dirs: Sequence[str], sql: str) -> list[str]:
-    """Return, of a query over finished runs that found nothing, which texts no row has, a sentence each.
+    """Return a sentence for each text in the conditions of an empty query that no row has.
 
     Args:
         run_dirs: as for `queries.open_runs`.
-        sql: the query, which is right but for its texts.
+        sql: the query, which is correct except for its texts.
     """
     words = set(re.findall(r"\w+", sql.lower()))
     with closing(open_runs(run_dirs, sql)) as connection:
@@ -47,7 +47,7 @@ def vain_literals(run_dirs: Sequence[str], sql: str) -> list[str]:
 
 
 def _values(column: str, tables: Sequence[str], connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """Return what a column of these tables holds; nothing where that is too much to list."""
+    """Return the values of a column in these tables; nothing if there are too many to list."""
     each = " union ".join(f'select "{column}" as value from {table}' for table in tables)
     if not each:
         return set()

@@ -1,4 +1,4 @@
-"""What several commands take: a spec and changes of it, a run directory; and what they do with these."""
+"""Arguments that several commands share (a spec, changes of it, a run directory), and helpers for them."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 _KEPT = "complete parts are kept, run the same command again to resume"
 
 WATCH_S = 5.0
-"""Seconds between two looks of a command that watches, where none are given."""
+"""Seconds between two updates of a watching command without a given number."""
 
 
 class WatchingCommand(TyperCommand):
-    """A command whose option ``--watch`` may stand without a number."""
+    """A command whose option ``--watch`` needs no number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take what is typed, with the number that is not."""
+        """Parse the arguments after adding the default number to a bare ``--watch``."""
         behind = [*args[1:], ""]
         watching = f"--watch={WATCH_S}"
         given = [
@@ -63,7 +63,7 @@ class WatchingCommand(TyperCommand):
 
 
 def load(spec: Path, overrides: Sequence[str] | None) -> Spec:
-    """Return a spec, with the keys changed that the command line names."""
+    """Return a spec with the changes from the command line."""
     from biaseval.spec import load_spec
 
     return load_spec(spec, overrides or ())
@@ -71,8 +71,8 @@ def load(spec: Path, overrides: Sequence[str] | None) -> Spec:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Say, when a person interrupts or a job is stopped (SIGTERM), that nothing complete is lost."""
-    is_main = threading.current_thread() is threading.main_thread()  # no other hears signals
+    """On an interrupt or a stop (SIGTERM), say that all complete parts are kept."""
+    is_main = threading.current_thread() is threading.main_thread()  # only the main thread receives signals
     before = signal.signal(signal.SIGTERM, _stop) if is_main else None
     try:
         yield
@@ -81,11 +81,11 @@ def resumable() -> Iterator[None]:
         raise
     finally:
         if is_main:
-            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: what was there is not Python's
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: the previous handler is not Python's
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """Say it at once: what stopped the process may kill it seconds later."""
+    """Report the stop at once, because a kill may follow within seconds."""
     say(f"stopped; {_KEPT}")
     sys.exit(128 + number)
 

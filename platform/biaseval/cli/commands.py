@@ -1,6 +1,6 @@
 """The commands: each parses, calls one function, prints one result.
 
-Results go to standard output, chatter to standard error.
+Results go to standard output, messages to standard error.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate failed, 130 interrupted, 143 stopped (run the same
 command again to resume).
@@ -71,7 +71,7 @@ train_app.command("qa")(training.train_qa)
 
 
 def main() -> None:
-    """Run the command line; our own errors become one message and an exit code."""
+    """Run the command line and turn biaseval's errors into one message and an exit code."""
     for name, value in PATIENT_THREADS.items():
         os.environ.setdefault(name, value)
     try:

@@ -1,4 +1,4 @@
-"""The command that says what is wrong with this machine or cluster."""
+"""The command that finds problems of this machine or cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that take scores which somebody else made, and give scores to others."""
+"""Commands that import scores, and export them for other tools."""
 
 from __future__ import annotations
 

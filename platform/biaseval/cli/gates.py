@@ -1,4 +1,4 @@
-"""How the gates of a run look: for people, and as JUnit's XML."""
+"""Print the gates of a run for people, and write them as JUnit's XML."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from biaseval.analysis.gates import Checked, Gate
 
 _N_SHOWN = 3
-"""Rows that are shown of a failed gate."""
+"""The most rows to show of a failed gate."""
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def print_gates(checked: Checked) -> None:
-    """Print a line for each gate."""
+    """Print one line for each gate."""
     columns = [("gate", False), ("result", False), ("rows", True), ("values", False), ("not met by", False)]
     print_table(columns, map(_line, checked.gates))
 
 
 def gates_junit(checked: Checked) -> str:
-    """Return a suite of JUnit with a test for each gate."""
+    """Return a JUnit suite with one test for each gate."""
     counts = {"tests": str(len(checked.gates)), "failures": str(sum(not gate.holds for gate in checked.gates))}
     counts |= {"errors": "0", "skipped": "0"}
     root = ElementTree.Element("testsuites", {"name": "biaseval check", **counts})
@@ -56,7 +56,7 @@ def _line(gate: Gate) -> list[str]:
 
 
 def _unshown(gate: Gate) -> str:
-    """Return in how many rows of a preset too few rows of data tell; an empty text where there are none."""
+    """Return a note on rows of a preset with too little data for a verdict; an empty text if there are none."""
     return f"too few rows to tell in {gate.n_unshown:,}" if gate.n_unshown else ""
 
 
@@ -65,5 +65,5 @@ def _row(row: Mapping[str, object]) -> str:
 
 
 def _in_xml(text: str) -> str:
-    """Return the text without what XML cannot hold."""
+    """Return the text without characters that are invalid in XML."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

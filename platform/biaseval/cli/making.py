@@ -1,4 +1,4 @@
-"""Commands that make runs, and say what one would be."""
+"""Commands that make runs and plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Demo(StrEnum):
-    """What the quickstart shows."""
+    """The quickstart demonstrations."""
 
     labels = "labels"
     qa = "qa"
@@ -79,7 +79,7 @@ def plan(
     loaded = load(spec, overrides)
     found = describe(loaded)
     rate = None
-    with nullcontext() if run_dir else suppress(BiasevalError):  # what lies at the usual place need not be whole
+    with nullcontext() if run_dir else suppress(BiasevalError):  # the default place may hold an incomplete run
         rate = rate_so_far(loaded, run_dir or _run_dir(loaded))
     if as_json:
         own = {"kind": loaded.kind, "name": loaded.name}
@@ -234,11 +234,11 @@ def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
 
 
 def _run_dir(loaded: Spec) -> str:
-    """Return where a run is that nobody names a directory for."""
+    """Return the default directory of a run."""
     return f"runs/{loaded.name}"
 
 
 def _model_path(name: str) -> str:
-    """Return an absolute path for a local directory, and a Hugging Face name as it is."""
+    """Return an absolute path for a local directory, and a Hugging Face name unchanged."""
     local = Path(name).expanduser()
     return str(local.resolve()) if local.exists() else name

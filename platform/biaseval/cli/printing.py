@@ -1,4 +1,4 @@
-"""What commands print on standard output: results in four formats, plans, and what came of a run."""
+"""Print on standard output: results in four formats, plans, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 _MOST_TESTS = 24
-"""Differences that are all printed; of more, those in the settings that would be deployed."""
+"""The most differences that are all printed; of more, only those in the settings to deploy."""
 
 _MOST_GIVEN_UP = 5
 
 _N_CONCLUSIONS = 3
-"""Sentences on what a run shows that a terminal has above the numbers."""
+"""The number of conclusions that a terminal shows above the numbers."""
 
 _LITTLE_GIB = 1
-"""Of one worker, without ZeRO: nobody asks how a model that needs less is spread over GPUs."""
+"""Memory of one worker without ZeRO below which the table over ZeRO stages is omitted."""
 
 _WIDEST = 100
-"""Characters of a line of a cell: what is longer goes on below."""
+"""The largest width of a line in a cell; longer text continues on the next line."""
 
 
 class Format(StrEnum):
-    """How `sql` prints its result."""
+    """The formats of `sql`."""
 
     table = "table"
     csv = "csv"
@@ -49,12 +49,12 @@ class Format(StrEnum):
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document: data classes as objects, what is not finite as null, dates as text."""
+    """Print a value as one JSON document: data classes as objects, non-finite numbers as null, dates as text."""
     sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
-    """Print which files there are now, by what they are."""
+    """Print the files that the command wrote, each with its kind."""
     if as_json:
         print_json(files)
     else:
@@ -63,7 +63,7 @@ def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
 
 
 def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
-    """Print what a finished run shows, its metrics, cautions and where its report is, or all of it as JSON."""
+    """Print a finished run's conclusions, metrics, cautions and report path, or all of it as JSON."""
     from biaseval.analysis.summary_marts import SUMMARY
     from biaseval.runs import headline
 
@@ -107,7 +107,7 @@ def print_metrics(run_uri: str, headline: str) -> None:
 
 
 def print_comparison(compared: Compared) -> None:
-    """Print how runs differ in sentences, what to be careful with, and the differences; of many the most important."""
+    """Print how runs differ: sentences, cautions and a table; a long table shows only the settings to deploy."""
     from biaseval.report.numbers import written
 
     for sentence in compared.conclusions:
@@ -142,11 +142,11 @@ def print_comparison(compared: Compared) -> None:
 
 
 def print_status(status: Status, anew: bool = False) -> None:
-    """Print how far a run is, stage by stage; ``anew`` in place of all that a terminal shows, else with the time."""
+    """Print the progress of a run by stage; ``anew`` first clears a terminal, and adds the time to other outputs."""
     if anew and sys.stdout.isatty():
         sys.stdout.write("\033[2J\033[H")
     elif anew:
-        from biaseval.lease.record import utc_now  # with Arrow, which help does without
+        from biaseval.lease.record import utc_now  # imports Arrow, which help does not need
 
         typer.echo(f"\n{utc_now()}")
     if not status.is_planned:
@@ -179,7 +179,7 @@ def print_status(status: Status, anew: bool = False) -> None:
 
 
 def _driver(driver: Sight | None) -> str:
-    """Say which process works on a run, if one does."""
+    """Print which process works on a run, if any."""
     if driver is None:
         return "none"
     ago = duration(driver.last_beat_age_s)
@@ -192,7 +192,7 @@ def _driver(driver: Sight | None) -> str:
 
 
 def _pace(pace: Pace) -> str:
-    """Say how fast a stage goes."""
+    """Print the throughput of a stage."""
     words = []
     if pace.rate_per_s is not None:
         words.append(f"{pace.rate_per_s:,.{0 if pace.rate_per_s >= 10 else 2}f} {pace.noun}/s")
@@ -204,14 +204,14 @@ def _pace(pace: Pace) -> str:
 
 
 def print_finding(finding: Finding) -> None:
-    """Print what a check of this machine says, and below it what to do."""
+    """Print the result of a check of this machine, and advice below it."""
     typer.echo(f"{finding.state:8} {finding.check}: {finding.found}")
     if finding.remedy is not None:
         typer.echo(f"{'':8} → {finding.remedy}")
 
 
 def print_tasks(checked: Any) -> None:
-    """Print which task files are usable, and why others are not."""
+    """Print which task files are usable, and the reasons for the others."""
     for name, reason in checked.left_out.items():
         typer.echo(f"left out  {name}: {reason}")
     for name, problems in checked.bad.items():
@@ -221,7 +221,7 @@ def print_tasks(checked: Any) -> None:
 
 
 def print_plan(plan: Description) -> None:
-    """Print what a spec would run, and what training in it would cost, if it has any."""
+    """Print the work of a spec, and the cost of its training, if any."""
     print_lines(plan.lines)
     for note in plan.notes:
         typer.echo(note)
@@ -231,13 +231,13 @@ def print_plan(plan: Description) -> None:
 
 
 def print_lines(lines: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, values below each other; a name that is too long is followed by its value."""
+    """Print names and values in two columns; a value follows a name that is too long."""
     for name, value in lines:
         typer.echo(f"{name:26} {value}")
 
 
 def _print_memory(cost: TrainingCost) -> None:
-    """Print what a worker needs, by model and ZeRO stage; one line where no model needs `_LITTLE_GIB` or offloads."""
+    """Print the memory of a worker by model and ZeRO stage; one line if no model needs `_LITTLE_GIB` or offloads."""
     from biaseval.training.estimate import PUBLISHED_SHAPES
 
     own = zip(cost.shapes, cost.memory, strict=True)
@@ -260,7 +260,7 @@ def _print_memory(cost: TrainingCost) -> None:
 
 
 def print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]], title: str | None = None) -> None:
-    """Print rows of text below (name, whether it holds numbers) of each column."""
+    """Print rows of text under columns, each (name, whether it holds numbers)."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -270,5 +270,5 @@ def print_table(columns: Iterable[tuple[str, bool]], rows: Iterable[list[str]], 
         table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold", max_width=_WIDEST)
     for row in rows:
         table.add_row(*map(Text, row))
-    # Nothing may be cut: off a terminal a table is as wide as its cells, but sentences are folded; on one also others.
+    # Nothing may be cut: without a terminal a table is as wide as its cells, except that sentences wrap.
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)

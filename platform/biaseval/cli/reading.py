@@ -1,4 +1,4 @@
-"""Commands that read: how far a run is, what is stored, what it says, how runs differ, whether task files are good."""
+"""Commands that read: progress, tables, reports, comparisons and figures of runs, and checks of task files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def status(
     while True:
         try:
             found = run_status(run)
-        except TransientError as error:  # what does not answer now may do so next time
+        except TransientError as error:  # a temporary failure may end before the next look
             if watch is None:
                 raise
             say(str(error))
@@ -66,7 +66,7 @@ def status(
             if not found.is_complete and not found.is_live:
                 say(_GO_ON)
             return
-        # A driver may have ended in order between the looks at its files and at it: two in a row are sure.
+        # A driver may end normally between the two looks at its files: only two such results in a row are certain.
         if was_left and not found.is_live:
             raise BiasevalError(f"{run}: no process works on it, and it is not complete; {_GO_ON}")
         was_left = not found.is_live
@@ -178,7 +178,7 @@ def compare(
 
 
 class FigureFormat(StrEnum):
-    """What `figures` draws."""
+    """The file formats of `figures`."""
 
     svg = "svg"
     png = "png"

@@ -1,1 +1,1 @@
-"""Examples of the user's own: read from files, drawn, and put into prompts, as text or as the turns of a chat."""
+"""Read the user's examples from files, sample them, and put them into prompts, as text or as turns of a chat."""

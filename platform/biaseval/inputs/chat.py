@@ -1,8 +1,8 @@
-"""Prompts as the turns of a chat: each item is what the user says, each label what the assistant answers.
+"""Prompts as turns of a chat: the user says each item, and the assistant answers with its label.
 
-A chat template renders whole conversations. Here it is asked for three short ones, and what stands around their turns
-is what stands around all: so a context is shared by the inputs behind it as any other. Templates that put a turn's
-place into its text are refused.
+A chat template renders whole conversations. biaseval renders three short ones and takes the text around their turns,
+which is the same in every prompt. So the inputs of a context share it, as in other formats. Templates that write the
+position of a turn into its text are refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from biaseval.prompting.beginnings import adds_bos
 from biaseval.spec import ModelSpec
 
 _USER, _ASSISTANT = "QxUSERxQ", "QxASSISTANTxQ"
-"""What stands for the texts of turns."""
+"""Placeholders for the texts of turns."""
 
 Demonstration = tuple[Mapping[str, str], str]
-"""The fields of an example, and its label."""
+"""The fields of an example and its label."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class ChatFormat:
 
     inner: PromptFormat
     head: str
-    """Up to the text of the first turn, the instruction included."""
+    """The text up to the first turn, including the instruction."""
     answered: str
-    """Between an item and its label."""
+    """The text between an item and its label."""
     following: str
-    """Between a label and the next item, but for the last."""
+    """The text between a label and the next item, unless that is the last one."""
     before_last: str
-    """What a template adds before the last item: some put the system's text there."""
+    """Text that a template adds before the last item; some templates put the system message there."""
     asked: str
-    """Behind the last item, where the assistant's answer begins."""
+    """The text after the last item, where the assistant's answer begins."""
     cautions: tuple[str, ...]
-    """What a reader of the results should know of how labels are scored behind it, in words."""
+    """Cautions about the scoring of labels after this format, for readers of the results."""
 
     def demonstration(self, fields: Mapping[str, str], label: str) -> str:
         """Return an example as two turns."""
@@ -50,12 +50,12 @@ class ChatFormat:
         return self.before_last + self._user(fields) + self.asked
 
     def _user(self, fields: Mapping[str, str]) -> str:
-        """Return the text of a turn; without white space around it, which templates treat in ways of their own."""
+        """Return the text of a turn without white space around it, which templates treat differently."""
         return self.inner.test(fields).strip()
 
 
 def has_chat_template(tokenizer: Any) -> bool:
-    """Return whether a tokenizer knows how to write a chat."""
+    """Return whether a tokenizer has a chat template."""
     return bool(getattr(tokenizer, "chat_template", None))
 
 
@@ -65,12 +65,12 @@ def is_chat(form: PromptFormat) -> bool:
 
 
 def chat_cautions(form: PromptFormat) -> Sequence[str]:
-    """Return what a reader of the results should know of a format's chats, in words; nothing of other formats."""
+    """Return the cautions of a chat format for readers of the results; nothing for other formats."""
     return form.cautions if isinstance(form, ChatFormat) else ()
 
 
 def chat_notes(model: ModelSpec, tokenizer: Any) -> list[str]:
-    """Return what a reader of the results should know of a model's chat template, in words."""
+    """Return notes about a model's chat template for readers of the results."""
     if model.chat == "off" and has_chat_template(tokenizer):
         return [
             f"{model.path} has a chat template and was given plain text; model.chat: auto makes prompts the turns of a "
@@ -84,17 +84,17 @@ def chat_notes(model: ModelSpec, tokenizer: Any) -> list[str]:
 def asked_format(
     model: ModelSpec, inner: PromptFormat, instruction: str | None, tokenizer: Any, sample: Demonstration
 ) -> PromptFormat:
-    """Return the format that a spec's section ``model`` asks for; ``chat: auto`` makes chats where it can.
+    """Return the format that a spec's section ``model`` asks for; ``chat: auto`` makes chats where the model can.
 
     Args:
         model: the section.
         inner: the format of plain text.
-        instruction: what it begins with, bare.
-        tokenizer: of the model.
+        instruction: the instruction of ``inner``, without its separator.
+        tokenizer: the model's tokenizer.
         sample: see `chat_format`.
 
     Raises:
-        InputError: see `chat_format`; a system's text is asked for and there is no chat to hold it.
+        InputError: see `chat_format`; or the spec has a system message and there is no chat to hold it.
     """
     if model.chat == "off":
         return inner
@@ -110,18 +110,19 @@ def chat_format(
 ) -> ChatFormat:
     """Return the format of a model's chats.
 
-    Instruction and system's text are the system's turn; where a template has none, they begin the first turn.
+    The instruction and the system message form the system turn. If a template has no system turn, they begin the first
+    turn.
 
     Args:
-        inner: gives the texts of the users' turns.
-        instruction: what stands before all items, if anything.
-        tokenizer: with a chat template.
-        system: the system's text, if any.
-        sample: an example, on which the format is compared with what the template makes of it; it is compared, too, on
-            texts that templates are known to change.
+        inner: gives the texts of the user's turns.
+        instruction: the text before all items, if any.
+        tokenizer: a tokenizer with a chat template.
+        system: the system message, if any.
+        sample: an example to compare the format with the template's output. Texts that templates are known to change
+            are also compared.
 
     Raises:
-        InputError: the template fails, or does not write turns alike, or changes their text.
+        InputError: the template fails, writes turns in different ways, or changes their text.
     """
     chat = _Chat(tokenizer, "\n\n".join(filter(None, (system, instruction))))
     try:
@@ -151,7 +152,7 @@ def chat_format(
 
 
 def _cautions(answered: str, following: str, *, asked: str, end: str | None) -> Iterator[str]:
-    """Yield in what scores of labels differ from what the template writes, a sentence each."""
+    """Yield one sentence for each difference between the scored labels and the template's text."""
     if not asked[-1:].isspace() and not answered[-1:].isspace():
         yield (
             f"the chat template writes no white space before an answer ({answered[-12:]!r}), and labels are scored "
@@ -168,7 +169,7 @@ _REMEDY = "mend the template, or set model.chat: off"
 
 
 _SHOWN = 40
-"""Characters of a text in a message."""
+"""The most characters of a text in a message."""
 
 _TELLING_TEXTS = (
     "two  spaces,   three\tand a tab ",
@@ -180,11 +181,11 @@ _TELLING_TEXTS = (
     "UPPER lower Title 3.50 1,000 https://a.b/c?d=e",
     "a long text of many words, " * 400,
 )
-"""Texts that some templates change although they leave others as they are."""
+"""Texts that some templates change although they leave other texts unchanged."""
 
 
 class _ChangedTextError(Exception):
-    """A conversation does not hold the texts of its turns, each once."""
+    """A conversation does not hold the text of each turn exactly once."""
 
 
 class _Chat:
@@ -197,7 +198,7 @@ class _Chat:
         self._prefix = tokenizer.bos_token if adds_bos(tokenizer) else ""
 
     def render(self, turns: Sequence[tuple[str, str]], last: str) -> str:
-        """Return a conversation up to the assistant's answer to ``last``, without what the tokenizer adds itself.
+        """Return a conversation up to the assistant's answer to ``last``, without the tokens that the tokenizer adds.
 
         Raises:
             InputError: the template fails.
@@ -213,10 +214,10 @@ class _Chat:
         return self._rendered(messages).removeprefix(self._prefix)
 
     def parts(self, turns: Sequence[tuple[str, str]], last: str) -> list[str]:
-        """Return what stands around the texts of turns.
+        """Return the text around the turns.
 
         Raises:
-            _ChangedTextError: they are not all there.
+            _ChangedTextError: the conversation lacks the text of a turn.
         """
         rest = self.render(turns, last)
         parts = []
@@ -237,6 +238,6 @@ class _Chat:
     def _rendered(self, messages: Sequence[Mapping[str, str]]) -> str:
         try:
             text = self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # a template is a program of its author's
+        except Exception as error:  # a template is a program of its author
             raise InputError(f"the model's chat template fails ({' '.join(str(error).split())}); {_REMEDY}") from error
         return str(text)

@@ -1,4 +1,4 @@
-"""Examples from data files: fields and labels are found, and all that is wrong with a file comes in one message."""
+"""Read examples from data files: find fields and labels, and list all mistakes of a file in one message."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from biaseval.records import KNOWN_FORMATS, Records, Row, is_missing
 from biaseval.spec import DataSpec, is_label, label_key
 
 MOST_EXAMPLES = 200_000
-"""Kept of a file: of a longer one so many are drawn, so that it takes bounded memory."""
+"""The most examples that biaseval keeps of a file; it draws them from a longer file, so memory is bounded."""
 
 LABEL_NAMES = ("label", "answer")
 _SHOWN_PROBLEMS = 10
 _SHOWN_PLACES = 3
 _SHOWN_CHARACTERS = 60
 _MOST_KINDS = 100
-"""Of problems; with more the rest of a file is not read."""
+"""The most kinds of problems; after them biaseval stops reading the file."""
 _NUMBER_NAMES = ("idx", "index")
 _LOOKED_AT = 1000
-"""Rows whose names of fields are those of the file."""
+"""Rows that decide the field names of the file."""
 
 
 @dataclass(frozen=True)
@@ -37,46 +37,46 @@ class Example:
 
     id: str
     fields: Mapping[str, str]
-    """Field of the prompt to its text, without white space at its ends."""
+    """Prompt field to its text, without white space at the ends."""
     label: str
-    """As prompts show it."""
+    """The label as prompts show it."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What examples are made of."""
+    """The fields and labels that examples need."""
 
     data: DataSpec
     fields: Mapping[str, tuple[str, ...]]
-    """Field of the prompt to the names that files may have for it where the spec names none."""
+    """Prompt field to its possible names in files, used if the spec names none."""
     labels: Mapping[str, str]
-    """Label of the files to label of the prompts; empty where the files' labels are shown as they are."""
+    """File label to prompt label; empty if prompts show the files' labels."""
     seed: int
-    """Of the draw from a file that is too long."""
+    """The seed of the draw from a file that is too long."""
     key: str = "data"
-    """Of the section, in messages."""
+    """The section's key in messages."""
     options: Options | None = None
-    """Where rows are questions with options."""
+    """The options, if rows are questions with options."""
 
 
 class ExampleFile:
-    """One file's examples, and all that is wrong with it."""
+    """One file's examples, and all problems of the file."""
 
     def __init__(self, uri: str, role: str, wanted: Wanted) -> None:
         self.role = role
         self.key = f"{wanted.key}.{role}"
         self.sha256 = ""
         self.definition: str | None = None
-        """Of a Super-NI task file."""
+        """The definition in a Super-NI task file."""
         self.examples: list[Example] = []
         self.n_rows = 0
-        """That are good; more than there are examples where the file is too long."""
+        """The number of good rows; larger than the number of examples if the file is too long."""
         self._notes: list[str] = []
-        """On how the file is written."""
+        """Notes on the format of the file."""
         self._dropped: Counter[str] = Counter()
-        """Rows that are left out as they are bad, by the first thing that is wrong with each."""
+        """Rows dropped because of a problem, by the first problem of each row."""
         self._n_empty: Counter[str] = Counter()
-        """Rows that are left out, by the first of their columns that has no text."""
+        """Rows dropped because of an empty text, by the first such column."""
         self._uri = uri
         self._wanted = wanted
         self._problems: list[str] = []
@@ -89,7 +89,7 @@ class ExampleFile:
             self._read_examples(itertools.chain(first, rows), names)
 
     def shown_problems(self) -> Iterator[str]:
-        """Yield the first problems of the file and how many more there are."""
+        """Yield the first problems of the file and the number of further ones."""
         for problem in self._problems[:_SHOWN_PROBLEMS]:
             yield f"{self._uri}: {problem}"
         if (n_more := len(self._problems) - _SHOWN_PROBLEMS) > 0:
@@ -99,7 +99,7 @@ class ExampleFile:
 
     @property
     def notes(self) -> Iterator[str]:
-        """What a reader of the results should know of the file."""
+        """Notes on the file for readers of the results."""
         yield from (f"{self.key}: {note}" for note in self._notes)
         n_all = self.n_rows + self._n_empty.total() + self._dropped.total()
         if n_empty := self._n_empty.total():
@@ -134,7 +134,7 @@ class ExampleFile:
             )
 
     def _names(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the file's name of each field, and of the label under ``""``; nothing if one is not to be found."""
+        """Return the file's name of each field, and of the label under ``""``; nothing if one is missing."""
         data, section = self._wanted.data, self._wanted.key
         label = data.label if self._wanted.options is None else self._wanted.options.answer
         wanted: dict[str, tuple[str, ...]] = {}
@@ -165,7 +165,7 @@ class ExampleFile:
         mapping, drops = _Mapping(self._wanted.labels), self._wanted.data.on_bad_row == "drop"
         places: dict[str, str] = {}
         found: dict[str, list[str]] = {}
-        """Each problem with the places that have it."""
+        """Each problem with the places where it occurs."""
         draw = random.Random(f"{self._wanted.seed}/{self.role}")
         kept: list[tuple[int, Example]] = []
         for number, (place, row) in enumerate(rows):
@@ -186,7 +186,7 @@ class ExampleFile:
             if problem:
                 problems.append(f"{names['']}: {problem}")
             if problems and drops:
-                # The same kinds are counted together, whatever the rest of a message says of a row.
+                # Problems of the same kind are counted together, whatever their messages say about a row.
                 self._dropped[problems[0].partition("; ")[0]] += 1
                 continue
             for problem in problems:
@@ -245,7 +245,7 @@ def _text_problem(text: object) -> str | None:
 
 
 class _Mapping:
-    """Labels of files to labels of prompts."""
+    """File labels to prompt labels."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = {key.strip(): text for key, text in labels.items()}
@@ -254,11 +254,11 @@ class _Mapping:
         self._by_number = {number: self.labels[key] for key, number in numbers.items() if n_keys[number] == 1}
 
     def get(self, name: str) -> str | None:
-        """Return the label of prompts; a number, true or false may be written in any way that one key alone means."""
+        """Return the prompt label; a number, true or false may have any spelling that fits only one key."""
         return self.labels.get(name) or self._by_number.get(same_number(name) or "")
 
     def problem(self, name: str, key: str) -> str:
-        """Return why a label of a file has none of prompts."""
+        """Return the reason why a file's label has no prompt label."""
         if same_number(name) == "-1":
             return f"the label {name} {_HIDDEN}; name a split with labels, or give its meaning in {key}.labels"
         if alike := [known for known in self.labels if looks(known) == looks(name)]:
@@ -272,7 +272,7 @@ _HIDDEN = "stands for one that is hidden, as in test splits of Hugging Face's hu
 
 
 def _label(value: object, mapping: _Mapping, key: str) -> tuple[str, str | None]:
-    """Return the label of a prompt, or what is wrong with that of the file."""
+    """Return the prompt label, or the problem of the file's label."""
     if is_missing(value):
         return "", f"is empty; fill it in, or leave such rows out with {key}.on_bad_row: drop"
     if not is_label(value):

@@ -1,4 +1,4 @@
-"""Tasks of lm-evaluation-harness: the harness itself makes their documents and prompts, without a network."""
+"""Tasks of lm-evaluation-harness: the harness makes their documents and prompts, without a network."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from biaseval.parsing import json_value
 
 Doc = dict[str, Any]
 Place = tuple[str | int, ...]
-"""Of a value inside a document."""
+"""The place of a value inside a document."""
 
 _BUILDERS = ("csv", "json", "parquet", "text", "arrow")
-"""The values of ``dataset_path`` that stand for files, also where a folder is called so."""
+"""Values of ``dataset_path`` that mean files, even if a folder has the same name."""
 _UNUSED = ("metric_list", "filter_list", "process_results", "generation_kwargs", "num_fewshot")
-"""Keys of a task that change neither prompts nor labels; metrics may have to be fetched."""
+"""Keys of a task that change neither prompts nor labels; metrics might need a download."""
 _WHITE = (" ", "\n", "\t")
 _PROBED = 100
-"""Documents that are rendered without each field in turn, to see of which fields prompts are made."""
+"""Documents that biaseval renders without each field in turn, to find the fields of prompts."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class LmEvalFormat:
 
     task: Any
     head: str
-    """The description."""
+    """The task's description."""
     delimiter: str
-    """Between an item and a label."""
+    """The text between an item and a label."""
     places: Mapping[Place, bool]
-    """Of the values that prompts are made of and all documents have: whether they are texts, or JSON as fields."""
+    """Places of the values that prompts use and all documents have, each with whether fields hold a text or JSON."""
     docs: dict[tuple[str, ...], Doc]
-    """By their fields; fields of no document are filled into the first."""
+    """Documents by their fields; fields that belong to no document are filled into the first document."""
 
     @property
     def instruction(self) -> str | None:
-        """The description, bare."""
+        """The task's description, without its separator."""
         return self.head.strip() or None
 
     def fields(self, doc: Doc) -> dict[str, str]:
@@ -58,14 +58,14 @@ class LmEvalFormat:
         }
 
     def demonstration(self, fields: Mapping[str, str], label: str) -> str:
-        """Return a document with its right choice, which the label is, and the delimiter of demonstrations."""
+        """Return a document with its label as the right choice, followed by the delimiter of demonstrations."""
         return _turn(self.task, self._doc(fields), self.task.fewshot_cfg, is_answered=True)
 
     def test(self, fields: Mapping[str, str]) -> str:
         """Return an example up to its answer, without the one space that scoring writes before a label.
 
         Raises:
-            InputError: the task fails on these fields, which are no document's: on inputs of a calibration.
+            InputError: the task fails on these fields of a calibration input, which belong to no document.
         """
         try:
             text = _turn(self.task, self._doc(fields), self.task.config)
@@ -83,10 +83,10 @@ class LmEvalFormat:
 
 @dataclass(frozen=True)
 class LmEvalData:
-    """What a task has to measure."""
+    """The contents of a task that a run measures."""
 
     train: list[Example]
-    """Of the split that demonstrations come from; empty where that is the measured one."""
+    """Examples of the split for demonstrations; empty if it is also the measured split."""
     test: list[Example]
     choices: tuple[str, ...]
     """The labels, in the order of the task."""
@@ -94,16 +94,16 @@ class LmEvalData:
     fewshot_split: str
     test_split: str
     note: str
-    """How demonstrations are drawn where the harness takes certain ones; else empty."""
+    """A note on the choice of demonstrations if the harness prescribes them; else empty."""
     sha256: str
-    """As `lm_eval_digest` returns it."""
+    """The hash that `lm_eval_digest` returns."""
 
 
 def read_lm_eval(uri: str) -> LmEvalData:
-    """Return what a task's YAML file describes; the Python functions that it names are imported and called.
+    """Return the task of a YAML file; this imports and calls the Python functions that the file names.
 
     Raises:
-        InputError: it cannot be measured as the harness has it, or its data are not here; the message says why.
+        InputError: biaseval cannot measure the task as the harness does, or its data are missing; the message says why.
     """
     with _harness(uri) as load:
         made_of = _made_of(Path(uri))
@@ -114,7 +114,7 @@ def lm_eval_digest(uri: str) -> str:
     """Return the SHA-256 of a task's YAML files, of its data and of the modules of its functions.
 
     Raises:
-        InputError: one cannot be read.
+        InputError: a file cannot be read.
     """
     with _harness(uri):
         return _made_of(Path(uri)).sha256
@@ -122,18 +122,18 @@ def lm_eval_digest(uri: str) -> str:
 
 @contextmanager
 def _harness(uri: str) -> Iterator[Callable[[Doc], Any]]:
-    """Have the harness make tasks of configurations, of what is on this machine alone; what fails is bad input."""
+    """Let the harness make tasks from local data only; its failures become `InputError`."""
     import datasets
     from huggingface_hub import constants
     from lm_eval.tasks import TaskManager
     from lm_eval.utils import env
 
-    if "from_string" not in vars(env):  # the harness compiles a template anew for each document
+    if "from_string" not in vars(env):  # the harness compiles a template again for each document
         env.from_string = lru_cache(env.from_string)
     before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
     has_cache, has_bars = datasets.is_caching_enabled(), not datasets.are_progress_bars_disabled()
     constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
-    datasets.disable_caching()  # it knows the functions of process_docs by their names, and they may have changed
+    datasets.disable_caching()  # the cache goes by names of process_docs functions, whose code may have changed
     datasets.disable_progress_bars()
     try:
         with _failures_of(f"{uri}: lm_eval"):
@@ -150,7 +150,7 @@ def _harness(uri: str) -> Iterator[Callable[[Doc], Any]]:
 
 @contextmanager
 def _failures_of(key: str) -> Iterator[None]:
-    """Make bad input of whatever is raised: templates and functions are programs of a task's author."""
+    """Turn every exception into `InputError`, because templates and functions are programs of a task's author."""
     try:
         yield
     except InputError:
@@ -168,13 +168,13 @@ class _Files(list[Path]):
 
 @dataclass(frozen=True)
 class _MadeOf:
-    """What a task is made of."""
+    """The configuration, files and splits of a task."""
 
     config: Doc
     shown: str
-    """The split of its demonstrations; empty where the task names those."""
+    """The split of the demonstrations; empty if the task names the demonstrations."""
     measured: str
-    """The split of its test items."""
+    """The split of the test items."""
     files: Sequence[Path]
 
     @property
@@ -186,7 +186,7 @@ def _made_of(path: Path) -> _MadeOf:
     """Return a task's configuration and files; this imports the modules of its functions.
 
     Raises:
-        InputError: it is of another type, or its data are not here.
+        InputError: the task has another type, or its data are missing.
     """
     from datasets import load_dataset_builder
     from lm_eval.tasks._yaml_loader import load_yaml
@@ -214,7 +214,7 @@ def _made_of(path: Path) -> _MadeOf:
         config |= {"dataset_path": place, "dataset_kwargs": kwargs}
         try:
             builder = load_dataset_builder(place, config.get("dataset_name"), **kwargs)
-        except Exception as error:  # there are as many kinds as ways to keep data
+        except Exception as error:  # each storage format has its own errors
             raise InputError(
                 f"dataset_path: the data of {place!r} are neither local nor in the cache of Hugging Face datasets "
                 f"({' '.join(str(error).split())}); name files in dataset_kwargs.data_files, or let lm_eval fetch them"
@@ -232,7 +232,7 @@ def _made_of(path: Path) -> _MadeOf:
 
 
 def _beside(named: Any, files: Sequence[Path], otherwise: str | None = None) -> Any:
-    """Return paths from the folder of the file beside which they are there; else, from that of the first file."""
+    """Return paths relative to the folder of the YAML file where they exist, else to the first file's folder."""
     if isinstance(named, dict):
         return {key: _beside(value, files) for key, value in named.items()}
     if isinstance(named, list):
@@ -308,7 +308,7 @@ def _turn(task: Any, doc: Doc, config: Any, *, is_answered: bool = False) -> str
     """Return a document as the harness writes it, by the configuration of documents or of demonstrations.
 
     Raises:
-        InputError: the task fails on it.
+        InputError: the task fails on the document.
     """
     with _failures_of("doc_to_text"):
         text, prefix = task.doc_to_text(doc, config.doc_to_text), task.resolve_field(doc, config.gen_prefix)
@@ -324,7 +324,7 @@ def _turn(task: Any, doc: Doc, config: Any, *, is_answered: bool = False) -> str
 
 
 def _places(task: Any, docs: Sequence[Doc]) -> dict[Place, bool]:
-    """Return the places of the values that prompts are made of and that all documents have, texts first."""
+    """Return the places of values that prompts use and all documents have, texts first."""
 
     def text(doc: Doc, without: str | None = None) -> str | None:
         try:
@@ -342,7 +342,7 @@ def _places(task: Any, docs: Sequence[Doc]) -> dict[Place, bool]:
 
 
 def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield the places of a value's innermost values; what is empty is one."""
+    """Yield the places of a value's innermost values; an empty list or mapping is one of them."""
     if isinstance(value, dict | list) and value:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _leaves(inner, (*place, key))
@@ -362,7 +362,7 @@ def _loaded(text: str, is_text: bool) -> Any:
 
 
 def _filled(value: Any, place: Place, values: Mapping[Place, Any]) -> Any:
-    """Return a value with others at their places, and without those that have no place."""
+    """Return a value with these values at their places; values without a place are removed."""
     if not isinstance(value, dict | list) or not value:
         return values.get(place)
     inner = value.items() if isinstance(value, dict) else enumerate(value)
@@ -372,7 +372,7 @@ def _filled(value: Any, place: Place, values: Mapping[Place, Any]) -> Any:
 
 
 def _delimiter(config: Any, choices: Any) -> str:
-    """Return what stands between an item and a label; Raises: InputError: the choices are no labels."""
+    """Return the text between an item and a label; Raises InputError: the choices are no labels."""
     words = [choice.strip() for choice in choices if isinstance(choice, str)]
     white = {str(choice).rstrip().removesuffix(str(choice).strip()) for choice in choices}
     if len({*words} - {""}) < max(len(choices), 2) or len(white) > 1 or any(own[-1:].isspace() for own in choices):

@@ -1,7 +1,7 @@
-"""Questions with options: which columns hold the options, and which option a row says is right.
+"""Questions with options: find the columns of the options, and the right option of each row.
 
-Labels are letters of options, or what the spec calls them. A file names the right one by its label, its place (from 0)
-or its text: one way for all rows, which is found by looking at all of them.
+Labels are letters, or the names that the spec gives. A file names the right option by its label, its position (from 0)
+or its text, in the same way in all rows. This module finds the way by reading all rows.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from biaseval.spec import label_key
 
 _ANSWERS = ("label", "answer", "answerKey")
 Asked = Mapping[str, str] | str
-"""Label to the column of its option; or the one column with all, a list of them or the lists ``text`` and ``label``."""
+"""Label to the column of its option, or the one column with all options: a list, or the lists ``text`` and
+``label``."""
 
 _MANY = 10
-"""Problems that a message lists."""
+"""The most problems in a message."""
 
 
 @dataclass(frozen=True)
 class _Question:
-    """What a row asks."""
+    """The question of a row."""
 
     texts: tuple[Any, ...]
     names: tuple[str, ...]
-    """Of the options, as the right one may be called."""
+    """Possible names of the options in the answer."""
     answer: Any
     says_names: bool = False
-    """Whether the names are the row's own, by which it then calls the right one."""
+    """Whether the row itself names its options and its answer uses these names."""
 
 
 def _by_name(question: _Question) -> int | None:
@@ -61,18 +62,18 @@ _WAYS: Mapping[str, Callable[[_Question], int | None]] = {
 
 @dataclass
 class _Found:
-    """What rows with the same number of options have come to."""
+    """The findings about rows with the same number of options."""
 
     fitting: Mapping[str, Callable[[_Question], int | None]]
-    """Ways to read the answer that hold for all rows so far."""
+    """Ways to read the answer that fit all rows so far."""
     misfit: str = ""
-    """The first row for which the last way did not hold, and its answer."""
+    """The first row that the last way did not fit, with its answer."""
     differing: dict[frozenset[str], str] = field(default_factory=dict)
-    """Two ways that mean different options, to the first such row."""
+    """Pairs of ways that mean different options, each with the first such row."""
     places: set[int] = field(default_factory=set)
 
     def add(self, where: str, question: _Question) -> None:
-        """Take a row into account."""
+        """Add a row to the findings."""
         if not self.fitting:
             return
         read = {way: reader(question) for way, reader in self.fitting.items()}
@@ -86,10 +87,10 @@ class _Found:
                     self.differing.setdefault(frozenset((one, two)), f"{where}: {question.answer!r}")
 
     def way(self, column: str, key: str) -> Callable[[_Question], int | None]:
-        """Return the way in which all rows say which option is right.
+        """Return the way in which all rows name the right option.
 
         Raises:
-            InputError: there is none, or it cannot be known.
+            InputError: no way fits, or several ways fit and differ.
         """
         if not self.fitting:
             raise InputError(
@@ -113,14 +114,14 @@ class _Found:
 
 @dataclass(frozen=True)
 class Options:
-    """How the rows of a data set are read."""
+    """The columns and labels of a data set with options."""
 
     columns: Mapping[str, str]
-    """Label of each option to the column of its text, behind `rows`."""
+    """Label of each option to the column of its text in the output of `rows`."""
     answer: str
-    """The column with the right label, behind `rows`."""
+    """The column with the right label in the output of `rows`."""
     n_left_out: int
-    """Rows with another number of options than most."""
+    """Rows dropped because their number of options is not the most frequent one."""
     _asked: Asked
     _read: Callable[[_Question], int | None]
 
@@ -140,16 +141,16 @@ class Options:
 
 
 def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str) -> Options:
-    """Return how the rows of files are read.
+    """Return the columns and labels of files with options.
 
     Args:
-        uris: of the files.
-        asked: where the options stand.
-        answer: the column that says which option is right; None: the usual names are looked for.
-        key: of the section, in messages.
+        uris: the files.
+        asked: the columns of the options.
+        answer: the column with the right option; None: the usual names are tried.
+        key: the section's key in messages.
 
     Raises:
-        InputError: a column is missing, options are none, or the right one cannot be known.
+        InputError: a column is missing, a row's options are invalid, or the right option is ambiguous.
     """
     found: dict[int, _Found] = {}
     counts: Counter[int] = Counter()
@@ -165,7 +166,7 @@ def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str
             except ValueError as error:
                 problems.append(f"{uri}: {place}: {error}")
                 continue
-            if own.answer is None:  # said where rows are read
+            if own.answer is None:  # reported when the rows are read
                 continue
             counts[len(own.texts)] += 1
             ways = {"its label": _by_name} if own.says_names else _WAYS
@@ -185,7 +186,7 @@ def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str
 
 
 def _answer_column(uri: str, row: Mapping[str, Any], asked: Asked, answer: str | None, key: str) -> str:
-    """Return the column with the answers; Raises InputError: it, or one of the options, is not there."""
+    """Return the column with the answers; Raises InputError: this column or an option's column is missing."""
     columns = [asked] if isinstance(asked, str) else list(asked.values())
     if missing := [column for column in columns if column not in row]:
         raise InputError(f"{uri}: {key}.options: no row has {missing[0]}{did_you_mean(missing[0], list(row))}")
@@ -197,7 +198,7 @@ def _answer_column(uri: str, row: Mapping[str, Any], asked: Asked, answer: str |
 
 
 def _question(row: Mapping[str, Any], asked: Asked, answer: str) -> _Question:
-    """Return what a row asks; Raises ValueError: its options are none."""
+    """Return the question of a row; Raises ValueError: its options are invalid."""
     right = None if is_missing(row.get(answer)) else row[answer]
     if not isinstance(asked, str):
         return _Question(tuple(row.get(column) for column in asked.values()), tuple(asked), right)

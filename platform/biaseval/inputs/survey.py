@@ -1,4 +1,4 @@
-"""What a data file holds: which column is the label, which the texts, and what of it would spoil a measurement."""
+"""Survey a data file: find the label column and the text columns, and list content that would spoil a measurement."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from biaseval.records import Records, is_missing
 from biaseval.spec import is_label, label_key
 
 MOST_ROWS = 100_000
-"""Looked at; of a longer file the first."""
+"""The most rows that a survey reads, from the start of the file."""
 
 _LABELS = ("label", "labels", "answer", "target", "class", "category", "gold", "output", "verdict", "sentiment", "y")
-"""What label columns are often called, likely ones first."""
+"""Common names of label columns, the most likely ones first."""
 _IDS = ("id", "idx", "index", "uid", "guid", "qid", "")
 _MOST_LABELS = 45
-"""As P1's rule has it (section 3.1)."""
+"""The largest number of labels by P1's rule (section 3.1)."""
 _SHOWN_PROBLEMS = 5
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What a file holds."""
+    """The findings about a file."""
 
     uri: str
     n_rows: int
     is_whole: bool
-    """Whether there are no more rows than were looked at."""
+    """Whether the survey read all rows of the file."""
     columns: tuple[str, ...]
     label: str
-    """The column that looks most like the label."""
+    """The most likely label column."""
     counts: Mapping[str, int]
     """Rows of each label, as a spec's ``data.labels`` names it, the most frequent first."""
     has_text_labels: bool
-    """Whether labels are words, and not numbers, true or false."""
+    """Whether labels are words rather than numbers, true or false."""
     lengths: Mapping[str, tuple[float, int]]
-    """Of each column with texts, in the order of the file, median and greatest number of characters."""
+    """For each text column, in the order of the file: median and largest number of characters."""
     n_repeated: int
-    """Rows whose texts an earlier row has."""
+    """Rows whose texts occur in an earlier row."""
     n_contradicting: int
-    """Those of them with another label."""
+    """Repeated rows with another label than the earlier row."""
     n_empty: int
     """Rows without a text."""
     n_unlabelled: int
     """Rows with a text and no label."""
     notes: tuple[str, ...]
-    """On how the file is written, a sentence each."""
+    """Notes on the format of the file, one sentence each."""
 
 
 def survey(uri: str) -> Survey:
-    """Return what a data file holds.
+    """Return the findings about a data file.
 
     Raises:
-        InputError: it cannot be read, or no column of it can be a label or a text.
+        InputError: the file cannot be read, or no column can be a label or a text.
     """
     records = Records(uri)
     rows: list[dict[str, Any]] = []
@@ -115,12 +115,12 @@ def survey(uri: str) -> Survey:
 
 
 def _most_labels(n_rows: int) -> int:
-    """Return how many values a label may have in so many rows."""
+    """Return the largest number of labels for this number of rows."""
     return min(_MOST_LABELS, max(2, n_rows // 2))
 
 
 def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str | None:
-    """Return the column that looks most like a label: by its name, else the one of fewest values, the last of such."""
+    """Return the most likely label column: by its name, else the last column among those with the fewest values."""
     n_values = {}
     for column in columns:
         given = [row[column] for row in rows if not is_missing(row.get(column))]
@@ -134,7 +134,7 @@ def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
 
 
 def _text_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], label: str | None) -> tuple[str, ...]:
-    """Return the columns of texts that differ from row to row; the longest alone where others are mere attributes."""
+    """Return the text columns without attributes such as tags; the longest text column if no column qualifies."""
     found = {}
     for column in columns:
         texts = [row[column] for row in rows if row.get(column)]
@@ -143,7 +143,7 @@ def _text_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], lab
         if any(any(map(str.isalpha, text)) for text in texts):
             found[column] = (len(set(texts)), sum(map(len, texts)) / len(texts))
     longest = max((length for _, length in found.values()), default=0)
-    # A column of names or tags beside a text is an attribute; two texts of like length are a pair.
+    # A column of names or tags next to a text is an attribute; two texts of similar length are a pair.
     return tuple(
         column
         for column, (n_distinct, length) in found.items()

@@ -1,4 +1,4 @@
-"""How examples become text: an item template, one item behind the other."""
+"""Turn examples into text with an item template, one item after another."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from biaseval.spec import LABEL, item_pieces
 
 
 class PromptFormat(Protocol):
-    """What prompts are made of. A prompt is the head, demonstrations, and the item to be answered."""
+    """The parts of a prompt: the head, the demonstrations, and the test item."""
 
     @property
     def head(self) -> str:
-        """What stands before the first item."""
+        """The text before the first item."""
 
     def demonstration(self, fields: Mapping[str, str], label: str) -> str:
-        """Return an example with its answer, and what stands between it and the next item."""
+        """Return an example with its answer and the text before the next item."""
 
     def test(self, fields: Mapping[str, str]) -> str:
         """Return an example up to its answer."""
 
 
 class TextFormat(PromptFormat, Protocol):
-    """A format of plain text, which a chat may have in its turns."""
+    """A format of plain text, which the turns of a chat may use."""
 
     @property
     def instruction(self) -> str | None:
-        """What stands in the head, bare; None: nothing."""
+        """The instruction in the head, without its separator; None: no instruction."""
 
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """Items by a template, with the same text between them."""
+    """Items of one template, with the same text between them."""
 
     instruction: str | None
-    """What stands before the items; None: nothing."""
+    """The text before the items; None: nothing."""
     pieces: tuple[tuple[str, str], ...]
-    """Literal texts, each with the field behind it; the last field is the label."""
+    """Literal texts, each with the field that follows it; the last field is the label."""
     ending: str
-    """What a demonstration has behind its label."""
+    """The text after the label of a demonstration."""
     separator: str
-    """Between instruction and items."""
+    """The text between instruction and items."""
 
     @property
     def head(self) -> str:
@@ -60,8 +60,8 @@ class PromptTemplate:
     def test(self, fields: Mapping[str, str]) -> str:
         """Return an example up to its answer.
 
-        The one space behind the answer's tag is left out: the model writes it, and scoring puts it before a label. So
-        test item, space and label are the text of a demonstration.
+        The one space after the answer's tag is missing, because scoring puts it before a label. So test item, space and
+        label together have the text of a demonstration.
         """
         *before, (tag, _) = self.pieces
         text = "".join(literal + fields[name] for literal, name in before) + tag
@@ -72,9 +72,9 @@ def item_template(item: str, separator: str, instruction: str | None) -> PromptT
     """Return the template of an item.
 
     Args:
-        item: with fields in braces, ``{label}`` last.
-        separator: between the instruction and items.
-        instruction: what stands before the items, if anything.
+        item: the template, with fields in braces and ``{label}`` last.
+        separator: the text between the instruction and items.
+        instruction: the text before the items, if any.
     """
     pieces = item_pieces(item)
     named = tuple((literal, name) for literal, name in pieces if name is not None)
@@ -83,13 +83,13 @@ def item_template(item: str, separator: str, instruction: str | None) -> PromptT
 
 
 def options_template(text: str, options: Mapping[str, str], separator: str, instruction: str | None) -> PromptTemplate:
-    """Return the template of a question with options, a line each, and the line ``Answer:``.
+    """Return the template of a question with its options, one per line, and the line ``Answer:``.
 
     Args:
         text: the field of the question.
         options: label to the field of its option.
-        separator: between the instruction and items.
-        instruction: what stands before the items, if anything.
+        separator: the text between the instruction and items.
+        instruction: the text before the items, if any.
     """
     lines = [(f"\n{label}. ", field) for label, field in options.items()]
     pieces = (("", text), *lines, ("\nAnswer: ", LABEL))

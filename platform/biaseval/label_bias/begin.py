@@ -1,7 +1,7 @@
-"""A task before it has prompts: its rows are drawn and its inputs of calibration chosen. No tokenizer is asked.
+"""Begin a task: draw its rows and choose its calibration inputs, before any prompt exists and without a tokenizer.
 
-All that is drawn from streams which tasks share is drawn here, in suite order. The prompts depend on nothing but what
-is begun, so that they may be made anywhere.
+Everything from random streams that tasks share is drawn here, in suite order. Prompts depend only on a begun task, so
+any process can make them.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from biaseval.spec import LabelBiasSpec
 
 @dataclass(frozen=True)
 class Start:
-    """What the prompts of a task are made of."""
+    """The input of a task's prompts."""
 
     drawn: Drawn
     template: str | None
-    """Of its inputs, where a method takes words from them."""
+    """The template of the task's inputs, if a method takes words from them."""
     template_source: str | None
     inputs: Mapping[str, Inputs]
-    """Of the calibration methods that have the same in every context, by method."""
+    """The inputs of calibration methods that have the same inputs in every context, by method."""
     notes: tuple[str, ...]
-    """What a reader of the results should know, in words."""
+    """Notes for readers of the results."""
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A task of a run. Can be sent to another process."""
+    """A begun task of a run, which can be sent to another process."""
 
     name: str
     n_tasks: int
-    """Of the run."""
+    """The number of tasks of the run."""
     start: Start | None
-    """None where the task cannot be planned."""
+    """None if the task cannot be planned."""
     problems: tuple[str, ...] = ()
-    """Why not."""
+    """The reasons why the task cannot be planned."""
 
 
 def begin_tasks(spec: LabelBiasSpec, sources: Sources) -> Iterator[Begun]:
-    """Yield each task, in suite order; one is in memory at a time."""
+    """Yield each task in suite order, with one in memory at a time."""
     sampler = Sampler(spec.sampling, spec.seed)
     for source in sources.tasks:
         try:

@@ -1,4 +1,4 @@
-"""Which rows of a data set BiasScore is of: each label as often, and more of them where rows are left over."""
+"""Choose the BiasScore rows of a data set: each label equally often, and more rows if some are left over."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from biaseval.label_bias.rounds import in_rounds
 from biaseval.spec import N_DEMONSTRATIONS
 
 MOST_OF_A_LABEL = 32
-"""Rows of a label. Every setting scores them: in all at most half as many as test rows, or `ENOUGH` of each label."""
+"""The most rows of a label, because every setting scores them.
+
+The total is at most half of the number of test rows, or `ENOUGH` of each label.
+"""
 ENOUGH = 5
-"""Rows of each label from which on BiasScore is tested (``preference_p``)."""
+"""The fewest rows of each label for a test of BiasScore (``preference_p``)."""
 _ONE_IN = 3
-"""Of the rows of a label, so that others are left to be shown and measured."""
+"""One in so many rows of a label may be a BiasScore row; the others remain for demonstrations and measurement."""
 
 
 def bias_score_rows(
@@ -26,17 +29,17 @@ def bias_score_rows(
     n_drawn_for_test: int,
     generator: np.random.Generator,
 ) -> list[int]:
-    """Return the rows of BiasScore. They depend on neither demonstrations nor methods, so that a run may get more.
+    """Return the BiasScore rows; they depend on neither demonstrations nor methods, so a run can be extended.
 
     Args:
-        order: all rows that may be drawn. The first ``n_fewest`` come first, then those that nothing else takes; rows
-            that would be measured or shown are taken only of labels that those lack.
-        label: of a row.
-        labels: of the task.
-        n_fewest: rows that are taken in any case.
-        n_test: rows that are measured at most.
-        n_drawn_for_test: of ``order``, how many are measured; 0 where they have a file of their own.
-        generator: of the order of the labels.
+        order: all candidate rows. The first ``n_fewest`` come first, then rows without another use. A measured row or
+            demonstration is taken only for a label that has too few other rows.
+        label: returns the label of a row.
+        labels: the labels of the task.
+        n_fewest: the number of rows that are always taken.
+        n_test: the largest number of measured rows.
+        n_drawn_for_test: the number of measured rows in ``order``; 0 if they have their own file.
+        generator: draws the order of the labels.
     """
     begin, end = n_fewest + n_drawn_for_test, len(order) - N_DEMONSTRATIONS
     left_over = order[begin:end] if end > begin else []

@@ -1,10 +1,10 @@
-"""Data sets of the user's own as tasks: which rows are demonstrations, BiasScore rows and main rows.
+"""Turn the user's data sets into tasks: choose demonstrations, BiasScore rows and main rows.
 
-A data set as large as the smallest published task is split as P1's are: 64 demonstrations, 32 BiasScore rows, main
-rows from the rest. Of a smaller one, whose main rows have no file of their own, no more rows are demonstrations than
-its prompts show; BiasScore rows are in proportion. These are balanced by label, and more where rows are left over.
-Where a calibration permutes options, there are more demonstrations, so that each setting has as many that it does not
-show as there are BiasScore rows.
+A data set with at least as many rows as the smallest published task is split as P1 splits: 64 demonstrations, 32
+BiasScore rows, and main rows. A smaller data set without a file for main rows gets only as many demonstrations as its
+prompts show, and proportionally many BiasScore rows. BiasScore rows are balanced by label, and leftover rows add to
+them. If a calibration permutes options, there are more demonstrations, so that each setting has as many unused ones as
+BiasScore rows.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from biaseval.spec import (
 )
 
 FEWEST_MAIN_ROWS = 10
-"""Fewer say nothing, however wide the intervals."""
+"""The fewest main rows; fewer show nothing, because their intervals are too wide."""
 
 _N_BIAS_SCORE = POOL_SIZE - N_DEMONSTRATIONS
 _FEWEST_OF_A_LABEL = 2
-"""BiasScore rows that a label has, on average, in a small data set."""
+"""The smallest average number of BiasScore rows per label in a small data set."""
 _FEW_ROWS = 5
-"""Of a label, with which macro-F1 and RSD have no error over rows (docs/statistics.md)."""
+"""The number of test rows of a label below which macro-F1 and RSD have no interval (docs/statistics.md)."""
 _MANY_LABELS = 20
-"""From which on labels that nearly all occur once are taken for something else."""
+"""The number of labels from which biaseval takes labels that nearly all occur once for names or texts."""
 _MOSTLY = 0.9
 _SHOWN = 3
 
@@ -57,32 +57,32 @@ class DataSet:
     """A data set, which is one task of a run."""
 
     train_key: str
-    """What the rows come from that demonstrations are drawn from, in messages."""
+    """The source of the rows for demonstrations, in messages."""
     task: Task
-    """Its instances are those of ``train``, then those of ``test``."""
+    """The task; its instances are those of ``train``, then those of ``test``."""
     n_train: int
     labels: tuple[str, ...]
-    """In code-point order."""
+    """The labels in code-point order."""
     max_test: int
     notes: tuple[str, ...]
-    """What a reader of the results should know, in words."""
+    """Notes for readers of the results."""
     form: TextFormat | None = None
-    """Of its prompts, where it has one of its own."""
+    """The format of the prompts, if the data set brings one."""
     n_same: int = 0
-    """Training rows that were left out, as another row or a test row has their text."""
+    """Training rows dropped because another training row or a test row has the same text."""
     options: OptionFields | None = None
-    """Of multiple choice: where the options stand."""
+    """Multiple choice: the fields of the options."""
     kept: tuple[str, ...] | None = None
-    """Ids of the BiasScore rows of a run that gets more; None: they are drawn."""
+    """Ids of the BiasScore rows in a run that is extended; None: biaseval draws them."""
 
     @property
     def name(self) -> str:
-        """Of the task."""
+        """The name of the task."""
         return self.task.name
 
     @property
     def has_test_file(self) -> bool:
-        """Whether main rows have a file of their own."""
+        """Whether main rows have their own file."""
         return self.n_train < len(self.task.instances)
 
     def splits(self, spec: LabelBiasSpec, generator: np.random.Generator) -> Splits:
@@ -90,19 +90,19 @@ class DataSet:
 
         Args:
             spec: the run's spec.
-            generator: of the draw.
+            generator: the generator of the draw.
 
         Raises:
-            InputError: there are too few rows for what the spec asks for.
+            InputError: there are too few rows for the spec.
         """
         order = [int(index) for index in generator.permutation(self.n_train)]
         n_demos, n_bias_score = self._sizes(spec)
         bias_score = self._bias_score_rows(order, n_bias_score, spec.seed)
         taken, end = set(bias_score), max(n_bias_score, len(order) - N_DEMONSTRATIONS)
-        # What is not taken of the first rows stands where neither many test rows nor demonstrations come to it.
+        # The rest of the first rows goes to the middle, which neither many test rows nor demonstrations reach.
         rest = [*order[n_bias_score:end], *order[:n_bias_score], *order[end:]]
         rest = [index for index in rest if index not in taken]
-        # From the other end, so that more demonstrations leave the first main rows what they are.
+        # From the other end, so that more demonstrations do not change the first main rows.
         demos = rest[::-1]
         if spec.prompt.demos == "balanced":
             demos = in_rounds(demos, self._label, generator)
@@ -119,7 +119,7 @@ class DataSet:
         return self.task.instances[index].label
 
     def _bias_score_rows(self, order: Sequence[int], n_fewest: int, seed: int) -> list[int]:
-        """Return the rows of BiasScore, of all in their order, at least so many."""
+        """Return the BiasScore rows among all rows in their order, at least ``n_fewest``."""
         if self.kept is not None:
             index_of = {self.task.instances[index].id: index for index in order}
             return [index_of[name] for name in self.kept if name in index_of]
@@ -136,17 +136,17 @@ class DataSet:
         )
 
     def _sizes(self, spec: LabelBiasSpec) -> tuple[int, int]:
-        """Return how many rows may be demonstrations, and how many at least are BiasScore rows.
+        """Return the number of possible demonstrations and the smallest number of BiasScore rows.
 
         Raises:
-            InputError: that leaves too few main rows.
+            InputError: too few main rows would be left.
         """
         n_rows = self.n_train
         asked = max(spec.prompt.n_demos) * spec.prompt.demo_sets
         share = round(n_rows * _N_BIAS_SCORE / MIN_INSTANCES)
         n_bias_score = min(_N_BIAS_SCORE, max(share, _FEWEST_OF_A_LABEL * len(self.labels)))
         n_demos = N_DEMONSTRATIONS if spec.lora is not None or n_rows >= MIN_INSTANCES else asked
-        if self.has_test_file:  # no main row is taken by a larger pool
+        if self.has_test_file:  # a larger pool takes no main rows
             n_demos = max(n_demos, min(N_DEMONSTRATIONS, n_rows - n_bias_score))
         permuted = permuting(spec.calibration, spec.own_calibrations)
         n_beside = n_bias_score + max(spec.prompt.n_demos) + (spec.lora.n_examples if spec.lora else 0)
@@ -216,17 +216,17 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
 
 
 def _option_field(label: str) -> str:
-    """Return the field of an option where no template names one."""
+    """Return the field of an option if no template names one."""
     return f"option {label}"
 
 
 def _fields_of(column: str, known: Mapping[str, Sequence[str]], data: LabelDataSpec) -> list[str]:
-    """Return the fields of prompts that show a column."""
+    """Return the prompt fields that show a column."""
     return [field for field, names in known.items() if data.fields.get(field, names[0]) == column]
 
 
 def _known_fields(item: str | None, options: Options | None) -> dict[str, tuple[str, ...]]:
-    """Return the fields of prompts, each with the names that files may have for it."""
+    """Return the prompt fields, each with its possible names in files."""
     if item is not None:
         return {field: (field,) for field in template_fields(item)}
     if options is None:
@@ -260,7 +260,7 @@ def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:
     notes = [f"{task.name}: {found.note}"] if found.note and any(spec.prompt.n_demos) else []
     return _dataset(
         task,
-        # Where the documents that are measured are those that demonstrations come from, they are split as rows are.
+        # If demonstrations come from the measured documents, these are split like rows.
         found.train or found.test,
         found.test if found.train else [],
         tuple(sorted(found.choices)),
@@ -283,7 +283,7 @@ def _dataset(
     form: TextFormat | None = None,
     options: OptionFields | None = None,
 ) -> DataSet:
-    """Return the data set of a task, which has no instance yet, with those rows of ``train`` that are no others'."""
+    """Return the data set of a task without instances yet, after dropping duplicates from ``train``."""
     kept, noted = _distinct(train, test), list(notes)
     if n_same := len(train) - len(kept):
         where = "another row's, or a test row's," if test else "another row's"
@@ -296,10 +296,10 @@ def _dataset(
 
 
 def _refuse_names(key: str, instances: Sequence[Instance], labels: Sequence[str]) -> None:
-    """Make sure that the labels are no names or texts, of which nearly every row has its own.
+    """Make sure that the labels are not names or texts, which differ in nearly every row.
 
     Raises:
-        InputError: they are many, and nearly all occur once.
+        InputError: there are many labels, and nearly all occur once.
     """
     counts = Counter(instance.label for instance in instances)
     n_once = sum(counts[label] == 1 for label in labels)
@@ -311,7 +311,7 @@ def _refuse_names(key: str, instances: Sequence[Instance], labels: Sequence[str]
 
 
 def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:
-    """Return the rows of ``train`` whose text no test row and no row before has."""
+    """Return the rows of ``train`` whose text occurs in no test row and no earlier row."""
     seen = {tuple(example.fields.values()) for example in test}
     kept = []
     for example in train:
@@ -328,7 +328,7 @@ def _instance(example: Example) -> Instance:
 
 
 def splits_notes(task: str, splits: Splits) -> Iterator[str]:
-    """Yield what a reader of the results should know of the rows of each role, a sentence each."""
+    """Yield notes about the rows of each role for readers of the results, one sentence each."""
     counts = Counter(instance.label for instance in splits.main)
     n_main = len(splits.main)
     if absent := [label for label in splits.labels if not counts[label]]:

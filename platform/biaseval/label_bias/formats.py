@@ -1,4 +1,4 @@
-"""Formats of a prompt: its wordings, and the orders in which it shows the same demonstrations."""
+"""Formats of a prompt: its wordings, and the orders of its demonstrations."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def worded(form: FormatSpec, drawn: Drawn) -> TextFormat:
     """Return a format of a task's prompts, as plain text.
 
     Args:
-        form: with all that its prompts are made of (``PromptSpec.all_formats``).
-        drawn: the task; a format of its own stays, but for the instruction and what stands between items.
+        form: the format with all its keys (``PromptSpec.all_formats``).
+        drawn: the task; if it brings a format, only the instruction and the text between items change.
     """
     definition = form.instruction_text or drawn.task.definition
     instruction, separator = definition.strip() or None, form.separator or ""
@@ -32,7 +32,7 @@ def worded(form: FormatSpec, drawn: Drawn) -> TextFormat:
 
 
 def measured(formats: Mapping[str, FormatSpec], n_demos: int) -> list[str]:
-    """Return the formats that have prompts of so many demonstrations: of fewer than two there is one order."""
+    """Return the formats with prompts of this number of demonstrations; fewer than two have only one order."""
     names: list[str] = []
     seen: list[FormatSpec] = []
     for name, form in formats.items():
@@ -47,9 +47,9 @@ def ordered(demos: Sequence[Instance], form: FormatSpec, generator: np.random.Ge
     """Return a set's demonstrations in the order of a format.
 
     Args:
-        demos: as drawn.
-        form: says which order.
-        generator: of a permutation, which is never that of the draw where there are two.
+        demos: the demonstrations as drawn.
+        form: the format with its order.
+        generator: draws a permutation, which always differs from the drawn order if there are at least two.
     """
     if form.order == "drawn" or len(demos) < 2:
         return tuple(demos)
@@ -64,12 +64,12 @@ def ordered(demos: Sequence[Instance], form: FormatSpec, generator: np.random.Ge
 def same_prompts(
     task: str, prompts: Iterable[Mapping[str, Any]], contexts: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield the formats that give a task the prompts that one before them gives it, each with what to do.
+    """Yield the formats whose prompts equal those of an earlier format, each with advice.
 
     Args:
-        task: its name.
-        prompts: of the task, format by format.
-        contexts: by their ids.
+        task: the name of the task.
+        prompts: prompts of the task, format by format.
+        contexts: contexts by their ids.
     """
     texts: dict[str, dict[tuple[int, int], str]] = {}
     for row in prompts:

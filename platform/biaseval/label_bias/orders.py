@@ -1,4 +1,4 @@
-"""A question with its options in every cyclic order, of which the prior of the options' labels is made."""
+"""A question with its options in every cyclic order, from which biaseval estimates the prior of the options' labels."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import replace
 from biaseval.prompting.task_files import Instance
 
 OptionFields = Mapping[str, Sequence[str]]
-"""Label of each option, in the order of the options, to the fields of the prompt that show its text."""
+"""Label of each option, in the order of the options, to the prompt fields that show its text."""
 
 
 def cyclic_orders(question: Instance, options: OptionFields) -> Iterator[Instance]:
-    """Yield the question as it is, and as often as it has further options with these moved by one, cyclically.
+    """Yield the question with its options in every cyclic order, the original order first.
 
-    Labels stay where they are, so that every option stands once behind each label (Zheng et al. 2024).
+    Labels stay in place, so that every option appears once after each label (Zheng et al. 2024).
 
     Args:
-        question: its label is that of the right option.
-        options: where its options stand.
+        question: a question whose label is that of the right option.
+        options: the fields of its options.
 
     Returns:
-        The same question with other texts, and the label that its right option has come to.
+        The question with the moved texts, and the label that its right option then has.
     """
     labels = list(options)
     texts = [question.texts[fields[0]] for fields in options.values()]

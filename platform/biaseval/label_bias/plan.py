@@ -1,4 +1,4 @@
-"""Everything that a label-bias run scores, as tables: splits, contexts and prompts, one task at a time."""
+"""Plan everything that a label-bias run scores, as tables: splits, contexts and prompts, one task at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from biaseval.tables import CONTEXTS, SPLITS, TASKS, TRAINING_ROWS
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """What one task adds to the run."""
+    """The rows that one task adds to the run."""
 
     task: str
     sha256: str = ""
@@ -42,21 +42,21 @@ class TaskPlan:
     splits: pa.Table = field(default_factory=SPLITS.empty)
     contexts: pa.Table = field(default_factory=CONTEXTS.empty)
     training_rows: pa.Table = field(default_factory=TRAINING_ROWS.empty)
-    """Of all its adapters, in their order, without ``n_tokens``; none in a run without adapters."""
+    """The rows of all its adapters, in their order, without ``n_tokens``; empty in a run without adapters."""
     parts: list[PlannedPart] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What a reader of the results should know, in words."""
+    """Notes for readers of the results."""
     problems: list[str] = field(default_factory=list)
-    """What keeps the task from being scored; where it cannot be planned at all, there are no rows."""
+    """Reasons why the task cannot be scored; a task that cannot be planned has no rows."""
 
     @property
     def n_shortened(self) -> int:
-        """Prompts that hold fewer demonstrations than asked for: the length limit was reached."""
+        """The number of prompts with fewer demonstrations than requested, because of the length limit."""
         return sum(_n_shortened(part.prompts) for part in self.parts)
 
     @property
     def n_cut(self) -> int:
-        """Prompts that are too long without any demonstration and lose their end."""
+        """The number of prompts that are too long even without demonstrations, so that they are truncated."""
         return sum(sum(part.prompts["is_truncated"].to_pylist()) for part in self.parts)
 
 
@@ -66,28 +66,28 @@ class _Rows:
 
     prompts: list[dict[str, Any]] = field(default_factory=list)
     contexts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By their ids."""
+    """Contexts by their ids."""
     training: list[dict[str, object]] = field(default_factory=list)
 
 
 def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: int | None) -> Iterator[TaskPlan]:
-    """Yield the plan of each task, in suite order; one task's prompts are in memory at a time.
+    """Yield the plan of each task, in suite order, with one task's prompts in memory at a time.
+
+    Problems of a task are in its plan: a template that does not fit, a single label in all remaining instances, labels
+    with the same tokens, and prompts that exceed the model's window.
 
     Args:
         spec: the run's spec.
-        sources: what `read_sources` returns of it.
+        sources: the result of `read_sources` for the spec.
         tokenizer: the model's Hugging Face tokenizer.
-        window: tokens that the model can take; None if unknown.
-
-    What is wrong with a task is in its plan: templates that do not fit it, one label for all of its remaining
-    instances, labels that the tokenizer does not tell apart, and prompts that do not fit the model's window.
+        window: the model's limit in tokens; None if unknown.
     """
     for begun in begin_tasks(spec, sources):
         yield plan_task(spec, begun, tokenizer, window)
 
 
 def plan_task(spec: LabelBiasSpec, begun: Begun, tokenizer: Any, window: int | None) -> TaskPlan:
-    """Return the plan of a task that is begun; what is wrong with it is in there. Arguments: as `plan_tasks`."""
+    """Return the plan of a begun task, with its problems; arguments as for `plan_tasks`."""
     if begun.start is None:
         return TaskPlan(begun.name, problems=list(begun.problems))
     try:
@@ -97,14 +97,14 @@ def plan_task(spec: LabelBiasSpec, begun: Begun, tokenizer: Any, window: int | N
 
 
 def _is_uneven(demos: Sequence[Instance], splits: Splits) -> bool:
-    """Return whether the labels of demonstrations differ by more than one in how often they occur."""
+    """Return whether the counts of two labels in the demonstrations differ by more than one."""
     counts = Counter(demo.label for demo in demos)
     numbers = [counts[label] for label in splits.labels]
     return max(numbers) - min(numbers) > 1
 
 
 def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return how many prompts in a row share a context (but for their length); leave-one-out rows stand together."""
+    """Return the sizes of blocks of prompts with one context (except its length); leave-one-out rows are one block."""
     settings = [(row.get("format"), row["n_demos"], row["demo_set"], leaves_one_out(row["purpose"])) for row in prompts]
     return [len(list(rows)) for _, rows in groupby(settings)]
 
@@ -153,7 +153,7 @@ class _TaskPlanner:
         )
 
     def _form(self, form: FormatSpec, drawn: Drawn) -> PromptFormat:
-        """Return a format of the task's prompts."""
+        """Return the format for the task's prompts."""
         inner = worded(form, drawn)
         sample = drawn.splits.main[0]
         return asked_format(self._spec.model, inner, inner.instruction, self._tokenizer, (sample.texts, sample.label))
@@ -165,7 +165,7 @@ class _TaskPlanner:
                 yield n_demos, demo_set
 
     def _measured(self) -> Iterator[tuple[str, int, int]]:
-        """Yield each format with its settings, those of the base first."""
+        """Yield each format with its settings, those of the default wording first."""
         for name in self._formats:
             for n_demos, demo_set in self._settings():
                 if name in measured(self._formats, n_demos):
@@ -185,7 +185,7 @@ class _TaskPlanner:
             )
 
     def _unseen(self, splits: Splits, n_demos: int, demo_set: int) -> Iterator[tuple[int, Instance]]:
-        """Yield the pool's rows, with their positions, that a setting neither shows nor trains on."""
+        """Yield the pool's rows, with positions, that a setting neither shows nor trains on."""
         seen = set(range(n_demos * demo_set, n_demos * (demo_set + 1)))
         if self._spec.lora is not None:
             seen.update(training_positions(n_demos, demo_set, self._spec.lora.n_examples))
@@ -194,7 +194,7 @@ class _TaskPlanner:
                 yield row, instance
 
     def _questions(self, drawn: Drawn, n_demos: int, demo_set: int) -> Iterator[Instance]:
-        """Yield the questions whose options are permuted in a setting, one after the other in every cyclic order."""
+        """Yield the questions with permuted options in a setting, each in every cyclic order before the next."""
         if drawn.options is not None:
             unseen = self._unseen(drawn.splits, n_demos, demo_set)
             n_questions = min(len(drawn.splits.bias_score), POOL_SIZE - N_DEMONSTRATIONS)
@@ -207,7 +207,7 @@ class _TaskPlanner:
         fitter = PromptFitter(self._counter, self._spec.prompt.max_tokens)
         planned = purposes_of(self._spec.calibration, self._spec.own_calibrations)
         left_out = [one.name for one in planned if leaves_one_out(one.name)]
-        # The item of an instance is the same in every setting of a format.
+        # Every setting of a format has the same item for an instance.
         drawn_instances = (*splits.main, *splits.bias_score, *splits.demonstrations)
         tests = {
             name: {instance.id: form.test(instance.texts) for instance in drawn_instances}
@@ -244,7 +244,7 @@ class _TaskPlanner:
         return rows
 
     def _parts(self, splits: Splits, rows: _Rows) -> list[PlannedPart]:
-        """Return the prompts in parts; with adapters, none has prompts of two settings."""
+        """Return the prompts in parts; with adapters, no part has prompts of two settings."""
         part_rows = self._spec.execution.part_rows
         groups: dict[str | None, list[dict[str, Any]]] = {None: rows.prompts}
         if self._spec.lora is not None:
@@ -264,7 +264,7 @@ class _TaskPlanner:
         ]
 
     def _label_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
-        """Return what to do if the labels cannot be told apart behind a whole and a cut prompt of the task, or None."""
+        """Return advice if labels share their tokens after a whole or a truncated prompt of the task, else None."""
         ends = {(row.get("format"), row["is_truncated"]): row["input_text"] for row in reversed(rows.prompts)}
         for end in ends.values():
             if problem := label_problem(self._tokenizer, end, splits.labels):
@@ -275,7 +275,7 @@ class _TaskPlanner:
         return None
 
     def _cut_problem(self, task: Task, form: PromptFormat, rows: _Rows) -> str | None:
-        """Return what to do if chats are longer than they may be; a chat that is cut is none. Or None."""
+        """Return advice if chats exceed the length limit, because a chat cannot be truncated, else None."""
         if not is_chat(form) or not (n_cut := sum(row["is_truncated"] for row in rows.prompts)):
             return None
         return (
@@ -284,7 +284,7 @@ class _TaskPlanner:
         )
 
     def _window_problem(self, task: Task, splits: Splits, rows: _Rows) -> str | None:
-        """Return what to do if a prompt with its longest label does not fit the model's window, or None."""
+        """Return advice if a prompt with its longest label exceeds the model's window, else None."""
         if self._window is None:
             return None
         counts = self._counter.count_bare([f" {label}" for label in splits.labels])
@@ -311,25 +311,25 @@ class _TaskPlanner:
 
 @dataclass(frozen=True)
 class _Setting:
-    """One (task, format, n_demos, demo_set), to which prompts are added."""
+    """One (task, format, n_demos, demo_set) that collects its prompts."""
 
     task: Task
     labels: tuple[str, ...]
     named: Mapping[str, str]
-    """The column that names the format, in runs that have several."""
+    """The column with the format's name, in runs with several formats."""
     n_demos: int
     demo_set: int
     demos: tuple[Instance, ...]
     shown: list[str]
-    """The demonstrations as they stand in a prompt."""
+    """The demonstrations as a prompt shows them."""
     head: str
-    """What stands before them."""
+    """The text before the demonstrations."""
     fitter: PromptFitter
     rows: _Rows
 
     @cached_property
     def _place(self) -> str:
-        """What the identifiers of its contexts and prompts begin with."""
+        """The start of the identifiers of its contexts and prompts."""
         place = adapter_name(self.task.name, self.n_demos, self.demo_set)
         form = self.named.get("format", BASE)
         return place if form == BASE else f"{place}.{form}"
@@ -341,7 +341,7 @@ class _Setting:
     def add(
         self, purpose: str, row: int, test: str, instance: Instance | None = None, *, left_out: int | None = None
     ) -> None:
-        """Add the prompt of one item; ``left_out`` is the demonstration that its context goes without."""
+        """Add the prompt of one item; ``left_out`` is the demonstration that is removed from its context."""
         demos, shown = self.demos, self.shown
         if left_out is not None:
             demos, shown = demos[:left_out] + demos[left_out + 1 :], shown[:left_out] + shown[left_out + 1 :]

@@ -1,4 +1,4 @@
-"""Prompts, byte for byte those of P1's code, and its length limit."""
+"""Build prompts that equal those of P1's code byte for byte, and apply its length limit."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def with_full_stop(text: str) -> str:
 
 
 def definition_text(definition: str) -> str:
-    """Return the head of every prompt of a task."""
+    """Return the start of every prompt of a task."""
     return with_full_stop(definition.strip()) + "\n\n"
 
 
 def demonstration_text(text: str, label: str) -> str:
-    """Return one demonstration: input and answer, each closed by a full stop."""
+    """Return one demonstration: input and answer, each with a full stop at its end."""
     shown_input = with_full_stop("Input: " + text.strip())
     return with_full_stop(f"{shown_input}\n Output: {label.strip()}") + "\n\n"
 
 
 def test_text(text: str) -> str:
-    """Return the item to be answered, which ends in ``Output:`` without a space after it."""
+    """Return the test item, which ends in ``Output:`` without a space after it."""
     return with_full_stop("Input: " + text.strip()) + "\n\nOutput:"
 
 
@@ -52,16 +52,16 @@ class PublishedFormat:
     """The format of P1's prompts, whose one field is ``input``."""
 
     definition: str
-    """Of the task; empty where it has none."""
+    """The definition of the task; empty if it has none."""
 
     @property
     def instruction(self) -> str | None:
-        """The definition, bare."""
+        """The definition, without its separator."""
         return with_full_stop(self.definition.strip()) or None
 
     @property
     def head(self) -> str:
-        """What stands before the first item."""
+        """The text before the first item."""
         return definition_text(self.definition) if self.instruction else ""
 
     def demonstration(self, fields: Mapping[str, str], label: str) -> str:
@@ -78,23 +78,23 @@ class FittedPrompt:
     """A prompt under the length limit."""
 
     n_demos_used: int
-    """How many of the demonstrations are kept, from the first on."""
+    """The number of demonstrations kept, from the first one on."""
     text: str | None
-    """The whole prompt if it had to be cut; None if it is definition + kept demonstrations + test item."""
+    """The whole prompt if it was truncated; None if it is definition + kept demonstrations + test item."""
     n_tokens: int
     """Tokens of the prompt: exact near the limit, elsewhere the sum over its pieces."""
 
 
 class PromptFitter:
-    """Applies the length limit of P1's code to prompts made of pieces.
+    """Apply the length limit of P1's code to prompts made of pieces.
 
-    Demonstrations are added in order while the text joined by spaces fits; the first that does not fit ends it. A
-    prompt that is too long without any is cut on the right (losing ``Output:``).
+    The fitter adds demonstrations in order while the text joined by spaces fits, and stops at the first that does not.
+    A prompt that is too long without demonstrations is truncated on the right (without ``Output:``).
 
-    The rule asks for the length of whole texts, and tokenising each of them again for every demonstration would
-    dominate planning. Lengths are therefore summed over pieces, and whole texts are tokenised only where the sum
-    comes within a margin of the limit: tokens can merge only where pieces meet, a few at each. Near the limit the
-    error of the sum is measured once for each head of a prompt, which leaves only the last joint open.
+    The rule needs the length of whole texts. Tokenising each text again for every demonstration would dominate
+    planning. The fitter therefore sums lengths over pieces, and tokenises whole texts only if the sum is within a
+    margin of the limit. This is safe because tokens merge only where pieces meet, a few at each joint. Near the limit
+    it measures the error of the sum once for each head of a prompt, so only the last joint remains unknown.
     """
 
     def __init__(self, tokenizer: TokenCounter, max_tokens: int) -> None:
@@ -104,11 +104,11 @@ class PromptFitter:
         self._offsets: dict[str, int] = {}
 
     def fit(self, definition: str, demonstrations: Sequence[str], test: str) -> FittedPrompt:
-        """Return the prompt made of these pieces (each as it stands in a prompt) under the limit."""
+        """Return the prompt made of these pieces, each as a prompt shows it, within the limit."""
         total = self.lengths.n_special + self.lengths.of(definition) + self.lengths.of(test)
         in_demos = [self.lengths.of(demonstration) for demonstration in demonstrations]
         if (whole := total + sum(in_demos)) + merge_margin(len(demonstrations)) < self._max_tokens:
-            # So is every shorter one: nearly all prompts end here.
+            # Every shorter prompt fits too: nearly all prompts end here.
             return FittedPrompt(n_demos_used=len(demonstrations), text=None, n_tokens=whole)
         kept = 0
         for demo_tokens in in_demos:
@@ -122,13 +122,13 @@ class PromptFitter:
         return FittedPrompt(n_demos_used=kept, text=text, n_tokens=self._tokenizer.count(text))
 
     def _fits(self, estimate: int, definition: str, demonstrations: Sequence[str], joint: str, test: str) -> bool:
-        # Joined by a space while demonstrations are added and by nothing in the prompt: so does P1's code.
+        # P1's code joins by a space while it adds demonstrations, and by nothing in the prompt.
         if abs(estimate - self._max_tokens) > merge_margin(len(demonstrations)):
             return estimate < self._max_tokens
         head = definition + joint.join(demonstrations)
         if head not in self._offsets:
             self._offsets[head] = self._tokenizer.count(head + test) - estimate
-        # What merges inside the head is now known; only its joint with this test item may differ.
+        # The merges inside the head are now known; only its joint with this test item may differ.
         if abs(estimate + self._offsets[head] - self._max_tokens) > JOINT_MARGIN:
             return estimate + self._offsets[head] < self._max_tokens
         return self._tokenizer.count(head + test) <= self._max_tokens

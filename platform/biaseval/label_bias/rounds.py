@@ -1,4 +1,4 @@
-"""Rows in an order in which labels take turns."""
+"""Order rows so that labels take turns."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 
 def in_rounds(indices: Sequence[int], label: Callable[[int], str], generator: np.random.Generator) -> list[int]:
-    """Return indices so that any neighbours have each label as often, or once more, while all labels have rows left.
+    """Return indices so that neighbours have each label equally often, or once more, while all labels have rows.
 
-    They come in rounds of one of each label, all rounds in the same order: of two orders the neighbours across a joint
-    would lack some label.
+    They come in rounds with one index of each label, all rounds in the same order. With two different orders,
+    neighbours across two rounds could lack a label.
 
     Args:
-        indices: what is ordered; of a label they stay in this order.
-        label: of an index.
-        generator: of the order of the labels.
+        indices: the indices to order; those of one label keep this order.
+        label: returns the label of an index.
+        generator: draws the order of the labels.
     """
     left: dict[str, list[int]] = {}
     for index in indices:

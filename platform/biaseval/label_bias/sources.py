@@ -1,4 +1,4 @@
-"""Where the tasks of a run come from: files of Super-NaturalInstructions, or data sets of the user's own."""
+"""The sources of a run's tasks: files of Super-NaturalInstructions, or the user's data sets."""
 
 from __future__ import annotations
 
@@ -30,49 +30,49 @@ class Drawn:
     task: Task
     splits: Splits
     notes: Sequence[str]
-    """What a reader of the results should know, in words."""
+    """Notes for readers of the results."""
     has_fields: bool
-    """Whether its examples have fields of their own, so that no template is looked for in its inputs."""
+    """Whether its examples have several fields, so that no template is inferred from its inputs."""
     form: TextFormat | None = None
-    """Of its prompts, where it has one of its own."""
+    """The format of its prompts, if the task brings one."""
     options: OptionFields | None = None
-    """Of multiple choice: where the options stand."""
+    """Multiple choice: the fields of the options."""
 
 
 class TaskSource(Protocol):
-    """One task, in whatever form it is kept."""
+    """One task in any storage form."""
 
     @property
     def name(self) -> str:
-        """Of the task."""
+        """The name of the task."""
 
     @property
     def most_rows(self) -> int:
-        """Main rows that it may have."""
+        """The largest number of its main rows."""
 
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
         """Return the task with its rows.
 
         Raises:
-            InputError: it cannot be used.
+            InputError: the task cannot be used.
         """
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What a run is planned from."""
+    """The input of a run's plan."""
 
     tasks: Sequence[TaskSource]
     templates: Mapping[str, str]
-    """Of the spec's file, by task."""
+    """The templates of the spec's file, by task."""
     left_out: Mapping[str, str]
-    """Task name to the reason why it takes no part."""
+    """Task name to the reason why the run excludes the task."""
 
     def keeping(self, splits: pa.Table) -> Sources:
-        """Return the same, in which data sets of a run keep the rows of BiasScore that it has.
+        """Return the sources with the BiasScore rows that a run already has for its data sets.
 
         Args:
-            splits: the rows of its ``splits`` table.
+            splits: the rows of the run's ``splits`` table.
         """
         rows = splits.filter(pc.equal(splits["role"], "bias_score")).sort_by("position")
         kept: dict[str, list[str]] = {name: [] for name in splits["task"].unique().to_pylist()}
@@ -88,15 +88,15 @@ class Sources:
 
     @property
     def subject(self) -> str:
-        """What is planned, in a few words."""
+        """A short name of the planned items."""
         return f"{len(self.tasks)} task{'s' if len(self.tasks) > 1 else ''}"
 
 
 def read_sources(spec: LabelBiasSpec) -> Sources:
-    """Return what a spec names, validated.
+    """Return the sources that a spec names, validated.
 
     Raises:
-        InputError: something cannot be used; the message lists all of it.
+        InputError: some source cannot be used; the message lists all problems.
     """
     if spec.tasks is None:
         return Sources([OwnTask(data) for data in read_datasets(spec)], templates={}, left_out={})
@@ -131,16 +131,16 @@ class PublishedTask:
 
     @property
     def name(self) -> str:
-        """Of the task."""
+        """The name of the task."""
         return self.path.stem
 
     @property
     def most_rows(self) -> int:
-        """Main rows that it may have."""
+        """The largest number of its main rows."""
         return self.tasks.max_eval
 
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
-        """Return the task with its rows, drawn as P1's are, or as another run has them."""
+        """Return the task with its rows, drawn as P1 does or taken from another run."""
         task = read_task(self.path)
         splits = sampler.draw(task, self.tasks.max_eval) if self.recorded is None else reproduce(task, self.recorded)
         if len(splits.labels) < 2:
@@ -160,18 +160,18 @@ class PublishedTask:
 
 @dataclass(frozen=True)
 class OwnTask:
-    """A data set of the user's own."""
+    """A user's data set."""
 
     data: DataSet
 
     @property
     def name(self) -> str:
-        """Of the task."""
+        """The name of the task."""
         return self.data.name
 
     @property
     def most_rows(self) -> int:
-        """Main rows that it may have."""
+        """The largest number of its main rows."""
         return min(self.data.max_test, len(self.data.task.instances))
 
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:

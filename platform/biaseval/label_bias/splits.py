@@ -1,4 +1,4 @@
-"""Which instances of a task are demonstrations, BiasScore rows and main rows (P1 section 3)."""
+"""Choose the demonstrations, BiasScore rows and main rows of a task (P1 section 3)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Splits:
     bias_score: tuple[Instance, ...]
     main: tuple[Instance, ...]
     labels: tuple[str, ...]
-    """In code-point order; P1's are the distinct first outputs outside the pool of 96."""
+    """The labels in code-point order; P1's are the distinct first outputs outside the pool of 96."""
     shuffled_by: int | None = None
-    """The seed by which each demonstration set has an order of its own; None: that of the pool."""
+    """The seed that gives each demonstration set its own order; None: the order of the pool."""
 
     def by_role(self) -> dict[Role, tuple[Instance, ...]]:
         """Return the instances under the names of their roles."""
@@ -57,7 +57,7 @@ class Splits:
     def demonstration_set(self, n_demos: int, demo_set: int) -> tuple[Instance, ...]:
         """Return pool positions ``[n_demos * demo_set, n_demos * (demo_set + 1))``, in pool order.
 
-        Where labels take turns in the pool, sets in its order would all end with the same label: they are shuffled.
+        If labels take turns in the pool, sets in pool order would all end with the same label; such sets are shuffled.
         """
         demos = self.demonstrations[n_demos * demo_set : n_demos * (demo_set + 1)]
         if self.shuffled_by is None or not demos:
@@ -67,10 +67,10 @@ class Splits:
 
 
 class Sampler:
-    """Draws splits and gives the generator of the random words of domain-context calibration.
+    """Draw splits, and give the generator of the random words of domain-context calibration.
 
-    ``per_task`` seeds each task by its own name, so its rows do not depend on which other tasks are in the run.
-    ``reif2024`` is P1's single stream: tasks must be drawn once each, in suite order.
+    ``per_task`` seeds each task by its name, so its rows do not depend on the other tasks of the run. ``reif2024`` uses
+    P1's single stream: each task must be drawn exactly once, in suite order.
     """
 
     def __init__(self, sampling: Literal["per_task", "reif2024"], seed: int) -> None:
@@ -94,23 +94,23 @@ class Sampler:
         return splits_of(task, pool, order[:max_eval])
 
     def shuffled(self, indices: Sequence[int]) -> list[int]:
-        """Return ``indices`` in the order of P1's evaluation stream (``random.seed(seed)`` once, task after task)."""
+        """Return ``indices`` in the order of P1's evaluation stream (one ``random.seed(seed)`` for all tasks)."""
         order = list(indices)
         self._main_stream.shuffle(order)
         return order
 
     def words_generator(self, task: str, method: str) -> np.random.Generator:
-        """Return the generator that draws a task's inputs of a calibration method; P1 has one of random words."""
+        """Return the generator of a task's inputs of a calibration method; P1 has one generator of random words."""
         is_published = self._sampling == "reif2024" and method == "dc"
         return self._word_stream if is_published else self.generator(task, method)
 
     def generator(self, task: str, use: str) -> np.random.Generator:
-        """Return the generator of one use of randomness in a task, apart from every other."""
+        """Return the generator of one use of randomness in a task, independent of all others."""
         return generator_of(self.seed, task, use)
 
 
 def generator_of(seed: int, task: str, use: str) -> np.random.Generator:
-    """Return the generator of one use of randomness in a task, apart from every other, by the run's seed."""
+    """Return the generator of one use of randomness in a task, from the run's seed and independent of all others."""
     digest = hashlib.sha256(f"{task}/{use}".encode()).digest()
     return np.random.default_rng([seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])
 
@@ -122,14 +122,14 @@ def splits_of(
     n_demonstrations: int = N_DEMONSTRATIONS,
     labels: tuple[str, ...] | None = None,
 ) -> Splits:
-    """Return the splits given by instance indices.
+    """Return the splits with these instance indices.
 
     Args:
         task: the task.
         pool: indices; the first ``n_demonstrations`` become demonstrations, the others BiasScore rows.
         main: indices of the main rows, in their order.
-        n_demonstrations: of the pool.
-        labels: of the task; without it those of P1, which are those of the instances outside the pool.
+        n_demonstrations: the number of demonstrations in the pool.
+        labels: the labels of the task; default: those of the instances outside the pool, as in P1.
     """
     in_pool = set(pool)
     chosen = [task.instances[index] for index in pool]

@@ -1,4 +1,4 @@
-"""The published suites, and the rule by which P1 selects tasks (section 3.1 and App. A.2)."""
+"""The published suites, and P1's rule for the selection of tasks (section 3.1 and App. A.2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REIF2024 = (
     1583, 1584, 1587, 1589, 1592, 1593, 1599, 1604, 1612, 1615, 1623, 1624, 1630, 1640, 1645, 1661, 1712,
     1720, 1721, 1722, 1723, 1724, 1725,
 )
-"""Numbers of the 279 tasks of P1."""
+"""The numbers of P1's 279 tasks."""
 
 # fmt: on
 
@@ -53,7 +53,7 @@ SEMANTICALLY_EQUIVALENT = frozenset(
 )
 """The 18 multi-choice and sentence-completion tasks of P1 section 6 (inferred: P1 prints only the count).
 
-By their whole names, as numbers may be those of other tasks.
+The set has whole names, because numbers may belong to other tasks.
 """
 
 MAX_LABELS = 49
@@ -76,7 +76,7 @@ EXCLUDED = frozenset(
 
 @dataclass(frozen=True)
 class TaskTableRow:
-    """What the task table says of one task."""
+    """One task's row in the task table."""
 
     name: str
     summary: str
@@ -103,7 +103,7 @@ def read_task_table(path: Path) -> list[TaskTableRow]:
 
 
 def is_candidate(row: TaskTableRow) -> bool:
-    """Whether the table's words make this a classification task: step 1 of P1's rule."""
+    """Return whether the table describes a classification task: step 1 of P1's rule."""
     category, summary = row.category.lower(), row.summary.lower()
     return (
         any(word in row.name for word in ("classification", "detection", "answer_generation"))
@@ -113,12 +113,12 @@ def is_candidate(row: TaskTableRow) -> bool:
 
 
 def is_english(row: TaskTableRow) -> bool:
-    """Whether both languages are exactly English: step 2."""
+    """Return whether both languages are exactly English: step 2."""
     return row.input_language == "English" and row.output_language == "English"
 
 
 def is_excluded(name: str) -> bool:
-    """Whether P1's code drops the task by its name: step 3."""
+    """Return whether P1's code drops the task by its name: step 3."""
     return name in EXCLUDED or "incorrect_answer" in name
 
 

@@ -1,4 +1,4 @@
-"""Which Super-NaturalInstructions task files make up a run."""
+"""Select the Super-NaturalInstructions task files of a run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SHOWN_PROBLEMS = 5
 
 @dataclass(frozen=True)
 class TaskSelection:
-    """Which files of a folder make up a run."""
+    """The files of a folder that a run uses."""
 
     files: tuple[Path, ...]
-    """In suite order: by the number in the name, then by name."""
+    """The files in suite order: by the number in the name, then by name."""
     left_out: dict[str, str]
-    """Task name to the reason why it takes no part."""
+    """Task name to the reason why the run excludes the task."""
 
 
 def why_unsuitable(task: Task, *, min_instances: int) -> str | None:
-    """Return why step 4 of P1's rule leaves the task out (labels, outputs, instances), or None."""
+    """Return the reason why step 4 of P1's rule excludes the task (labels, outputs, instances), or None."""
     if task.n_labels > suites.MAX_LABELS:
         return f"has {task.n_labels} distinct labels; at most {suites.MAX_LABELS} are allowed"
     if task.mean_outputs >= suites.MAX_MEAN_OUTPUTS:
@@ -36,7 +36,7 @@ def why_unsuitable(task: Task, *, min_instances: int) -> str | None:
 
 
 def one_label_problem(task: Task) -> str | None:
-    """Return what is wrong with a task whose instances all have the same label, or None."""
+    """Return the problem of a task whose instances all have the same label, or None."""
     if task.n_labels > 1:
         return None
     return f"Instances: every instance has the label {task.instances[0].label!r}; a classification task needs two"
@@ -45,11 +45,11 @@ def one_label_problem(task: Task) -> str | None:
 def select_tasks(spec: TasksSpec) -> TaskSelection:
     """Return the task files of the run, in suite order.
 
-    Every file that may take part is read and validated, so that nothing bad is met later.
+    The function reads and validates every candidate file, so that no bad file turns up later.
 
     Raises:
-        InputError: a file is bad, a named task is missing, or nothing is left; the message lists all of it.
-            With ``on_bad_task: skip`` bad and missing tasks are left out instead, each with its reason.
+        InputError: a file is bad, a named task is missing, or no task remains; the message lists all problems. With
+            ``on_bad_task: skip``, bad and missing tasks are excluded instead, each with its reason.
     """
     files = task_files(tasks_folder(spec))
     chosen, missing = _chosen_files(spec, files)
@@ -66,7 +66,7 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
         if is_explicit:
             reason = _why_too_small(task, spec.min_instances)
         else:
-            # A smaller minimum is for tasks that are named; nobody gets small tasks by the way.
+            # A smaller minimum applies only to tasks that the spec names, so that it admits no other small tasks.
             reason = why_unsuitable(task, min_instances=max(spec.min_instances, MIN_INSTANCES))
         if reason and not is_explicit:
             left_out[path.stem] = reason
@@ -88,17 +88,17 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
 
 @dataclass(frozen=True)
 class CheckedTasks:
-    """What a folder of task files holds."""
+    """The content of a folder of task files."""
 
     usable: list[str]
     left_out: dict[str, str]
-    """Task name to the reason why a run over the folder leaves it out."""
+    """Task name to the reason why a run over the folder excludes the task."""
     bad: dict[str, list[str]]
-    """Task name to all that is wrong with the file."""
+    """Task name to all problems of the file."""
 
 
 def check_tasks(path: Path, *, min_instances: int) -> CheckedTasks:
-    """Read every task file of a folder and say what a run could do with it.
+    """Read every task file of a folder and return what a run could use.
 
     Raises:
         InputError: the path does not exist, or holds no task file.
@@ -118,7 +118,7 @@ def check_tasks(path: Path, *, min_instances: int) -> CheckedTasks:
 
 
 def task_files(path: Path) -> list[Path]:
-    """Return the JSON files of a folder (or the one file given) in suite order.
+    """Return the JSON files of a folder (or the one given file) in suite order.
 
     Raises:
         InputError: the path does not exist, or holds no task file.
@@ -134,7 +134,7 @@ def task_files(path: Path) -> list[Path]:
 
 
 def _chosen_files(spec: TasksSpec, files: Sequence[Path]) -> tuple[list[Path], list[str]]:
-    """Return the files that the suite and the globs ask for, and the names that they ask for in vain."""
+    """Return the files that the suite and the globs select, and the names and globs without a file."""
     chosen = list(files)
     missing: list[str] = []
     if spec.suite == "selection":
@@ -181,10 +181,10 @@ def _has_wildcard(pattern: str) -> bool:
 
 
 def tasks_folder(spec: TasksSpec) -> Path:
-    """Return the folder or file of tasks, or the copy of one that lies on an object store.
+    """Return the folder or file of tasks, or a local copy if it is on an object store.
 
     Raises:
-        InputError: it cannot be fetched.
+        InputError: the copy fails.
     """
     return local_copy(spec.path) if is_remote(spec.path) else Path(spec.path)
 

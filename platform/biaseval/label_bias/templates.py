@@ -37,10 +37,10 @@ def template_of(task: Task, templates: dict[str, str]) -> tuple[str, str]:
 
 
 def infer_template(inputs: Sequence[str]) -> str:
-    """Return a template whose literal segments stand, in the same order, in every input.
+    """Return a template whose literal segments occur, in the same order, in every input.
 
-    Words that all inputs share in the same order become the literal parts, and everything between them a slot. A task
-    whose inputs share nothing gets the single slot ``{INPUT}``.
+    Words that all inputs share in the same order become the literal parts, and each gap between them a slot. Inputs
+    that share nothing give the single slot ``{INPUT}``.
 
     Args:
         inputs: the task's inputs, at least one.
@@ -60,11 +60,11 @@ def infer_template(inputs: Sequence[str]) -> str:
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _SENTENCE_MARKS = frozenset(".,;?!")
 _CHANCE = 1.1
-"""A segment may occur this much more often than a template has it; ``the`` occurs far more often."""
+"""The largest ratio of a segment's count to its expected count, one template per input; ``the`` exceeds it by far."""
 
 
 def _structural(segments: Sequence[str], inputs: Sequence[str]) -> list[str]:
-    """Return the segments that belong to a template: more than a full stop, and as often in every input."""
+    """Return the segments of a template: no punctuation marks, and none that occur more often than expected."""
     wanted = Counter(segment for segment in segments if segment not in _SENTENCE_MARKS)
     found = {segment: sum(len(_pattern(segment).findall(text)) for text in inputs) for segment in wanted}
     limit = {segment: _CHANCE * wanted[segment] * len(inputs) for segment in wanted}
@@ -72,7 +72,7 @@ def _structural(segments: Sequence[str], inputs: Sequence[str]) -> list[str]:
 
 
 def _pattern(segment: str) -> re.Pattern[str]:
-    """Return what finds the segment, not as a piece of a longer word."""
+    """Return the pattern that finds the segment, except inside a longer word."""
     left = r"(?<!\w)" if segment[0].isalnum() else ""
     right = r"(?!\w)" if segment[-1].isalnum() else ""
     return re.compile(left + re.escape(segment) + right)
@@ -102,7 +102,7 @@ def _common_subsequence(first: Sequence[str], second: Sequence[str]) -> list[str
 
 
 def _joined(words: Sequence[str], inputs: Sequence[str]) -> list[str]:
-    """Join shared words to one segment wherever the same white space stands between them in every input."""
+    """Join shared words to one segment where the same white space separates them in every input."""
     segments: list[str] = []
     for word in words:
         joint = _shared_joint(segments[-1], word, inputs) if segments else None
@@ -120,7 +120,7 @@ def _shared_joint(segment: str, word: str, inputs: Sequence[str]) -> str | None:
 
 
 def _padded(segments: Sequence[str], inputs: Sequence[str]) -> list[str]:
-    """Return the segments with the white space that stands around them in every input."""
+    """Return the segments with the white space that surrounds them in every input."""
     before: list[set[str]] = [set() for _ in segments]
     after: list[set[str]] = [set() for _ in segments]
     for text in inputs:
@@ -137,7 +137,7 @@ def _padded(segments: Sequence[str], inputs: Sequence[str]) -> list[str]:
 
 
 def _common(spaces: set[str]) -> str:
-    """Return the white space that all share; a plain space where they differ but none is empty."""
+    """Return the white space if all share it; a plain space if they differ but none is empty."""
     if len(spaces) == 1:
         return next(iter(spaces))
     return " " if spaces and all(spaces) else ""

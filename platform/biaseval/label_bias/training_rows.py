@@ -1,4 +1,4 @@
-"""What each adapter of a label-bias run is trained on: prompts of evaluation with their labels (protocol section 8)."""
+"""The training rows of each adapter of a label-bias run: evaluation prompts with their labels (protocol section 8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from biaseval.spec import training_positions
 
 
 def adapter_name(task: str, n_demos: int, demo_set: int) -> str:
-    """Return the adapter's folder below ``adapters/``; the identifiers of its contexts begin alike."""
+    """Return the adapter's folder below ``adapters/``; the identifiers of its contexts have the same start."""
     return f"{task}/k{n_demos}.s{demo_set}"
 
 
@@ -26,18 +26,18 @@ def training_rows(
     form: PromptFormat,
     fitter: PromptFitter,
 ) -> Iterator[dict[str, object]]:
-    """Yield the rows of the table ``training_rows`` of one adapter, in the order of their positions in the pool.
+    """Yield an adapter's rows of the table ``training_rows``, in the order of their positions in the pool.
 
-    Prompts are those of evaluation: definition, the set's demonstrations as far as the length limit lets them, and the
+    Prompts are those of evaluation: definition, as many of the set's demonstrations as the length limit allows, and the
     example's input. The examples are held out: none is a demonstration of the set (P1, section 3.3).
 
     Args:
-        task: the adapter's.
-        splits: of the task.
+        task: the adapter's task.
+        splits: the splits of the task.
         n_demos: demonstrations in the prompt.
-        demo_set: which set of them.
-        n_examples: how many rows.
-        form: of the prompts.
+        demo_set: the number of the demonstration set.
+        n_examples: the number of rows.
+        form: the format of the prompts.
         fitter: applies ``prompt.max_tokens``.
     """
     shown = [form.demonstration(demo.texts, demo.label) for demo in splits.demonstration_set(n_demos, demo_set)]

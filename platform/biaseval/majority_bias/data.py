@@ -1,4 +1,4 @@
-"""What a majority-bias run draws from."""
+"""The examples of a majority-bias run."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _USES = ("split", "max_test", "dc", "lora")
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a run draws from."""
+    """The examples of a majority-bias run."""
 
     train: tuple[Example, ...]
-    """What may be a demonstration: none of them stands in the test file."""
+    """Possible demonstrations; none of them is in the test file."""
     test: tuple[Example, ...]
-    """The rows that are predicted."""
+    """The rows that the model predicts."""
     labels: tuple[str, ...]
     definition: str | None
-    """Of the Super-NI task file with the demonstrations."""
+    """The definition in the Super-NI task file with the demonstrations."""
     sha256: dict[str, str]
-    """Of the files' bytes, by key of the spec."""
+    """The hashes of the files' bytes, by key of the spec."""
     notes: list[str]
-    """What a reader of the results should know, in words."""
+    """Notes for readers of the results."""
 
     def available(self) -> dict[str, int]:
         """Return the number of possible demonstrations of each label."""
@@ -45,10 +45,11 @@ class Dataset:
 def read_dataset(spec: MajorityBiasSpec) -> Dataset:
     """Return the examples of a spec's files.
 
-    An example is the same as another that has its id, or its text in all fields of the prompt. Training examples that
-    stand in the test file are left out and counted in the notes: a demonstration never shows the answer of a test row,
-    and the test rows stay those of the file. Rows without ``id`` get one of the file's role and ``idx`` or ``index``,
-    else the row's number from 0 (``train-17``): such numbers start anew in each file and say nothing about sameness.
+    Two examples are the same if they share their id, or the text of all prompt fields. Training examples that are also
+    in the test file are dropped and counted in the notes. So a demonstration never shows the answer of a test row, and
+    the test rows stay those of the file. A row without ``id`` gets an id from the file's role and ``idx`` or ``index``,
+    else from the role and the row number from 0 (``train-17``). These numbers restart in each file and do not identify
+    duplicates.
 
     Raises:
         InputError: a file cannot be read, or has mistakes; the message lists those of both files with line and key.
@@ -105,20 +106,20 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
 
 
 def stream(seed: int, use: str, number: int = 0) -> np.random.Generator:
-    """Return the generator of one use of randomness, apart from the others and from those of demonstrations.
+    """Return the generator of one use of randomness, independent of other uses and of demonstrations.
 
     Args:
-        seed: the spec's.
-        use: what is drawn; a calibration method's inputs by its name.
-        number: which of several draws of this use.
+        seed: the spec's seed.
+        use: the drawn items; for calibration inputs the name of the method.
+        number: the number of the draw among those of this use.
     """
-    # NumPy takes [a, b, c] and [a, b, c, 0] for the same seed: the last is never 0 here.
+    # NumPy treats [a, b, c] and [a, b, c, 0] as the same seed: the last number is never 0 here.
     place = 1 + (_USES.index(use) if use in _USES else len(_USES) + zlib.crc32(use.encode()))
     return np.random.default_rng([number, seed, 0, place])
 
 
 def _mapping(spec: MajorityBiasSpec) -> Mapping[str, str]:
-    """Return label of the files to label of the prompts; empty where the files' labels are shown as they are."""
+    """Return file label to prompt label; empty if prompts show the files' labels."""
     if spec.data.labels is not None:
         return spec.data.labels
     return PRESETS[spec.prompt.preset].labels if spec.prompt.preset is not None else {}
@@ -132,7 +133,7 @@ def _split(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[
 
 
 def _without(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:
-    """Return the training examples that are no test row, by id and by text."""
+    """Return the training examples that match no test row by id or text."""
     ids = {example.id for example in test}
     texts = {tuple(example.fields.values()) for example in test}
     return [example for example in train if example.id not in ids and tuple(example.fields.values()) not in texts]

@@ -1,4 +1,4 @@
-"""Everything that a majority-bias run scores, as tables: settings, contexts and prompts, one setting at a time."""
+"""Plan everything that a majority-bias run scores, as tables: settings, contexts and prompts, one setting at a time."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ from biaseval.tables import CONTEXTS, SETTINGS, TRAINING_ROWS
 
 @dataclass(frozen=True)
 class SettingPlan:
-    """What one setting adds to the run."""
+    """The rows that one setting adds to the run."""
 
     setting: str
     settings: pa.Table
     contexts: pa.Table
     training_rows: pa.Table
-    """Of all its adapters, in their order, without ``n_tokens``; none in a run without adapters."""
+    """The rows of all its adapters, in their order, without ``n_tokens``; empty in a run without adapters."""
     parts: list[PlannedPart]
     notes: list[str]
-    """What a reader of the results should know, in words."""
+    """Notes for readers of the results."""
     problems: list[str] = field(default_factory=list)
-    """What keeps the run from being scored, in the plan of the last setting."""
+    """Reasons why the run cannot be scored, in the plan of the last setting."""
 
 
 def plan_settings(
     spec: MajorityBiasSpec, dataset: Dataset, tokenizer: Any, window: int | None
 ) -> Iterator[SettingPlan]:
-    """Yield the plan of each setting, in the order of the grid; one setting is in memory at a time.
+    """Yield the plan of each setting, in the order of the grid, with one setting in memory at a time.
 
-    The demonstrations of a (setting, seed) are drawn and put in order once: they are the context of every test row,
-    with and without instruction.
+    The demonstrations of a (setting, seed) are drawn and ordered once: they are the context of every test row, with and
+    without instruction.
 
     Args:
         spec: the run's spec.
-        dataset: what `read_dataset` found for it.
+        dataset: the result of `read_dataset` for the spec.
         tokenizer: the model's Hugging Face tokenizer.
-        window: tokens that the model can take; None if unknown.
+        window: the model's limit in tokens; None if unknown.
 
     Raises:
-        InputError: before the first: the grid does not fit the labels, a label has too few examples, an instruction is
-            missing. Labels that the tokenizer does not tell apart, and prompts that do not fit the window, are problems
-            of the last plan.
+        InputError: before the first plan: the grid does not fit the labels, a label has too few examples, or an
+            instruction is missing. The last plan has the other problems: labels with the same tokens, and prompts that
+            exceed the window.
     """
     settings = settings_of(spec, dataset.labels, dataset.available())
     planner = _Planner(spec, dataset, tokenizer, window, len(settings))
@@ -82,12 +82,12 @@ def plan_settings(
 def draw_demonstrations(dataset: Dataset, setting: Setting, *, seed: int, run_seed: int) -> tuple[Example, ...]:
     """Return the demonstrations of a setting, in the order of the prompt.
 
-    Each label's are drawn without replacement from its training examples; then all are shuffled, as where a label
-    stands matters (recency).
+    Each label's demonstrations are drawn without replacement from its training examples. Then all are shuffled, because
+    the position of a label matters (recency).
 
     Args:
-        dataset: with at least the setting's number of examples of each label.
-        setting: how many of each label.
+        dataset: has at least the setting's number of examples of each label.
+        setting: the number of demonstrations of each label.
         seed: one of ``seeds``.
         run_seed: the spec's ``seed``.
     """
@@ -102,15 +102,15 @@ def draw_demonstrations(dataset: Dataset, setting: Setting, *, seed: int, run_se
 def draw_examples(
     dataset: Dataset, demos: Sequence[Example], n_examples: int, *, seed: int, run_seed: int
 ) -> tuple[Example, ...]:
-    """Return what an adapter is trained on beside these demonstrations, none of which is among it.
+    """Return an adapter's training examples, without the demonstrations of its context.
 
-    The examples are the first of an order of ``train`` that depends on the seeds alone. So adapters of a seed differ by
-    their contexts, and by an example only where that is one of the demonstrations.
+    The examples are the first ones in an order of ``train`` that depends only on the seeds. So adapters of a seed
+    differ by their contexts, and by an example only if a context shows that example.
 
     Args:
-        dataset: with more training examples than there are demonstrations.
+        dataset: has more training examples than demonstrations.
         demos: the demonstrations of the adapter's context.
-        n_examples: how many to return, at most.
+        n_examples: the largest number of examples.
         seed: one of ``seeds``.
         run_seed: the spec's ``seed``.
     """
@@ -127,16 +127,16 @@ def _adapter_name(setting: Setting, seed: int, *, instruction: bool) -> str:
 
 @dataclass(frozen=True)
 class _Context:
-    """A prompt prefix and the inputs behind it."""
+    """A prompt prefix and the inputs after it."""
 
     row: dict[str, Any]
     demo_tokens: int
-    """Of its tokens, those without instruction and special tokens."""
+    """The number of its tokens without instruction and special tokens."""
     prompts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def n_demos(self) -> int:
-        """How many demonstrations it has."""
+        """The number of its demonstrations."""
         return len(self.row["demo_ids"])
 
 
@@ -160,7 +160,7 @@ class _Planner:
         self._n_missing_examples = 0
 
     def plan(self, setting: Setting) -> SettingPlan:
-        """Return the plan of one setting, and remember what keeps its prompts from being scored."""
+        """Return the plan of one setting, and remember problems of its prompts."""
         groups = {}
         training: list[dict[str, object]] = []
         for seed in self._spec.seeds:
@@ -190,7 +190,7 @@ class _Planner:
         )
 
     def problems(self) -> list[str]:
-        """Return what keeps the run from being scored."""
+        """Return the reasons why the run cannot be scored."""
         problem = label_problem(self._tokenizer, next(iter(self._test_items.values()))[0], self._dataset.labels)
         problems = [
             problem
@@ -202,7 +202,7 @@ class _Planner:
         return [problem for problem in problems if problem]
 
     def cautions(self) -> list[str]:
-        """Return what a reader of the results should know of the prompts, in words."""
+        """Return cautions about the prompts for readers of the results."""
         begins = (form.head or test for name, form in self._formats.items() for test in self._test_items[name])
         chats = dict.fromkeys(caution for form in self._formats.values() for caution in chat_cautions(form))
         return [*chats, *bos_cautions(self._tokenizer, begins)]
@@ -223,7 +223,7 @@ class _Planner:
         )
 
     def _calibration_inputs(self) -> dict[str, Inputs]:
-        """Return the calibration inputs that are the same for every context, by method."""
+        """Return the calibration inputs that every context shares, by method."""
         asked, own = self._spec.calibration, self._spec.own_calibrations
         seed, fields = self._spec.seed, item_fields(self._spec.prompt)
         words = {}
@@ -296,7 +296,7 @@ class _Planner:
     def _training_rows(
         self, adapter: str, context: _Context, seed: int, demos: Sequence[Example], n_examples: int
     ) -> Iterator[dict[str, object]]:
-        """Yield the rows of the table ``training_rows`` of one adapter; ``context`` is that of its test rows."""
+        """Yield an adapter's rows of the table ``training_rows``; ``context`` is that of its test rows."""
         own = self._formats[context.row["instruction"]]
         examples = draw_examples(self._dataset, demos, n_examples, seed=seed, run_seed=self._spec.seed)
         if len(examples) < n_examples:
@@ -314,7 +314,7 @@ class _Planner:
             }
 
     def _parts(self, groups: Mapping[str, Sequence[_Context]]) -> list[PlannedPart]:
-        """Return the prompts in parts; those of one draw stay together where a part holds them.
+        """Return the prompts in parts; those of one draw stay together if a part can hold them.
 
         With adapters, no part has prompts of two draws.
         """
@@ -341,7 +341,7 @@ class _Planner:
 
 
 class _Window:
-    """Finds the prompts that do not fit the model's window together with their answer."""
+    """Find the prompts that exceed the model's window together with their answer."""
 
     def __init__(self, spec: MajorityBiasSpec, labels: Sequence[str], tokenizer: Any, window: int | None) -> None:
         self._spec = spec
@@ -357,8 +357,8 @@ class _Window:
     def check(self, context: _Context) -> None:
         """Count the prompts of one context that do not fit.
 
-        Lengths summed over pieces decide, except near the window: there the error of the sum is measured on the
-        longest prompt, and prompts that come within a joint of the window are tokenised whole.
+        Lengths summed over pieces decide, except near the window. There the error of the sum is measured on the longest
+        prompt, and prompts within a joint's error of the window are tokenised whole.
         """
         guesses = [prompt["n_tokens"] + self._n_new for prompt in context.prompts]
         if self._window is None or max(guesses) + merge_margin(context.n_demos) <= self._window:
@@ -380,7 +380,7 @@ class _Window:
             self._n_fitting = min(self._n_fitting, context.n_demos - n_too_many)
 
     def problem(self) -> str | None:
-        """Return what to do about the prompts that do not fit, or None."""
+        """Return advice about the prompts that do not fit, or None."""
         if not self._n_over:
             return None
         remedy = f"prompt.n_demos to about {self._n_fitting}" if self._n_fitting > 0 else "prompt.n_demos"
@@ -391,7 +391,7 @@ class _Window:
         )
 
     def _needed(self, context: _Context, index: int) -> int:
-        """Return the tokens of a prompt with its longest label and EOS, or with the tokens generated."""
+        """Return the tokens of a prompt with its longest label and EOS, or with its generated tokens."""
         text = f"{context.row['text']}{context.prompts[index]['input_text']}"
         labelled = f"{text}{separator(text, self._longest_label)}{self._longest_label}"
         return max(self._counter.count(labelled) + 1, self._counter.count(text) + N_NEW_TOKENS)

@@ -12,19 +12,19 @@ from biaseval.spec import MajorityPromptSpec, template_fields
 
 @dataclass(frozen=True)
 class Preset:
-    """A prompt of P2 and the names under which its data is published."""
+    """A prompt of P2, with the names in its published data."""
 
     instruction: str
     item: str
     file_fields: Mapping[str, tuple[str, ...]]
-    """Fields of the item to the names that published files have for them."""
+    """Fields of the item to their names in published files."""
     labels: Mapping[str, str]
     """Labels of published files to the answers that the prompts show."""
 
 
-# The words are P2's as printed. It does not say how pieces are joined: here a line break stands between the fields of
-# an item and one space behind each tag. Of its two spellings of answers (Yes/No in the text, True/False in Figure 1 and
-# the instructions) these are the instructions', and the third set's "counter-misinformation" is their "correct".
+# The wording is P2's as printed. P2 does not say how pieces are joined: here a line break separates the fields of an
+# item, and one space follows each tag. P2 spells answers as Yes/No in the text, and as True/False in Figure 1 and the
+# instructions; these are the instructions' spellings. The third set's "counter-misinformation" is their "correct".
 PRESETS = {
     "boolq": Preset(
         instruction=("You need to classify the following sentence as True or False. Below, some examples are provided"),
@@ -62,7 +62,7 @@ PRESETS = {
 
 
 def item_fields(spec: MajorityPromptSpec) -> tuple[str, ...]:
-    """Return the fields that an example needs, label excluded, each once, in the order of the template."""
+    """Return each field of an example once, in the order of the template, without the label."""
     return template_fields(_item(spec))
 
 
@@ -70,12 +70,12 @@ def template_of(spec: MajorityPromptSpec, definition: str | None = None, *, inst
     """Return the template of a spec.
 
     Args:
-        spec: its section ``prompt``.
-        definition: of the Super-NI task file with the demonstrations, which is the instruction if the spec has none.
-        instruction: whether the instruction stands first.
+        spec: the section ``prompt``.
+        definition: the definition in the Super-NI task file of the demonstrations, used if the spec has no instruction.
+        instruction: whether the prompt starts with the instruction.
 
     Raises:
-        InputError: an instruction is asked for and there is none.
+        InputError: the prompt needs an instruction and there is none.
     """
     preset = PRESETS[spec.preset] if spec.preset is not None else None
     text = preset.instruction if preset is not None else spec.instruction_text or definition

@@ -1,4 +1,4 @@
-"""Settings: shares of labels among the demonstrations, and how many demonstrations of each label that makes."""
+"""Settings: shares of labels among the demonstrations, and the resulting number of demonstrations of each label."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from biaseval.errors import InputError
 from biaseval.spec import MajorityBiasSpec, SimplexSpec
 
 BINARY_11 = tuple((tenths / 10, (10 - tenths) / 10) for tenths in range(11))
-"""Two labels: the first has none, then a tenth more in each setting (P2, BoolQ and RTE)."""
+"""Two labels: the first has no demonstrations, then a tenth more in each setting (P2, BoolQ and RTE)."""
 
 TERNARY_15 = tuple(
     (first / 4, second / 4, third / 4)
@@ -21,7 +21,7 @@ TERNARY_15 = tuple(
         *((2, 0, 2), (0, 2, 2), (2, 2, 0)),
     )
 )
-"""Three labels, in P2's order: one alone, three quarters of one and a quarter of another, half of one, two halves."""
+"""Three labels, in P2's order: one alone, three quarters and a quarter, one with a half, two with a half each."""
 
 _MOST_SETTINGS = 1000
 _SHOWN_PROBLEMS = 10
@@ -32,7 +32,7 @@ class Setting:
     """One choice of shares."""
 
     number: int
-    """Position in the grid, 0-based."""
+    """The position in the grid, 0-based."""
     name: str
     """The percentages in the order of the labels, such as ``30/70``."""
     labels: tuple[str, ...]
@@ -40,7 +40,7 @@ class Setting:
     counts: tuple[int, ...]
     """Demonstrations of each label."""
     counts_asked: tuple[int, ...]
-    """The same of the full prompt; more than ``counts`` where there are too few examples."""
+    """The number of demonstrations of each label in the full prompt; above ``counts`` if there are too few examples."""
 
     def row(self) -> dict[str, object]:
         """Return the row of the ``settings`` table."""
@@ -60,11 +60,11 @@ def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mappin
     Args:
         spec: the run's spec.
         labels: the label set, in its order.
-        available: examples of each label that may be demonstrations.
+        available: possible demonstrations of each label.
 
     Raises:
         InputError: the grid does not fit the labels, or a label has too few examples for a setting; the message lists
-            what is needed and what is there. With ``data.on_shortage: reduce`` a setting's prompt is shortened
+            the needed and the available numbers. With ``data.on_shortage: reduce`` a setting's prompt is shortened
             instead, see `reduced_counts`.
     """
     n_demos = spec.prompt.n_demos
@@ -101,12 +101,12 @@ def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mappin
 def largest_remainder(shares: Sequence[float], total: int) -> tuple[int, ...]:
     """Return whole numbers in proportion to ``shares`` that sum to ``total``.
 
-    Each gets the whole part of its quota; what is left goes one by one to the largest remainders, of equal ones to the
-    earlier.
+    Each gets the whole part of its quota. The rest goes one by one to the largest remainders; of equal remainders, the
+    earlier one comes first.
     """
     quotas = [share * total for share in shares]
     counts = [math.floor(quota) for quota in quotas]
-    # Rounded: 0.93 * 50 and 0.07 * 50 have equal remainders, in float64 almost.
+    # Rounded, because 0.93 * 50 and 0.07 * 50 have equal remainders, but in float64 only almost.
     order = sorted(range(len(quotas)), key=lambda index: (round(counts[index] - quotas[index], 6), index))
     for index in order[: total - sum(counts)]:
         counts[index] += 1
@@ -114,15 +114,15 @@ def largest_remainder(shares: Sequence[float], total: int) -> tuple[int, ...]:
 
 
 def reduced_counts(shares: Sequence[float], total: int, available: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the counts of the longest prompt that keeps the shares with the examples there are.
+    """Return the counts of the longest prompt that keeps the shares with the available examples.
 
-    The prompt gets shorter as a whole: the largest number of demonstrations, at most ``total``, whose counts by
-    `largest_remainder` are all available and leave no label without a demonstration that has one in the full prompt.
+    The whole prompt gets shorter. It has the largest number of demonstrations, at most ``total``, whose counts by
+    `largest_remainder` are all available. Each label with a demonstration in the full prompt must keep at least one.
 
     Args:
-        shares: of the labels.
-        total: demonstrations asked for.
-        available: examples of each label.
+        shares: the shares of the labels.
+        total: the requested number of demonstrations.
+        available: the number of examples of each label.
 
     Returns:
         The counts, or None if there is no such prompt.
@@ -137,7 +137,7 @@ def reduced_counts(shares: Sequence[float], total: int, available: Sequence[int]
 
 
 def same_counts(settings: Sequence[Setting]) -> list[list[str]]:
-    """Return the names of settings whose counts are equal, in groups of two or more, in the order of the grid."""
+    """Return the names of settings with equal counts, in groups of at least two, in the order of the grid."""
     groups: dict[tuple[int, ...], list[str]] = {}
     for setting in settings:
         groups.setdefault(setting.counts, []).append(setting.name)
@@ -192,7 +192,7 @@ def _grid(
 
 
 def _compositions(total: int, n_parts: int) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to share ``total`` among ``n_parts``, in ascending order."""
+    """Yield all ways to divide ``total`` among ``n_parts``, in ascending order."""
     if n_parts == 1:
         yield (total,)
         return

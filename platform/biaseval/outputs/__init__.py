@@ -1,8 +1,8 @@
-"""Scores that somebody else made, as a label-bias run has them.
+"""Imported scores in the form of a label-bias run.
 
-scored       the one form of such scores, and ``plan`` makes a run's tables of it
+scored       the common form of such scores; ``plan`` makes a run's tables from it
 records      rows of files, each with its place
 table        reads a table of label scores
-export       writes scores as the harness writes its samples
-lm_eval      reads the samples of lm-evaluation-harness: ``harness_files`` are those files, ``harness_docs`` a doc
+export       writes scores in the harness's sample format
+lm_eval      reads the samples of lm-evaluation-harness: ``harness_files`` has the files, ``harness_docs`` one doc
 """

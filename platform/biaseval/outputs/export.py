@@ -1,4 +1,4 @@
-"""A run's scores as lm-evaluation-harness writes them: lines of samples, and the results beside them. Pure."""
+"""Write a run's scores as lm-evaluation-harness does: lines of samples, and a results file with them. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from biaseval.outputs.harness_docs import EXPORTED
 
 _DELIMITER = " "
-"""Between a prompt and a label, as runs score them."""
+"""The text between a prompt and a label in scoring."""
 
 _METRIC = {"metric": "acc", "aggregation": "mean", "higher_is_better": True}
 
 
 @dataclass(frozen=True)
 class ExportedRow:
-    """A test row, and the log-likelihood by which the run predicts its label."""
+    """A test row, with the log-likelihoods that decide the predicted label."""
 
     row: int
     instance_id: str
@@ -28,7 +28,7 @@ class ExportedRow:
     prompt: str
     gold: str
     log_likelihoods: Sequence[float]
-    """In the order of the task's labels."""
+    """The log-likelihoods in the order of the task's labels."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ExportedTask:
         return [self._sample(row) for row in self.rows]
 
     def accuracies(self) -> list[float]:
-        """Return 1 for each row whose most likely label is right, the first of equal ones, else 0."""
+        """Return 1 for each row whose most likely label is right, else 0; the first of equally likely labels counts."""
         return [float(self.labels[_most_likely(row.log_likelihoods)] == row.gold) for row in self.rows]
 
     def config(self, n_demos: int) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class ExportedTask:
 
     def _sample(self, row: ExportedRow) -> dict[str, Any]:
         doc = dict(zip(EXPORTED, (row.instance_id, row.input, row.prompt, row.gold), strict=True))
-        # The harness does not say which labels a greedy continuation would be; nor do scores of labels alone.
+        # The harness does not name the labels of a greedy continuation, and scores of labels do not contain them.
         responses = [[repr(value), "False"] for value in row.log_likelihoods]
         return {
             "doc_id": row.row,
@@ -90,10 +90,10 @@ def results_of(tasks: Sequence[ExportedTask], n_demos: int, demo_set: int, facts
     """Return the results of one setting.
 
     Args:
-        tasks: of the setting.
+        tasks: the tasks of the setting.
         n_demos: demonstrations in each prompt.
-        demo_set: which set of them; it stands where the harness has the seed that draws examples.
-        facts: of the run: ``model_name``, ``model_num_parameters``, ``date`` and ``scoring``.
+        demo_set: the number of the demonstration set; it takes the place of the harness's seed for drawing examples.
+        facts: facts about the run: ``model_name``, ``model_num_parameters``, ``date`` and ``scoring``.
     """
     found: dict[str, Any] = {}
     for task in tasks:

@@ -1,8 +1,8 @@
-"""One line of samples of lm-evaluation-harness: what was scored, and which choice is right.
+"""Read one line of samples of lm-evaluation-harness: the scored choices, and the right one.
 
-A line has ``target`` as text, whatever it was: an index of the choices, or one of them. Where the task's configuration
-does not say which, the accuracy that the harness logged for the doc does; and where it is logged it must follow from
-the scores, so that what is imported is what was measured.
+A line has ``target`` as text, originally an index of the choices or one of them. If the task's configuration leaves
+this open, the logged accuracy of the doc decides. A logged accuracy must also follow from the scores, so that the
+import matches the measurement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEEDED = ("doc_id", "doc", "target", "arguments", "filtered_resps")
 
 
 class DocError(Exception):
-    """What keeps a doc from being imported, and what to do."""
+    """A reason why a doc cannot be imported, with advice."""
 
 
 @dataclass(frozen=True)
@@ -33,33 +33,33 @@ class Doc:
 
     doc_id: str
     choices: tuple[str, ...]
-    """In the order of the task. Contexts, where each choice is put before the same continuation."""
+    """The choices in the order of the task; contexts if the task puts each choice before the same continuation."""
     logprobs: tuple[float, ...]
-    """Of the choices' tokens together, nats."""
+    """The summed log-likelihood of each choice's tokens, in nats."""
     gold: int
-    """Which of the choices is right."""
+    """The index of the right choice."""
     prompt: str | None
-    """Null where each choice has its own."""
+    """The prompt; null if each choice has another one."""
     instance: str
-    """Names the row of the data: the number of the doc, or its name where a run of this platform was exported."""
+    """The name of the data row: the doc's number, or its name in an exported run of this platform."""
     doc: str
-    """What is asked, whatever the prompt: the doc as JSON, or the row's input where such a run was exported."""
+    """The question without its prompt: the doc as JSON, or the row's input in an exported run of this platform."""
     place: str
     filter: str
 
     @property
     def predicted(self) -> int:
-        """Return which choice is the most likely, the first of equal ones, as the harness does."""
+        """Return the index of the most likely choice, the first of equally likely ones, as the harness does."""
         return self.logprobs.index(max(self.logprobs))
 
     @property
     def is_distinct(self) -> bool:
-        """Return whether no choice stands there twice."""
+        """Return whether all choices differ."""
         return len(set(self.choices)) == len(self.choices)
 
     @property
     def is_tied(self) -> bool:
-        """Return whether another choice is as likely."""
+        """Return whether another choice is equally likely."""
         return self.logprobs.count(max(self.logprobs)) > 1
 
 
@@ -72,7 +72,7 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
         config: the task's configuration.
 
     Raises:
-        DocError: the line lacks something, or which of the choices is right cannot be told, or several are.
+        DocError: the line lacks data, or the right choice is unknown, or several choices are right.
     """
     lacking = [key for key in _NEEDED if key not in record]
     if lacking:
@@ -81,7 +81,7 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
     logprobs = _logprobs(record["filtered_resps"])
     if len(logprobs) != len(requests):
         raise DocError(f"has {len(requests)} arguments and {len(logprobs)} filtered_resps; log the samples again")
-    # With acc_mutual_info the harness scores every choice again, behind an empty context.
+    # With acc_mutual_info the harness scores every choice a second time, after an empty context.
     n_choices = len(requests) // 2 if "acc_mutual_info" in record else len(requests)
     requests, logprobs = requests[:n_choices], logprobs[:n_choices]
     contexts, continuations = zip(*requests, strict=True)
@@ -144,7 +144,7 @@ def _logprobs(responses: Any) -> tuple[float, ...]:
 
 
 def _row(record: Record) -> tuple[str, str]:
-    """Return what names the row that a doc is of, and what it asks."""
+    """Return the name of the doc's row and its question."""
     doc = record["doc"]
     if isinstance(doc, dict) and doc.keys() == set(EXPORTED):
         return str(doc["id"]), str(doc["input"])
@@ -152,12 +152,12 @@ def _row(record: Record) -> tuple[str, str]:
 
 
 def _candidates(record: Record, choices: Sequence[str], config: Mapping[str, Any], *, has_inputs: bool) -> list[int]:
-    """Return which choices may be meant by the target; one where that is clear.
+    """Return the choices that the target may mean; a single one if that is clear.
 
     Raises:
-        DocError: it names several choices, or none.
+        DocError: the target names several choices, or none.
     """
-    # Where choices are contexts, what is right is what doc_to_text gives, which is logged where it is a field.
+    # Where choices are contexts, doc_to_text gives the right one; the log has it if doc_to_text is a field.
     key = config.get("doc_to_text" if has_inputs else "doc_to_target")
     fields = record["doc"] if isinstance(record["doc"], dict) else {}
     if isinstance(key, str) and key in fields:
@@ -179,7 +179,7 @@ def _candidates(record: Record, choices: Sequence[str], config: Mapping[str, Any
 
 
 def _literal(text: str) -> Any:
-    """Return the number or list that a target was, or else the text."""
+    """Return the number or list that the text of a target spells, or else the text."""
     if text.isascii() and text.isdigit():
         return int(text)
     if text.startswith("[") and text.endswith("]"):
@@ -191,7 +191,7 @@ def _literal(text: str) -> Any:
 
 
 def _meant(value: Any, choices: Sequence[str]) -> list[int]:
-    """Return the choice that a target is the index or the text of; none where it is neither."""
+    """Return the choices whose index or text equals the target; none if nothing matches."""
     if isinstance(value, list):
         if len(value) > 1:
             raise DocError(

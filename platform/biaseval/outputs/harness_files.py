@@ -1,4 +1,4 @@
-"""The files of lm-evaluation-harness: samples of a task, and the results beside them that say how they were made."""
+"""The files of lm-evaluation-harness: samples of a task, and the results files that say how they were made."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _ALIKE = {
     "chat_template_sha": "the chat template",
     "system_instruction_sha": "the system instruction",
 }
-"""What the results say that must be the same of all files of a run, and what it is."""
+"""Keys of the results that must agree in all files of a run, with their meaning."""
 
 _REFUSED = {
     "generate_until": "it has the model write text, which gives labels no scores",
     "loglikelihood": "it scores one continuation of a doc, so there are no labels to prefer",
     "loglikelihood_rolling": "it measures perplexity, so there are no labels to prefer",
 }
-"""Types of output that say nothing of labels, and why."""
+"""Types of output without scores of labels, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -51,27 +51,27 @@ class TaskFile:
 
     @property
     def n_shot(self) -> int:
-        """Examples in each prompt."""
+        """The number of examples in each prompt."""
         return int(self.results["n-shot"][self.task])
 
     @property
     def seed(self) -> int:
-        """Of the generator that draws these examples; without any it draws none."""
+        """The seed of the generator that draws these examples; none if no generator draws them."""
         return int(self.results["config"].get("fewshot_seed") or 0) if self.n_shot else 0
 
     def alike(self) -> dict[str, object]:
-        """Return what must be the same of all files of a run."""
+        """Return the values that must agree in all files of a run."""
         arguments = self.results["config"].get("model_args")
         said = {**self.results, **self.results["config"], **(arguments if isinstance(arguments, dict) else {})}
         return {key: said.get(key) or None for key in _ALIKE}
 
 
 def task_files(paths: Sequence[Path]) -> list[TaskFile]:
-    """Return what files of samples are of, from the results beside each.
+    """Return the task of each samples file, from the results file in the same folder.
 
     Raises:
-        InputError: a file is no samples file by its name, has no results beside it or some that are not the harness's,
-            is of a task without labels, or of another model; the message lists what is wrong.
+        InputError: a file name is not that of samples, results are missing or not the harness's, a task has no labels,
+            or models differ; the message lists the mistakes.
     """
     problems = Problems()
     files: list[TaskFile] = []
@@ -86,10 +86,10 @@ def task_files(paths: Sequence[Path]) -> list[TaskFile]:
 
 
 def settings_of(files: Sequence[TaskFile]) -> list[Setting]:
-    """Return the setting of each file: its number of examples, and which of the task's seeds of them it has.
+    """Return the setting of each file: the number of examples, and the index of its seed among the task's seeds.
 
     Raises:
-        InputError: two files are of the same task and setting.
+        InputError: two files have the same task and setting.
     """
     seeds: dict[tuple[str, int], set[int]] = {}
     for file in files:
@@ -117,7 +117,7 @@ def _task_file(path: Path, known: dict[Path, Mapping[str, Any]]) -> TaskFile:
         raise InputError(f"{path}: is no file; check the path")
     results_path = path.with_name(_RESULTS.format(date=named["date"]))
     if not results_path.is_file():
-        # With an --output_path that ends in .json its stem is the name.
+        # If --output_path ends in .json, the stem of that file is the name.
         others = sorted(path.parent.glob(f"*_{named['date']}.json"))
         if len(others) != 1:
             raise InputError(
@@ -158,7 +158,7 @@ def _refuse_without_labels(file: TaskFile) -> None:
 
 
 def _unlike(files: Sequence[TaskFile]) -> list[str]:
-    """Return in what files differ from the first one that all of a run must share."""
+    """Return the differences from the first file in values that must agree in a run."""
     problems = []
     first = files[0].alike()
     for file in files[1:]:

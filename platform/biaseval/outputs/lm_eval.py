@@ -1,9 +1,9 @@
-"""Reads what lm-evaluation-harness logs with ``--log_samples`` of multiple-choice tasks.
+"""Read the log of lm-evaluation-harness with ``--log_samples`` for multiple-choice tasks.
 
-A task whose docs all have the same choices is a classification, and the choices are its labels. Where docs have
-choices of their own, labels are the positions A, B, C …: what is preferred is then a position. Such a task needs as
-many choices in each doc; the few docs that have another number are left out and counted in a note. The score of a
-label is the harness's: the sum over its tokens, without EOS, by which it computes ``acc``.
+A task whose docs all have the same choices is a classification, and the choices are its labels. If docs have different
+choices, labels are the positions A, B, C …, and the bias is a preference for a position. Such a task needs the same
+number of choices in each doc; the few docs with another number are dropped and counted in a note. The score of a label
+is the harness's: the sum over its tokens, without EOS, which also gives ``acc``.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from biaseval.outputs.records import digest_of, records
 from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
 
 _N_NAMED = 5
-"""Tasks that a note names rather than counts."""
+"""The most tasks that a note names; more are only counted."""
 
 Docs = Mapping[Setting, Sequence[Doc]]
-"""Of a task."""
+"""The docs of a task by setting."""
 
 
 def read_samples(paths: Sequence[Path]) -> Outputs:
     """Return the scores of all files together.
 
     Args:
-        paths: ``samples_TASK_DATE.jsonl``, each beside its ``results_DATE.json``; of one model.
+        paths: ``samples_TASK_DATE.jsonl`` of one model, each in the folder of its ``results_DATE.json``.
 
     Raises:
-        InputError: a file cannot be read, is of another model or of a task without labels, or docs cannot be imported;
-            the message lists what is wrong.
+        InputError: a file cannot be read, has another model or a task without labels, or docs cannot be imported; the
+            message lists the mistakes.
     """
     files = task_files(paths)
     by_task: dict[str, dict[Setting, list[Doc]]] = {}
@@ -64,7 +64,7 @@ def read_samples(paths: Sequence[Path]) -> Outputs:
 
 
 def _facts(files: Sequence[TaskFile]) -> dict[str, Any]:
-    """Return what the results say of how the samples were made."""
+    """Return the facts about the evaluation in the results files."""
     results = files[0].results
     return {
         "model_facts": {"n_parameters": results["config"].get("model_num_parameters")},
@@ -78,7 +78,7 @@ def _facts(files: Sequence[TaskFile]) -> dict[str, Any]:
 
 
 class _Docs:
-    """The docs of a file: those of its first filter, which others may repeat."""
+    """The docs of a file's first filter; other filters may repeat them."""
 
     def __init__(self, file: TaskFile) -> None:
         self.problems: list[str] = []
@@ -101,7 +101,7 @@ class _Docs:
                 )
             elif doc.logprobs != first.logprobs:
                 unlike[doc.filter] += 1
-        # Several processes log their docs in turn.
+        # Several processes take turns in logging their docs.
         self.docs.sort(key=lambda doc: (len(doc.doc_id), doc.doc_id))
         for name, n_docs in unlike.items():
             self.notes.append(
@@ -112,26 +112,26 @@ class _Docs:
 
 @dataclass(frozen=True)
 class LabelledTask:
-    """The docs of a task, and what their labels are."""
+    """The docs of a task, and its labels."""
 
     task: str
     docs: Docs
     is_classification: bool
     """Whether all docs have the same choices, which are then the labels; else labels are positions."""
     n_left_out: int = 0
-    """Docs with another number of choices than most."""
+    """Docs dropped because their number of choices is not the most frequent one."""
 
     @classmethod
     def of(cls, file: TaskFile, docs: Docs) -> Self:
         """Return a task of these docs.
 
         Args:
-            file: one of the task's.
-            docs: of all its files.
+            file: one of the task's files.
+            docs: the docs of all its files.
 
         Raises:
-            InputError: docs have choices of their own, and half of them or more have another number than the others, or
-                more than there are letters.
+            InputError: docs have different choices, and at least half of them have another number than the most
+                frequent one, or the number exceeds that of letters.
         """
         every = [doc for own in docs.values() for doc in own]
         if len({frozenset(doc.choices) for doc in every}) == 1 and all(doc.is_distinct for doc in every):
@@ -148,7 +148,7 @@ class LabelledTask:
 
     @property
     def n_tied(self) -> int:
-        """Docs in which several choices are the most likely."""
+        """The number of docs in which several choices are equally likely."""
         return sum(doc.is_tied for own in self.docs.values() for doc in own)
 
     def prompts(self) -> Iterator[ScoredPrompt]:
@@ -170,7 +170,7 @@ class LabelledTask:
 
 
 def _notes(tasks: Sequence[LabelledTask]) -> Iterator[str]:
-    """Yield what a reader should know of labels, with the tasks of which it holds."""
+    """Yield notes on labels for readers, each with its tasks."""
     if of_options := [task.task for task in tasks if not task.is_classification]:
         yield (
             "Docs have choices of their own, whose labels are their positions, A the first, so that a preferred label "

@@ -1,4 +1,4 @@
-"""Somebody else's scores as the tables of a label-bias run, one task at a time: pure."""
+"""Turn imported scores into the tables of a label-bias run, one task at a time. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from biaseval.prompting.calibration import leaves_one_out
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
 
 PURPOSES = ("main", "bias_score", *(one.name for one in PLANNED_PURPOSES.values() if not one.permutes))
-"""What a prompt may be for, in the order of rows; a table has no place for the orders of a question."""
+"""Purposes of a prompt, in the order of rows; a table cannot hold the orders of a question's options."""
 
 _ROLES = ("main", "bias_score")
 """Purposes whose rows are instances of the task, the same in every setting."""
 
 Tables = Mapping[str, pa.Table]
-"""Table to a task's part of it."""
+"""Table name to a task's part of the table."""
 
 _Groups = Mapping[tuple[Setting, str], Sequence[ScoredPrompt]]
-"""Of a task, by setting and purpose."""
+"""The prompts of a task by setting and purpose."""
 
 
 def plan_outputs(outputs: Outputs) -> list[Tables]:
-    """Return the tables of every task, in the order of their names.
+    """Return the tables of every task, in the order of task names.
 
-    Rows of a purpose are numbered in the order of the first setting's prompts, in every setting alike. Label scores
+    Rows of a purpose have the same numbers in every setting, in the order of the first setting's prompts. Label scores
     have one number, the sum over the label's tokens.
 
     Raises:
-        InputError: prompts of a task have other labels, or a gold label that is none of them; held-out rows are test
-            rows too; settings of a task have other rows, or tasks other settings. The message lists what is wrong.
+        InputError: prompts of a task have different labels, or a gold label outside them; held-out rows are also test
+            rows; or settings differ in rows, or tasks in settings. The message lists the mistakes.
     """
     by_task: dict[str, list[ScoredPrompt]] = {}
     for prompt in outputs.prompts:
@@ -53,7 +53,7 @@ def needs_gold(purpose: str) -> bool:
 
 
 def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
-    """Yield what is wrong with the prompts of a task."""
+    """Yield the problems of a task's prompts."""
     first = prompts[0]
     labels = sorted(first.logprobs)
     if len(labels) < 2:
@@ -77,7 +77,7 @@ def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
 
 
 def _other_rows(task: str, groups: _Groups) -> Iterator[str]:
-    """Yield the settings of a task that are not of the same instances as its first one."""
+    """Yield the settings of a task whose instances differ from those of its first setting."""
     settings = sorted({setting for setting, _ in groups})
     named = [{one.instance for setting in settings for one in groups.get((setting, role), ())} for role in _ROLES]
     if both := sorted(set.intersection(*named)):
@@ -99,7 +99,7 @@ def _other_rows(task: str, groups: _Groups) -> Iterator[str]:
 
 
 def _other_settings(by_task: Mapping[str, Sequence[ScoredPrompt]]) -> Iterator[str]:
-    """Yield the tasks that lack settings, or purposes there, which others have: their means would not compare."""
+    """Yield the tasks that lack other tasks' settings or purposes, because the means would not be comparable."""
     groups = {task: {(one.setting, one.purpose) for one in prompts} for task, prompts in sorted(by_task.items())}
     every = set().union(*groups.values())
     for task, own in groups.items():
@@ -115,7 +115,7 @@ def _told(setting: Setting) -> str:
 
 
 def _grouped(prompts: Sequence[ScoredPrompt]) -> _Groups:
-    """Return the prompts of a task by setting and purpose, in the order of rows: that of the first setting."""
+    """Return the prompts of a task by setting and purpose, in the row order of the first setting."""
     places: dict[tuple[str, str], int] = {}
     for prompt in sorted(prompts, key=lambda one: one.setting):
         places.setdefault((prompt.purpose, prompt.instance), len(places))
@@ -184,7 +184,7 @@ def _context_id(task: str, setting: Setting) -> str:
 
 
 def _context(task: str, setting: Setting) -> dict[str, object]:
-    """Return the empty context of a setting: what stands before an input is part of its own text."""
+    """Return the empty context of a setting: the text of an input already includes everything before it."""
     return {
         "context_id": _context_id(task, setting),
         "task": task,
@@ -200,7 +200,7 @@ def _prompt_id(prompt: ScoredPrompt, row: int) -> str:
 
 
 def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, object]:
-    """Return the row of ``prompts``; its tokens, and how many demonstrations its length left it, are not known."""
+    """Return the row of ``prompts``; the import does not know its tokens, nor how many demonstrations fitted."""
     return {
         "prompt_id": _prompt_id(prompt, row),
         "context_id": _context_id(prompt.task, prompt.setting),

@@ -1,4 +1,4 @@
-"""What is wrong with rows, of which there may be thousands alike."""
+"""Problems of rows, of which thousands may be alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHOWN = 10
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Raise one InputError with the first of the problems, and how many more there are; nothing if there is none."""
+    """Raise one InputError with the first problems and the number of further ones, if there are any."""
     more = len(problems) - _SHOWN
     if problems:
         raise InputError.of([*problems[:_SHOWN], *([f"{more:,} more like these"] if more > 0 else [])])

@@ -1,4 +1,4 @@
-"""Rows of files that somebody else made, each with the place where it stands."""
+"""Rows of imported files, each with its place."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Record = dict[str, Any]
 
 
 def records(path: Path, notes: list[str]) -> Iterator[tuple[str, Record]]:
-    """Yield the place and the columns of each row of a file; an empty cell of a table, and NaN, is null.
+    """Yield the place and the columns of each row of a file; empty cells of a table and NaN become null.
 
     Args:
-        path: of the file.
-        notes: are added to: what a reader of the results should know of how the file is written.
+        path: the file.
+        notes: receives notes on the format of the file, for readers of the results.
 
     Raises:
-        InputError: the file cannot be read, holds no row, or has bad ones; that comes behind the good ones.
+        InputError: the file cannot be read, has no rows, or has bad rows; the error comes after all good rows.
     """
     found = Records(str(path))
     place = None
@@ -35,7 +35,7 @@ def records(path: Path, notes: list[str]) -> Iterator[tuple[str, Record]]:
 
 
 def digest_of(paths: Iterable[Path]) -> str:
-    """Return the SHA-256 of files' contents together, in whatever order they are named.
+    """Return the SHA-256 of files' contents together, independent of the order of the paths.
 
     Raises:
         InputError: a file cannot be read.

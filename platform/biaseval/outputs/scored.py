@@ -1,4 +1,4 @@
-"""The one form of scores that somebody else made, whatever file they come from."""
+"""The common form of imported scores, for every kind of file."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Setting = tuple[int, int]
-"""The number of demonstrations, and which set of them."""
+"""The number of demonstrations, and the number of the demonstration set."""
 
 MOST_LOGPROB = 1e-3
-"""Rounding may lift the logarithm of a certain label a little above 0, and no further."""
+"""The largest log-likelihood: rounding may lift that of a certain label slightly above 0."""
 
 
 @dataclass(frozen=True)
 class ScoredPrompt:
-    """A prompt, and what a model gave each label behind it."""
+    """A prompt, and the score of each label after it."""
 
     task: str
     setting: Setting
     purpose: str
     """``main``, ``bias_score``, or the calibration whose input it is (``cc``, ``dc``, ``looc``)."""
     instance: str
-    """Names the input within its task and purpose, in every setting the same; no two prompts of one setting have it."""
+    """The name of the input within its task and purpose, the same in every setting and unique within a setting."""
     gold: str | None
-    """Null for inputs of a calibration that have none."""
+    """The right label; null for calibration inputs without one."""
     logprobs: Mapping[str, float]
-    """Label to the log-likelihood of its tokens together (nats)."""
+    """Label to the summed log-likelihood of its tokens, in nats."""
     input: str | None
-    """What is asked, in every setting the same; null where the file does not say."""
+    """The question, the same in every setting; null if the file does not have it."""
     text: str | None
-    """The whole prompt; null where the file does not say."""
+    """The whole prompt; null if the file does not have it."""
     place: str
     """File and line, for messages."""
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What files of scores hold."""
+    """The content of score files."""
 
     model: str | None
-    """What they call the model."""
+    """The model's name in the files."""
     prompts: Sequence[ScoredPrompt]
     sha256: str
-    """Of all that was read."""
+    """The hash of all files that were read."""
     definitions: Mapping[str, str] = field(default_factory=dict)
-    """Task to what its prompts begin with, where that is known."""
+    """Task to the definition at the start of its prompts, if known."""
     notes: Sequence[str] = ()
-    """What a reader of the results should know, a sentence each."""
+    """Notes for readers of the results, one sentence each."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What ``environment.json`` says of them."""
+    """Facts about the scores for ``environment.json``."""

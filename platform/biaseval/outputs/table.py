@@ -1,16 +1,16 @@
-"""The table of label scores that anything may write: a row per (prompt, label), in CSV, JSONL or Parquet.
+"""A table of label scores from any program: a row per (prompt, label), in CSV, JSONL or Parquet.
 
 Columns:
 
 task        the task, whose prompts all have the same labels
-prompt_id   names the input within task and purpose, in every setting alike; without it ``input`` or ``text`` does
+prompt_id   names the input within task and purpose, the same in every setting; default: ``input`` or ``text``
 label       one of the prompt's labels
-logprob     the log-likelihood of the label's tokens together, in nats: at most 0
-gold        the right label; may be missing where the purpose is a calibration
+logprob     the summed log-likelihood of the label's tokens, in nats: at most 0
+gold        the right label; may be missing for inputs of a calibration
 n_demos     demonstrations in the prompt; 0 if missing
-demo_set    which set of as many, from 0; 0 if missing
+demo_set    number of the demonstration set, from 0; 0 if missing
 purpose     ``main`` (if missing), ``bias_score`` for held-out rows; ``cc``, ``dc``, ``looc`` for inputs of calibration
-input       what is asked, without demonstrations
+input       the question, without demonstrations
 text        the whole prompt
 """
 
@@ -33,24 +33,24 @@ from biaseval.spec import OnBadRow, is_label, label_key
 
 REQUIRED = ("task", "label", "logprob")
 COLUMNS = (*REQUIRED, "prompt_id", "gold", "n_demos", "demo_set", "purpose", "input", "text")
-"""Every column that there may be."""
+"""All columns that a table may have."""
 
 _SHARED = ("gold", "input", "text")
-"""What all rows of a prompt say alike."""
+"""Columns that must agree in all rows of a prompt."""
 
 _MOST_DIGITS = 9
-"""Of a count, which is stored in 32 bits."""
+"""The most digits of a count, which is stored in 32 bits."""
 
 _Key = tuple[str, tuple[int, int], str, str]
 
 
 class _RowError(Exception):
-    """What is wrong with a row, and what to do."""
+    """A problem of a row, with advice."""
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row, as it is meant."""
+    """A row after parsing."""
 
     key: _Key
     label: str
@@ -62,12 +62,12 @@ def read_table(paths: Sequence[Path], *, on_bad_row: OnBadRow = "error") -> Outp
     """Return the scores of all files together.
 
     Args:
-        paths: of the files.
-        on_bad_row: ``drop`` leaves prompts out, in all settings, whose right label is needed and missing in one; the
-            notes count them.
+        paths: the files.
+        on_bad_row: ``drop`` drops a prompt in all settings if it needs a right label and lacks it in one setting; the
+            notes count such prompts.
 
     Raises:
-        InputError: a file cannot be read, or rows are not what columns must hold; the message lists them.
+        InputError: a file cannot be read, or rows do not hold valid columns; the message lists the mistakes.
     """
     problems = Problems()
     prompts: dict[_Key, ScoredPrompt] = {}
@@ -88,7 +88,7 @@ def read_table(paths: Sequence[Path], *, on_bad_row: OnBadRow = "error") -> Outp
 
 
 def _read(path: Path, prompts: dict[_Key, ScoredPrompt], notes: list[str]) -> Iterator[str]:
-    """Add the rows of a file to prompts, what should be known of it to notes, and yield what is wrong with them."""
+    """Add the rows of a file to ``prompts`` and remarks on it to ``notes``, and yield its problems."""
     known: set[str] = set()
     for place, record in records(path, notes):
         _refuse_columns(path, place, record, known)
@@ -147,7 +147,7 @@ def _add(row: _Row, place: str, prompts: dict[_Key, ScoredPrompt]) -> None:
 
 
 def _text(record: Record, name: str) -> str | None:
-    """Return a text; true, false and a number without decimals are one, and empty text is none."""
+    """Return a text; true, false and integers count as texts, and an empty text becomes null."""
     value: Any = record.get(name)
     if is_label(value) and not isinstance(value, str):
         return label_key(value)

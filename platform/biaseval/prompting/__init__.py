@@ -1,9 +1,9 @@
-"""What the plans of prompts (label_bias, majority_bias) share, and scoring with them. Pure; tokenizers come as objects.
+"""Code that label_bias and majority_bias share to plan prompts, and that scoring uses. Pure; tokenizers are arguments.
 
-calibration  records of the methods: what their inputs are, and how SQL takes their means
-lengths      tokens of texts, counted whole or over their pieces
+calibration  records of the methods: the inputs of each method, and the SQL columns that it gives
+lengths      tokens of texts, counted for the whole text or per piece
 parts        prompts that are scored together
-labels       what stands before a label, and labels that a tokenizer does not tell apart
-matching     what a generated text says as a label
+labels       the separator before a label, and labels that share their tokens
+matching     the label that a generated text means
 task_files   Super-NaturalInstructions task files
 """

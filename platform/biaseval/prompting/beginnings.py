@@ -1,4 +1,4 @@
-"""The token that some tokenizers put before every text, which a prompt may begin with, too: it is there once."""
+"""The token that some tokenizers put before every text; a prompt that already begins with it keeps only one."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 
 def adds_bos(tokenizer: Any) -> bool:
-    """Return whether the tokenizer puts its first token before a text itself: a text's own would be a second."""
+    """Return whether the tokenizer itself puts its first token before a text, so that a second one would follow."""
     bos = getattr(tokenizer, "bos_token", None)
     return bool(bos) and bool(tokenizer("x", verbose=False)["input_ids"][:1] == [tokenizer.bos_token_id])
 
 
 def has_second_bos(tokenizer: Any, text: str) -> bool:
-    """Return whether a text begins with the token that the tokenizer puts before it anyway."""
+    """Return whether a text begins with the token that the tokenizer also adds."""
     bos = getattr(tokenizer, "bos_token", None)
     return bool(bos) and text.startswith(str(bos)) and adds_bos(tokenizer)
 
 
 def without_second_bos(tokenizer: Any, text: str) -> str:
-    """Return a text as it is tokenised: without what it begins with of the token that the tokenizer adds itself."""
+    """Return a text without leading copies of the token that the tokenizer adds."""
     if not has_second_bos(tokenizer, text):
         return text
     bos = str(tokenizer.bos_token)
@@ -29,7 +29,7 @@ def without_second_bos(tokenizer: Any, text: str) -> str:
 
 
 def bos_cautions(tokenizer: Any, texts: Iterable[str]) -> list[str]:
-    """Return what is said of prompts that begin with the token which the tokenizer adds itself; nothing of others."""
+    """Return a caution if prompts begin with the token that the tokenizer also adds; else nothing."""
     if not any(has_second_bos(tokenizer, text) for text in texts):
         return []
     return [

@@ -1,8 +1,8 @@
 """Calibration methods, and the prompts that they need.
 
-A method is a file of ``analytics/calibrations``: its head says what it is and which prompts it reads, its query what
-these make of the labels' probabilities. The prompts are planned here, by purpose: inputs that carry no answer (P1
-section 3), or each answer in turn. Imports nothing heavy.
+A method is a file of ``analytics/calibrations``. Its head describes the method and names the prompts that it reads. Its
+query computes the correction from the labels' probabilities. This module plans the prompts, by purpose: inputs that
+carry no answer (P1 section 3), or each answer in turn. Imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ CC_INPUTS = ("N/A", "", "[MASK]")
 N_DC_INPUTS = 20
 
 N_QUESTIONS = 32
-"""Of methods that permute options: as many as BiasScore has rows, fewer where that has fewer."""
+"""Questions of methods that permute options: as many as BiasScore rows, or fewer if there are fewer questions."""
 
 SLOT = "{INPUT}"
-"""Where text varies in the template of an input."""
+"""The place of variable text in the template of an input."""
 
 Inputs = list[dict[str, str]]
-"""Inputs of a method: the text of each field of the prompt."""
+"""Inputs of a method: the text of each prompt field."""
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """Prompts that are scored for calibrations alone."""
+    """Prompts that serve only calibrations."""
 
     name: str
     """The ``purpose`` of these prompts in tables."""
     inputs: Callable[[Sequence[str], Mapping[str, DomainContext], np.random.Generator], Inputs] | None
-    """Makes the inputs, which are the same in every setting of a task, of the fields, their words and a generator.
+    """Makes the inputs from the fields, their words and a generator; they are the same in every setting of a task.
 
-    None: a setting has inputs of its own. They are its demonstrations, each with its label and left out of its own
-    prompt, or what ``permutes`` says.
+    None: each setting has other inputs. They are its demonstrations, each with its label and removed from its own
+    prompt, or the questions of ``permutes``.
     """
     n_inputs: int | None = None
-    """How many there are at most; None: as many as a setting has demonstrations."""
+    """The largest number of inputs; None: as many as a setting has demonstrations."""
     permutes: bool = False
-    """Whether inputs are questions that the setting does not show, each with its options in every cyclic order."""
+    """Whether inputs are questions outside the setting's demonstrations, each with its options in every cyclic
+    order."""
     needs_words: bool = False
-    """Whether inputs are made of the words of the task's own; otherwise there are none."""
+    """Whether inputs consist of the task's words; a task without words then has no inputs."""
 
 
 def random_words(fields: Sequence[str], words: Mapping[str, DomainContext], generator: np.random.Generator) -> Inputs:
-    """Return `N_DC_INPUTS` inputs in which every field has random words of its own."""
+    """Return `N_DC_INPUTS` inputs in which each field has its own random words."""
     drawn = [words[field].draw(generator) for field in fields]
     return [dict(zip(fields, texts, strict=True)) for texts in zip(*drawn, strict=True)]
 
@@ -72,14 +73,14 @@ PURPOSES = {
         Purpose("pride", None, N_QUESTIONS, permutes=True),
     )
 }
-"""By name, in the order of prompts and tables."""
+"""The purposes by name, in the order of prompts and tables."""
 
 
 ROWS = ("main", "majority")
-"""The purposes of the prompts that have the test rows, of label bias and of majority bias."""
+"""The purposes of test rows, in label bias and in majority bias."""
 
 GIVES = ("log_prior", "log_probability")
-"""What the query of a calibration gives: a column that is subtracted by label, or one by prompt and label."""
+"""The result of a calibration's query: a column to subtract by label, or a column by prompt and label."""
 
 
 @dataclass(frozen=True)
@@ -87,27 +88,29 @@ class Calibration:
     """One method: the head of its file."""
 
     name: str
-    """In specs, tables and marts: the name of the file."""
+    """The name in specs, tables and marts, which is the name of the file."""
     shown: str
-    """In reports."""
+    """The name in reports."""
     meaning: str
-    """A sentence with its source."""
+    """A sentence about the method, with its source."""
     by: str
-    """What the probabilities are divided by, with its source: those for ``by``."""
+    """The inputs whose probabilities are the divisor, with the source."""
     inputs: tuple[str, ...]
-    """The purposes of the prompts that its query reads: of `PURPOSES`, or of test rows (``main``, ``majority``)."""
+    """The purposes of the prompts that the query reads: of `PURPOSES`, or of test rows (``main``, ``majority``)."""
     gives: str = GIVES[0]
-    """The column of its query: ``log_prior``, which is subtracted by label, or ``log_probability`` by prompt and label,
-    which need not be normalised."""
+    """The column of the query: ``log_prior``, subtracted by label, or ``log_probability`` by prompt and label.
+
+    ``log_probability`` need not be normalised.
+    """
     reference: str | None = None
-    """The publication in full; None where it is P1."""
+    """The publication in full; None if it is P1."""
 
     @classmethod
     def of(cls, name: str, sql: str) -> Self:
-        """Return what a file says of itself.
+        """Return the method that a file describes.
 
         Raises:
-            ValueError: its head lacks a key, or a key has no known value.
+            ValueError: its head lacks a key, or the value of a key is unknown.
         """
         keys = head(sql)
         if lacking := [key for key in ("shown", "meaning", "by", "inputs") if not keys.get(key)]:
@@ -128,14 +131,14 @@ _FILES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(ANALYTI
 CALIBRATIONS = {
     name: Calibration.of(name, _FILES[name]) for name in [*PURPOSES, *(name for name in _FILES if name not in PURPOSES)]
 }
-"""The methods by name, in the order of tables and figures: those that prompts are planned for come first."""
+"""The methods by name, in the order of tables and figures: methods with their own prompts come first."""
 
 
 MOST_STRENGTH = 1.5
-"""Of calibration: at 0 there is none, at 1 it is as published."""
+"""The largest strength of a calibration: 0 means none, and 1 means as published."""
 
 Own = Mapping[str, str]
-"""Calibrations of a spec's own: name to SQL, as of a file of ``analytics/calibrations``."""
+"""Calibrations that a spec brings: name to SQL, in the form of ``analytics/calibrations``."""
 
 NONE: Own = MappingProxyType({})
 
@@ -144,23 +147,24 @@ _OWN_FILE = re.compile(r"(calibrations|metrics)/([a-z][a-z0-9_]*)\.sql")
 
 
 def named_by(path: str) -> tuple[str, str] | None:
-    """Return the folder, ``calibrations`` or ``metrics``, and the name of a file of a spec's own; None: it is neither.
+    """Return the folder, ``calibrations`` or ``metrics``, and the name of a spec's SQL file; None: the path fits
+    neither.
 
     Args:
-        path: below ``analysis.sql``.
+        path: the path below ``analysis.sql``.
     """
     found = _OWN_FILE.fullmatch(path)
     return None if found is None else (found[1], found[2])
 
 
 def own_of(files: Mapping[str, str], folder: str = "calibrations") -> dict[str, str]:
-    """Return the calibrations, or metrics, among the files of ``analysis.sql``, path to text."""
+    """Return the calibrations, or metrics, among the files of ``analysis.sql`` (path to text)."""
     found = {named_by(path): text for path, text in files.items()}
     return {named[1]: text for named, text in found.items() if named is not None and named[0] == folder}
 
 
 def known_calibrations(own: Own) -> dict[str, Calibration]:
-    """Return the methods by name, those of a spec's own last."""
+    """Return the methods by name, with those of the spec last."""
     return CALIBRATIONS | {name: Calibration.of(name, sql) for name, sql in own.items()} if own else CALIBRATIONS
 
 
@@ -169,10 +173,10 @@ _VARIANT = re.compile(r"(?P<method>[a-z][a-z0-9_]*)(@(?P<strength>[0-9][0-9.e-]*
 
 @dataclass(frozen=True)
 class Variant:
-    """A method as specs ask for it: ``cc``, ``cc@0.7`` or ``dc@0.7/5``.
+    """A method with the options of a spec: ``cc``, ``cc@0.7`` or ``dc@0.7/5``.
 
-    Probabilities are divided by ``p_hat ** strength`` (the published methods have 1), where ``p_hat`` is the mean over
-    the method's first ``inputs`` inputs, or over all of them (None).
+    The method divides probabilities by ``p_hat ** strength`` (1 as published). ``p_hat`` is the mean over the method's
+    first ``inputs`` inputs, or over all of them (None).
     """
 
     method: str
@@ -181,14 +185,14 @@ class Variant:
 
     @classmethod
     def of(cls, name: str, own: Own | None = None) -> Self:
-        """Return what a name stands for.
+        """Return the variant that a name means.
 
         Args:
-            name: as of a spec.
-            own: calibrations of the spec's own; None: any name of a method will do.
+            name: a name in a spec.
+            own: calibrations that the spec brings; None: any valid name of a method.
 
         Raises:
-            ValueError: it stands for nothing; the message says why.
+            ValueError: the name means no method; the message says why.
         """
         found = _VARIANT.fullmatch(name)
         methods = CALIBRATIONS if own is None else known_calibrations(own)
@@ -217,7 +221,7 @@ class Variant:
         return cls(found["method"], strength, inputs)
 
     def __str__(self) -> str:
-        """Return the name; a strength of 1 is left out."""
+        """Return the name, without a strength of 1."""
         strength = "" if self.strength == 1 else f"@{self.strength!r}".removesuffix(".0")
         return f"{self.method}{strength}{'' if self.inputs is None else f'/{self.inputs}'}"
 
@@ -226,8 +230,8 @@ def purposes_of(names: Collection[str], own: Own = NONE) -> list[Purpose]:
     """Return the purposes of the prompts that calibrations of these names need, in the order of `PURPOSES`.
 
     Args:
-        names: of a spec.
-        own: the spec's own calibrations.
+        names: the calibrations in a spec.
+        own: calibrations that the spec brings.
     """
     known = known_calibrations(own)
     needed = {purpose for name in names for purpose in known[Variant.of(name).method].inputs}
@@ -244,11 +248,11 @@ def shared_inputs(
     """Return the inputs that are the same in every setting, by purpose.
 
     Args:
-        names: the calibrations asked for.
-        fields: of the prompt.
-        words: of each field, where a purpose needs them.
-        generator: gives each purpose's own.
-        own: calibrations of the spec's own.
+        names: the calibrations in a spec.
+        fields: the prompt's fields.
+        words: the words of each field, if a purpose needs them.
+        generator: returns the random generator of a purpose.
+        own: calibrations that the spec brings.
     """
     return {
         purpose.name: purpose.inputs(fields, words, generator(purpose.name))
@@ -258,18 +262,18 @@ def shared_inputs(
 
 
 def leaves_one_out(purpose: str) -> bool:
-    """Return whether the input of prompts of this purpose is a demonstration that their context goes without."""
+    """Return whether the inputs of this purpose are demonstrations that are removed from their own context."""
     found = PURPOSES.get(purpose)
     return found is not None and found.inputs is None and not found.permutes
 
 
 def permuting(names: Collection[str], own: Own = NONE) -> list[str]:
-    """Return the purposes that calibrations of these names need whose inputs are questions with permuted options."""
+    """Return the purposes of these calibrations whose inputs are questions with permuted options."""
     return [purpose.name for purpose in purposes_of(names, own) if purpose.permutes]
 
 
 def calibration_rows(own: Own = NONE) -> list[dict[str, object]]:
-    """Return the methods as SQL joins them, one row each, with what the purpose of the same name is."""
+    """Return the methods as rows for SQL, each with the properties of the purpose of the same name."""
     return [
         {
             "method": method.name,
@@ -284,12 +288,13 @@ def calibration_rows(own: Own = NONE) -> list[dict[str, object]]:
 
 
 def calibration_queries(gives: str, own: Own = NONE, asked: Collection[str] | None = None) -> dict[str, str]:
-    """Return the queries of the methods that give this column, by name, in the order of `known_calibrations`.
+    """Return the queries of the methods with this column, by name, in the order of `known_calibrations`.
 
     Args:
         gives: one of `GIVES`.
-        own: calibrations of a spec's own.
-        asked: by a spec; with it only these, and those whose own prompts may be there; None: all.
+        own: calibrations that a spec brings.
+        asked: the calibrations in a spec. The result then has only these and the methods that may have prompts of their
+            own purpose. None: all.
     """
     queries = {**_FILES, **own}
     names = None if asked is None else {*PURPOSES, *(Variant.of(name).method for name in asked)}
@@ -302,15 +307,15 @@ def calibration_queries(gives: str, own: Own = NONE, asked: Collection[str] | No
 
 @dataclass(frozen=True)
 class DomainContext:
-    """What random in-domain inputs are made of: the literal parts of a template and a bag of words for each slot."""
+    """The material of random in-domain inputs: the literal parts of a template, and a bag of words for each slot."""
 
     prefixes: tuple[str, ...]
     bags: tuple[tuple[str, ...], ...]
     """Lower-cased words of all inputs, one bag per part; the first part comes before the first prefix."""
     lengths: tuple[int, ...]
-    """Words that each part gets: the mean word count over the inputs, rounded up."""
+    """The number of words of each part: the mean word count over the inputs, rounded up."""
     n_unfit: int
-    """Inputs that lack a literal part of the template; their words are left out."""
+    """Inputs without a literal part of the template; the bags exclude their words."""
 
     def draw(self, generator: np.random.Generator, n_inputs: int = N_DC_INPUTS) -> list[str]:
         """Return ``n_inputs`` random inputs; words are drawn without replacement within an input."""
@@ -336,8 +341,8 @@ def domain_context(task: str, template: str, inputs: Sequence[str]) -> DomainCon
         inputs: the inputs of the main rows.
 
     Raises:
-        InputError: most inputs lack a literal part of the template. (P1's code fails at the first; here such an input
-            is left out of the bags and counted.)
+        InputError: most inputs lack a literal part of the template. (P1's code fails at the first such input; biaseval
+            counts it and excludes its words.)
     """
     prefixes = template.split(SLOT)
     split = [split_by_template(prefixes, text) for text in inputs]
@@ -361,10 +366,10 @@ def domain_context(task: str, template: str, inputs: Sequence[str]) -> DomainCon
 def split_by_template(prefixes: Sequence[str], text: str) -> list[str]:
     """Return the texts between the literal parts of a template, as P1's code splits an input.
 
-    Walks through ``prefixes`` from left to right and keeps what stands before each, stripped; the walk goes on from
-    the last character of the prefix, so a prefix that does not end in a space leaves that character at the head of the
-    next part. A prefix that is not found is tried without the spaces around it, then with double spaces made single,
-    and is skipped if that fails too.
+    The function walks through ``prefixes`` from left to right and keeps the stripped text before each prefix. The walk
+    continues from the last character of the prefix. So if a prefix does not end in a space, its last character begins
+    the next part. A missing prefix is tried without the spaces around it, then with double spaces made single, and is
+    skipped if both fail.
 
     Args:
         prefixes: the literal parts, ``template.split("{INPUT}")``.
@@ -381,7 +386,7 @@ def split_by_template(prefixes: Sequence[str], text: str) -> list[str]:
         if position is None:
             continue
         parts.append(rest[:position].strip())
-        # Always the length of the prefix as written, also when a shorter variant matched: this may eat text.
+        # The length of the unchanged prefix counts even when a shorter variant matched, which may remove text.
         rest = rest[position + max(len(prefix) - 1, 0) :]
     parts.append(rest.strip())
     return parts

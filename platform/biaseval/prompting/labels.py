@@ -1,4 +1,4 @@
-"""Labels behind prompts: what stands between the two, whether a tokenizer tells labels apart, and whether people do."""
+"""Labels after prompts: the separator, and whether a tokenizer and people can distinguish the labels."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 _WHITESPACE = (" ", "\n", "\t")
 _UNSEEN = re.compile("[\u034f\u115f\u1160\u180b-\u180d\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Characters without a shape of their own, beside those that Unicode calls format characters."""
+"""Invisible characters, in addition to those that Unicode calls format characters."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d{1,2})?")
 _QUOTED = re.compile("[\"\uff02“”„‟«»].*|['‘’‚‛‹›].+['‘’‚‛‹›]", re.DOTALL)
-"""From a double quote on; a single one may be an apostrophe unless another ends the label."""
+"""Text from a double quote on; a single quote may be an apostrophe unless another one ends the label."""
 _MISSING = ("None", "nan", "NaN", "null", "NULL")
-"""What programs write where a value is missing."""
+"""Texts that programs write for a missing value."""
 _SHOWN = 3
 
 
 def separator(prompt: str, label: str) -> str:
-    """Return what stands between prompt and label: a space, unless one side already brings whitespace (P1's code)."""
+    """Return the text between prompt and label: a space, unless one side already has white space (P1's code)."""
     return "" if prompt.endswith(_WHITESPACE) or label.startswith(_WHITESPACE) else " "
 
 
 def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | None:
-    """Return why these labels cannot be told apart behind ``prompt``, or None.
+    """Return the reason why the tokenizer cannot distinguish these labels after ``prompt``, or None.
 
-    Prompt, separator, label and EOS are tokenised together, as for scoring (P1's code): a label must add a token to the
-    prompt, and no two texts may have the same tokens, as they do where a tokenizer drops characters, maps them to its
-    unknown token or lower-cases.
+    Prompt, separator, label and EOS are tokenised together, as for scoring (P1's code). A label must add a token to the
+    prompt, and no two texts may have the same tokens. Texts share their tokens if a tokenizer drops characters,
+    lower-cases them or maps them to its unknown token.
 
     Args:
         tokenizer: the model's Hugging Face tokenizer.
@@ -50,7 +50,7 @@ def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | N
 
 
 def same_number(text: str) -> str | None:
-    """Return what all ways to write a number, true or false have in common (``1`` for ``1.0``); None: it is none."""
+    """Return one spelling for all spellings of a number, true or false (``1`` for ``1.0``); None for other texts."""
     word = text.strip().casefold()
     if _NUMBER.fullmatch(word):
         return format((Decimal(word) + 0).normalize(), "f")
@@ -58,13 +58,13 @@ def same_number(text: str) -> str | None:
 
 
 def looks(label: str) -> str:
-    """Return what is left of a label without case, spaces, what cannot be seen, and ways to write the same number."""
+    """Return a label without case, spaces and invisible characters, with one spelling for each number."""
     text = " ".join(unicodedata.normalize("NFKC", _visible(label).casefold()).split())
     return same_number(text) or text
 
 
 def label_cautions(labels: Iterable[str]) -> Iterator[str]:
-    """Yield what is odd about labels, a sentence each: some look alike, stand for none, or have a file's quotes."""
+    """Yield a sentence per kind of odd label: labels that look alike, mean a missing value, or are quoted."""
     by_look: dict[str, list[str]] = {}
     for label in labels:
         by_look.setdefault(looks(label), []).append(label)
@@ -81,12 +81,12 @@ def label_cautions(labels: Iterable[str]) -> Iterator[str]:
 
 
 def shown_apart(labels: Sequence[str]) -> str:
-    """Return labels that look alike as a message shows them, so that they can be told apart."""
+    """Return labels that look alike in a form that shows their difference, for messages."""
     is_unseen = len(set(map(_visible, labels))) < len(labels)
     return " and ".join(map(ascii if is_unseen else repr, labels))
 
 
 def _visible(label: str) -> str:
-    """Return a label without what cannot be seen of it, and with its characters as Unicode's KC form has them."""
+    """Return a label without invisible characters, in Unicode's KC form."""
     seen = (each for each in unicodedata.normalize("NFKC", label) if unicodedata.category(each) != "Cf")
     return unicodedata.normalize("NFKC", _UNSEEN.sub("", "".join(seen)))

@@ -1,4 +1,4 @@
-"""How long prompts are in tokens: counted whole, or as the sum over their pieces, each of which is counted once."""
+"""Prompt lengths in tokens: counted for the whole text, or as the sum over its pieces, each counted once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from biaseval.prompting.beginnings import without_second_bos
 
 JOINT_MARGIN = 8
-"""How far one joint of pieces may change the number of tokens."""
+"""The largest change of the token count where two pieces meet."""
 
 
 def merge_margin(n_demos: int) -> int:
-    """Return how far the sum over a prompt's pieces may be from its token count: a few tokens where pieces meet."""
+    """Return the largest error of a token count summed over pieces: a few tokens where two pieces meet."""
     return 4 * (n_demos + 3)
 
 
@@ -23,7 +23,7 @@ class TokenCounter:
         self._tokenizer = tokenizer
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of ``text``, special tokens included, the first of all once."""
+        """Return the number of tokens of ``text`` with special tokens; the tokenizer's first token counts once."""
         return len(self._tokenizer(without_second_bos(self._tokenizer, text), verbose=False)["input_ids"])
 
     def count_bare(self, texts: Sequence[str]) -> list[int]:
@@ -34,14 +34,14 @@ class TokenCounter:
         return [len(ids) for ids in encoded["input_ids"]]
 
     def cut(self, text: str, max_tokens: int) -> str:
-        """Return the text of the first ``max_tokens`` ids of ``text``, special tokens left out."""
+        """Return the text of the first ``max_tokens`` ids of ``text``, without special tokens."""
         own = without_second_bos(self._tokenizer, text)
         ids = self._tokenizer(own, verbose=False)["input_ids"][:max_tokens]
         return str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
 
 class PieceLengths:
-    """Tokens of the pieces of prompts, special tokens left out, each counted once."""
+    """Tokens of the pieces of prompts, without special tokens; each piece is counted once."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
@@ -60,5 +60,5 @@ class PieceLengths:
         return self._known[piece]
 
     def with_eos(self, labels: Iterable[str]) -> int:
-        """Return the tokens of all these labels behind a prompt, each with its EOS."""
+        """Return the tokens of all these labels after a prompt, each with its EOS."""
         return sum(self.of(f" {label}") + 1 for label in labels)

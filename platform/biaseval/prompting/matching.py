@@ -1,4 +1,4 @@
-"""From what a model says to a label: outputs of free generation, and decoding that never leaves the label set."""
+"""Find the label that a model's output means: after free generation, and after decoding restricted to the labels."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import string
 from collections.abc import Sequence
 
 N_NEW_TOKENS = 2
-"""Of free generation (P2 section 4)."""
+"""New tokens in free generation (P2 section 4)."""
 
 
 def match_label(output: str, labels: Sequence[str]) -> str | None:
-    """Return the label that a generated text stands for, or None where it is no label (section 11.3 of the protocol).
+    """Return the label that a generated text means, or None if it means no label (section 11.3 of the protocol).
 
-    White space around the text and upper and lower case do not count. The text stands for a label that starts with
-    its first word: two tokens need not spell a long label. Where no label starts with the word as it stands, what
-    punctuation it ends with is left out (``True.``). Of several such labels, in this order: the one that is the text;
-    the one that starts with the text; the longest that the text starts with, in whole words. What leaves a choice
-    stands for none. By this rule ``no`` stands for ``none`` where there is no label ``no``.
+    White space around the text and case do not count. The text means a label that starts with its first word, because
+    two tokens may not spell a long label. If no label starts with that word, its final punctuation is removed
+    (``True.``). If several labels fit, the label equal to the text comes first, then the label that starts with the
+    text. The last choice is the longest label, in whole words, that starts the text. A text that still fits several
+    labels means none. By this rule ``no`` means ``none`` if there is no label ``no``.
 
     Args:
         output: new text only, without special tokens.
@@ -44,15 +44,15 @@ def match_label(output: str, labels: Sequence[str]) -> str | None:
 
 
 def constrained_choice(tokens: Sequence[Sequence[int]], logprobs: Sequence[Sequence[float]]) -> int:
-    """Return which label greedy decoding gives that may only write one of the labels and EOS.
+    """Return the label of greedy decoding that may only write one of the labels and EOS.
 
-    At each place where the labels' token sequences part, the likeliest of their next tokens is taken, as a decoder
-    would that masks all others: their log-probabilities are those of scoring. A label that begins another competes
-    by its EOS. Of equally likely tokens the earliest label's is taken.
+    Where the labels' token sequences part, the function takes their most likely next token, as a decoder that masks all
+    other tokens would. Log-probabilities are those of scoring. A label that begins another one competes by its EOS. Of
+    equally likely tokens, the earliest label's token wins.
 
     Args:
-        tokens: the token ids of each label behind the same prompt, EOS last; no two the same.
-        logprobs: of each of these tokens, in nats.
+        tokens: the token ids of each label after the same prompt, EOS last; no two the same.
+        logprobs: the log-probability of each of these tokens, in nats.
     """
     candidates = list(range(len(tokens)))
     position = 0

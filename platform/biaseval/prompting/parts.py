@@ -1,4 +1,4 @@
-"""Parts: prompts that are scored together. What they hold is fixed when they are planned."""
+"""Parts: prompts that are scored together. The plan fixes their content."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import pyarrow.compute as pc
 from biaseval.tables import PROMPTS
 
 _MOST_TOKENS = 300_000
-"""Of a part, about: the published suite (256 tasks in 13 settings) then has a thousand of them."""
+"""The approximate largest number of tokens of a part; the published suite (256 tasks in 13 settings) has 1,000
+parts."""
 _FEWEST_PARTS = 8
-"""Of a run that has the tokens for as many, so that little is lost with a part."""
+"""The fewest parts of a run with enough tokens for them, so that the loss of a part costs little."""
 _FEWEST_TOKENS = 16_000
 _MOST_UNSHARED = 16_000_000
-"""Token ids of one text per (prompt, label): 64 MB where a part is prepared."""
+"""The most token ids of a part with one text per (prompt, label): 64 MB in the preparation of the part."""
 
 
 @dataclass(frozen=True)
 class PlannedPart:
-    """Prompts that are scored together; the composition is fixed here, so that a resumed run packs identically."""
+    """Prompts that are scored together; the fixed content lets a resumed run build identical batches."""
 
     prompts: pa.Table
     tokens: int
@@ -35,7 +36,7 @@ class PlannedPart:
     """The adapter of all its prompts, by its folder; None in a run without adapters."""
 
     def of(self, prompts: list[dict[str, Any]], context_tokens: Mapping[str, int]) -> PlannedPart:
-        """Return a part of some of its prompts."""
+        """Return the part that holds these prompts."""
         n_rows, n_labels = self.prompts.num_rows, len(prompts[0]["labels"])
         in_labels = self.tokens_unshared - n_labels * pc.sum(self.prompts["n_tokens"]).as_py()
         return planned_part(prompts, context_tokens, n_labels=n_labels, label_tokens=in_labels // n_rows)
@@ -54,9 +55,9 @@ def planned_part(
     Args:
         prompts: rows of ``PROMPTS`` with ``n_tokens``.
         context_tokens: tokens of each context, by its id.
-        n_labels: of each prompt.
-        label_tokens: of all labels of a prompt, each with its EOS.
-        adapter: of all its prompts.
+        n_labels: labels of each prompt.
+        label_tokens: tokens of all labels of a prompt, each with its EOS.
+        adapter: the adapter of all its prompts.
     """
     contexts = [row["context_id"] for row in prompts]
     tokens = sum(row["n_tokens"] for row in prompts)
@@ -67,20 +68,20 @@ def planned_part(
 
 @dataclass(frozen=True)
 class Cutting:
-    """How the prompts of a task, or of a setting of label proportions, are cut into parts.
+    """The division of a task's or setting's prompts into parts.
 
-    ``auto`` counts tokens: a part is what is lost with an actor and what progress is said by, and each costs a file of
-    every table and a task of Ray. Prompts of a block share their context, so parts end between blocks where they can.
+    ``auto`` counts tokens. The loss of an actor costs a part, progress counts parts, and each part costs a file of
+    every table and a Ray task. Prompts of a block share their context, so parts end between blocks where possible.
     """
 
     part_rows: int | Literal["auto"]
-    """``execution.part_rows``: rows of a part, at most."""
+    """``execution.part_rows``: the largest number of rows of a part."""
     n_groups: int
-    """Tasks or settings of the run, each of which is cut for itself."""
+    """Tasks or settings of the run; each is divided separately."""
     n_labels: int
-    """Of each prompt."""
+    """Labels of each prompt."""
     label_tokens: int
-    """Of all labels of a prompt, each with its EOS."""
+    """Tokens of all labels of a prompt, each with its EOS."""
     context_tokens: Mapping[str, int]
     """Tokens of each context, by its id."""
 
@@ -91,8 +92,9 @@ class Cutting:
 
         Args:
             prompts: rows of ``PROMPTS`` with ``n_tokens``.
-            blocks: how many prompts in a row share a context, but for its length; they add up to all prompts.
-            adapter: of all these prompts.
+            blocks: numbers of consecutive prompts that share a context except for its length; they add up to all
+                prompts.
+            adapter: the adapter of all these prompts.
         """
         for start, stop in self._bounds(prompts, blocks):
             yield planned_part(
@@ -117,26 +119,26 @@ class Cutting:
 
 
 def how_many_parts(tokens: int, tokens_unshared: int, n_groups: int) -> int:
-    """Return in how many parts prompts come where ``execution.part_rows`` is ``auto``.
+    """Return the number of parts where ``execution.part_rows`` is ``auto``.
 
     Args:
-        tokens: to compute for them.
-        tokens_unshared: of one full text per (prompt, label), which is what preparing them holds in memory.
-        n_groups: tasks or settings of the run, of which these are one.
+        tokens: tokens to compute for the prompts.
+        tokens_unshared: tokens of one full text per (prompt, label), which the preparation of a part holds in memory.
+        n_groups: tasks or settings of the run; these prompts belong to one of them.
     """
     largest = max(_FEWEST_TOKENS, min(_MOST_TOKENS, tokens * n_groups // _FEWEST_PARTS))
     return max(1, math.ceil(tokens / largest), math.ceil(tokens_unshared / _MOST_UNSHARED))
 
 
 def even_bounds(tokens: Sequence[int], blocks: Sequence[int], n_parts: int) -> Iterator[tuple[int, int]]:
-    """Cut rows into parts of about as many tokens each.
+    """Divide rows into parts with about the same number of tokens.
 
-    A part ends with the block that ends nearest to where it should, if that is a quarter of a part away at most.
+    A part ends at the end of the nearest block if that is at most a quarter of a part away.
 
     Args:
-        tokens: of each row, of which there is one at least; each at least 1.
-        blocks: sizes of blocks of rows in order, that add up to all rows.
-        n_parts: how many to make; fewer where there are fewer rows.
+        tokens: tokens of each row, at least 1; at least one row.
+        blocks: sizes of consecutive blocks of rows; they add up to all rows.
+        n_parts: the number of parts; fewer if there are fewer rows.
     """
     done = np.cumsum(tokens)
     block_ends = np.cumsum(blocks)
@@ -151,12 +153,12 @@ def even_bounds(tokens: Sequence[int], blocks: Sequence[int], n_parts: int) -> I
 
 
 def part_bounds(n_rows: int, part_rows: int, blocks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut rows into parts of at most ``part_rows``, keeping a block of rows together where it fits.
+    """Divide rows into parts of at most ``part_rows`` and keep a block of rows together if it fits.
 
     Args:
-        n_rows: how many there are.
+        n_rows: the number of rows.
         part_rows: at least 1.
-        blocks: sizes of blocks of rows in order, that add up to ``n_rows``.
+        blocks: sizes of consecutive blocks of rows; they add up to ``n_rows``.
     """
     start = end = 0
     for size in blocks:
@@ -172,10 +174,10 @@ def part_bounds(n_rows: int, part_rows: int, blocks: Sequence[int]) -> Iterator[
 
 
 def n_prompts(parts: Iterable[PlannedPart]) -> int:
-    """Return how many inputs are scored."""
+    """Return the number of scored inputs."""
     return sum(part.prompts.num_rows for part in parts)
 
 
 def n_scores(parts: Iterable[PlannedPart]) -> int:
-    """Return how many (prompt, label) pairs are scored."""
+    """Return the number of scored (prompt, label) pairs."""
     return sum(pc.sum(pc.list_value_length(part.prompts["labels"])).as_py() for part in parts)

@@ -1,4 +1,4 @@
-"""Super-NaturalInstructions task files: reading one, and all that is wrong with it."""
+"""Read Super-NaturalInstructions task files, and list all mistakes in one."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Instance:
 
     id: str
     input: str
-    """As people read it."""
+    """The input as people read it."""
     outputs: tuple[str, ...]
     fields: Mapping[str, str] | None = None
-    """Field of the prompt to its text, where examples have fields of their own."""
+    """Prompt field to its text, if examples have several fields."""
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """Field of the prompt to its text; that of task files is ``input``."""
+        """Prompt field to its text; task files have the field ``input``."""
         return {"input": self.input} if self.fields is None else self.fields
 
     @property
     def label(self) -> str:
-        """The first output, which is the gold label."""
+        """The gold label, which is the first output."""
         return self.outputs[0]
 
 
@@ -49,7 +49,7 @@ class Task:
     sources: tuple[str, ...]
     instances: tuple[Instance, ...]
     sha256: str
-    """Of the file's bytes."""
+    """The hash of the file's bytes."""
 
     @property
     def number(self) -> int | None:
@@ -83,7 +83,7 @@ def read_task(path: Path) -> Task:
     """Return the task in the JSON file ``path``.
 
     Raises:
-        InputError: the file is not a usable task file; the message lists what is wrong with it.
+        InputError: the file is not a usable task file; the message lists its mistakes.
     """
     task, problems = parse_task(path)
     if task is None:
@@ -92,7 +92,7 @@ def read_task(path: Path) -> Task:
 
 
 def parse_task(path: Path) -> tuple[Task | None, list[str]]:
-    """Return the task in ``path``, or None and all that is wrong with the file."""
+    """Return the task in ``path``, or None and all mistakes of the file."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The HTML report of a run, or of several: one file that works offline; and a run's figures as SVG files."""
+"""The HTML report of one or several runs, as one file that works offline, and a run's figures as SVG files."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Page:
     figures: Sequence[Figure]
     render: Callable[[], str]
     cautions: Sequence[str]
-    """What a reader must know before trusting the numbers, a sentence each."""
+    """Cautions for readers of the numbers, one sentence each."""
     conclusions: Sequence[str] = ()
-    """What the run shows, a sentence each; the first answers its question."""
+    """Conclusions of the run, one sentence each; the first answers its question."""
 
     @property
     def html(self) -> str:
-        """All of it, made when it is asked for: figures alone need none."""
+        """The HTML, rendered on request, because figures do not need it."""
         return self.render()
 
 
@@ -44,7 +44,7 @@ def label_bias_page(run: Run) -> Page:
     The same run gives the same bytes.
 
     Raises:
-        BiasevalError: it has no metrics yet; the message says how to get them.
+        BiasevalError: the run has no metrics yet; the message says how to compute them.
     """
     ask = partial(_answer, run)
     charts = [*label_bias_charts(ask), *loss_charts(ask)]
@@ -53,7 +53,7 @@ def label_bias_page(run: Run) -> Page:
 
 
 def _page(run: Run, charts: Sequence[Figure], layout: Callable[[], Layout], notes: Sequence[str]) -> Page:
-    """Return a page with the sentences of the relations ``KIND_conclusions`` and ``KIND_cautions``, and notes."""
+    """Return a page with notes and the sentences of the relations ``KIND_conclusions`` and ``KIND_cautions``."""
     kind = raw_spec(run)["kind"]
     said = {
         name: [f"{row['lead']} {row['text']}".strip() for row in _answer(run, f"from {kind}_{name}")]
@@ -63,33 +63,33 @@ def _page(run: Run, charts: Sequence[Figure], layout: Callable[[], Layout], note
 
 
 def _answer(run: Run, sql: str) -> list[Row]:
-    """Return the rows of a query over a run, opened for it alone."""
+    """Return the rows of a query through a new connection to a run."""
     with closing(open_runs([run.uri], sql)) as connection:
         return row_list(connection, sql)
 
 
 def _html(run: Run, page: Layout) -> str:
-    """Return a page, whose queries are asked of one connection."""
+    """Return the HTML of a page; one connection answers all its queries."""
     with closing(open_runs([run.uri], "\n".join(queries(page.sections)))) as connection:
         return render(page, partial(row_list, connection))
 
 
 def majority_bias_page(run: Run) -> Page:
-    """Return the same of a majority-bias run; Raises: the same."""
+    """Return the report of a majority-bias run; details as for `label_bias_page`."""
     ask = partial(_answer, run)
     charts = [*f1_charts(ask), *loss_charts(ask)]
     return _page(run, charts, lambda: majority_bias_layout(run, ask, charts), notes_block(run))
 
 
 def qa_bias_page(run: Run) -> Page:
-    """Return the same of a QA-bias run; Raises: the same."""
+    """Return the report of a QA-bias run; details as for `label_bias_page`."""
     ask = partial(_answer, run)
     charts = qa_bias_charts(ask)
     return _page(run, charts, lambda: qa_bias_layout(run, ask, charts), qa_bias_notes(run))
 
 
 def search_page(run: Run) -> Page:
-    """Return the same of a search; Raises: the same."""
+    """Return the report of a search; details as for `label_bias_page`."""
     ask = partial(_answer, run)
     charts = search_charts(run, ask)
     return _page(run, charts, lambda: search_layout(run, ask, charts), search_notes(run))

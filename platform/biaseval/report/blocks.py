@@ -1,4 +1,4 @@
-"""A page is sections of blocks. A block asks the run for its rows by SQL; without rows it is left out."""
+"""Sections and blocks of a page. A block gets its rows from the run by SQL; a block without rows is omitted."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from biaseval.report.numbers import MISSING, TEXTS, is_missing, written
 
 Row = dict[str, Any]
 Ask = Callable[[str], Sequence[Row]]
-"""Gives the rows of a query."""
+"""Returns the rows of a query."""
 
 _FOLDER = Path(__file__).parent
 _N_LONG = 15
-"""Rows from which on a table has a box that filters it."""
+"""The number of rows from which a table gets a filter box."""
 
 
 class Figure(Protocol):
@@ -37,66 +37,66 @@ class Figure(Protocol):
 
     @property
     def text(self) -> str:
-        """What a reader is told who cannot see it."""
+        """The alternative text of the chart."""
 
     @property
     def svg(self) -> bytes:
-        """The chart as pages have it where no script runs."""
+        """The chart of a page without JavaScript."""
 
     def file(self, ending: str) -> bytes:
-        """Return the chart as a file, by its ending."""
+        """Return the chart as a file with this ending."""
 
 
 class Column(NamedTuple):
     """A column of a table; ``NAME_low`` and ``NAME_high`` of the query are its interval."""
 
     name: str
-    """Of the query."""
+    """The column's name in the query."""
     shown: str
-    """Its heading."""
+    """The column's heading."""
     how: str = "text"
-    """One of `numbers.FORMATS`. ``step``: the change from ``NAME_before``. ``marked``: three parts, the second
-    of them marked."""
+    """One of `numbers.FORMATS`, ``step`` (the change from ``NAME_before``), or ``marked`` (three parts, with the second
+    marked)."""
     word: str = ""
-    """The column of a verdict that stands beside the number."""
+    """The column with the verdict to show after the number."""
     group: str = ""
     """A heading over several columns."""
 
 
 def columns(text: str) -> list[Column]:
-    """Return columns of ``name | heading | how | word | group; …``; the last three parts may be missing."""
+    """Return columns from ``name | heading | how | word | group; …``; the last three parts are optional."""
     parts = (one.strip() for one in re.split(r"[;\n]", text))
     return [Column(*(part.strip() for part in one.split("|"))) for one in parts if one]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a query. A column that is null in every row is left out."""
+    """The rows of a query. A column with only null values is omitted."""
 
     caption: str
     sql: str
     columns: Sequence[Column]
     style: str = ""
-    """Classes beside the usual; ``cards``: on a phone each row stands as a card."""
+    """Additional CSS classes; ``cards`` shows each row as a card on a phone."""
     also: Sequence[str] = ()
-    """Further queries that the SQL below it shows."""
+    """More queries to show in the SQL below the table."""
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Rows of ``lead`` and ``text``, a line each."""
+    """Rows of ``lead`` and ``text``, one per line."""
 
     sql: str
     style: str = ""
-    """``headline``, ``care`` (a box) or nothing: a list."""
+    """``headline``, ``care`` (a box), or empty for a list."""
     heading: str = ""
     further: Sequence[str] = ()
-    """Texts behind those of the query."""
+    """Texts after those of the query."""
 
 
 @dataclass(frozen=True)
 class Definitions:
-    """Terms with what they mean."""
+    """Terms with their definitions."""
 
     entries: Sequence[tuple[str, str]]
 
@@ -110,7 +110,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Keys:
-    """Nested keys and values that no table of the run has, such as the spec."""
+    """Nested keys and values outside the run's tables, such as the spec."""
 
     caption: str
     content: Mapping[str, Any]
@@ -118,7 +118,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Figures:
-    """Charts side by side."""
+    """Charts in a row."""
 
     figures: Sequence[Chart]
     caption: str
@@ -126,14 +126,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Beside:
-    """Blocks side by side where there is room: the sentences of a first screen and its chart."""
+    """Blocks side by side if the screen is wide enough: the sentences and the chart at the top of the page."""
 
     blocks: Sequence[Any]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks that a click opens."""
+    """Blocks that a click shows."""
 
     summary: str
     blocks: Sequence[Any]
@@ -141,13 +141,13 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """Blocks under a heading, to which the top of the page links."""
+    """Blocks under a heading, with a link at the top of the page."""
 
     id: str
     title: str
     blocks: Sequence[Any]
     link: str = ""
-    """What the link says; empty: the title."""
+    """The text of the link; empty: the title."""
 
 
 @dataclass(frozen=True)
@@ -156,19 +156,19 @@ class Layout:
 
     title: str
     about: str
-    """Model, data and size, in one line."""
+    """Model, data and size in one line."""
     sections: Sequence[Section]
     style: str = field(default="", kw_only=True)
 
 
 def queries(blocks: Sequence[Any]) -> list[str]:
-    """Return the queries of blocks, sections among them, with all that is inside."""
+    """Return the queries of these blocks and of all blocks inside them."""
     asked = [block for block in _within(blocks) if isinstance(block, Table | Sentences)]
     return [sql for block in asked for sql in (block.sql, *(block.also if isinstance(block, Table) else ()))]
 
 
 def _within(blocks: Sequence[Any]) -> Iterator[Any]:
-    """Yield blocks, and what is inside of them."""
+    """Yield these blocks and all blocks inside them."""
     for block in blocks:
         yield block
         if isinstance(block, Section | Fold | Beside):
@@ -176,7 +176,7 @@ def _within(blocks: Sequence[Any]) -> Iterator[Any]:
 
 
 def render(page: Layout, ask: Ask) -> str:
-    """Return the HTML of a page: one file without any outside resource; all that comes from the run is escaped."""
+    """Return the HTML of a page, as one file without external resources; all text from the run is escaped."""
     sections = [
         {"id": section.id, "title": section.title, "link": section.link or section.title, "blocks": blocks}
         for section in page.sections
@@ -200,14 +200,14 @@ def _template() -> Any:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    # Nothing of a specification can end the script that holds it.
+    # No text in a specification can close the script element that contains it.
     templates.filters["inside_script"] = lambda text: Markup(text.replace("<", "\\u003c"))
     templates.filters["data_uri"] = lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
     return templates.get_template("page.html.j2")
 
 
 def _filled(blocks: Sequence[Any], ask: Ask) -> Iterator[Mapping[str, Any]]:
-    """Yield what the template shows of each block that has something to show."""
+    """Yield the template data of each block that is not empty."""
     for block in blocks:
         filled = _FILL[type(block)](block, ask)
         if filled:
@@ -239,7 +239,7 @@ def _plain(sql: str) -> str:
 
 
 def _cell(row: Row, column: Column) -> Mapping[str, Any]:
-    """Return the parts of a cell: text, exact value or name as of SQL, interval, verdict, and the width of a bar."""
+    """Return the parts of a cell: text, exact SQL value or name, interval, verdict, and the width of a bar."""
     value: Any = row.get(column.name)
     how = "rate" if column.how == "step" else column.how
     text = written(value, how)
@@ -254,7 +254,7 @@ def _cell(row: Row, column: Column) -> Mapping[str, Any]:
     if column.how == "step" and not is_missing(before := row.get(f"{column.name}_before")):
         text = f"{written(before)} → {text}"
     word = row.get(column.word) or ""
-    # Colours mark usefulness: nothing is gained where a constant answer is as good.
+    # Colours mark usefulness: a model that does no better than a constant answer gains nothing.
     is_better = (word == "lower") == (row.get("metric", column.name) in LOWER_IS_BETTER)
     gain = "gain" if row.get("is_above_constant", True) else ""
     tones = {word: gain if is_better else "cost"} if word in ("lower", "higher") and not row.get("doubt") else {}
@@ -284,9 +284,9 @@ def _keys(keys: Keys, ask: Ask) -> Mapping[str, Any] | None:
 
 
 def _leaves(content: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the leaves of nested mappings as (dotted key, text); lists of plain values are one leaf.
+    """Yield the leaves of nested mappings as (dotted key, text); a list of plain values is one leaf.
 
-    Of a list of mappings each goes by its name, or else its place.
+    An entry in a list of mappings has its name as key, or else its position.
     """
     if isinstance(content, list) and content and all(isinstance(each, dict) for each in content):
         content = {each.get("name", place): each for place, each in enumerate(content)}

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 FORMATS = ("svg", "png", "pdf")
-"""What a chart can be a file of, by its ending."""
+"""File endings of charts."""
 
 _DOTS_PER_INCH = 300
-"""Of a PNG; print asks for so many."""
+"""The resolution of a PNG, as print requires."""
 
 SOFT, INK = "#777777", "#333333"
-# After Okabe & Ito (colour-blind safe), darkened so that lines are clear on white; shapes and dashes tell lines apart
+# After Okabe & Ito (colour-blind safe), darkened so that lines are clear on white. Shapes and dashes distinguish lines
 # in print.
 COLORS = (INK, "#b84a00", "#0063a3", "#007a57", "#9c4380", "#806600", "#555599", "#a33a3a")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
@@ -62,33 +62,33 @@ class Chart:
     name: str
     """The file's name without its ending."""
     text: str
-    """What a reader who cannot see the chart is told."""
+    """The alternative text of the chart."""
     spec: Mapping[str, Any]
-    """Of Vega-Lite, with its data; without size, fonts and colours that all charts share."""
+    """The Vega-Lite specification with its data, without the size, fonts and colours that all charts share."""
 
     @property
     def json(self) -> str:
-        """The specification as a browser draws it."""
+        """The specification for a browser."""
         return json.dumps({"config": _CONFIG, **self.spec}, ensure_ascii=False)
 
     @cached_property
     def svg(self) -> bytes:
-        """The chart as pages have it."""
+        """The chart of a page without JavaScript."""
         return self.file("svg")
 
     def file(self, ending: str) -> bytes:
         """Return the chart as a file of one of `FORMATS`; the same chart gives the same bytes."""
-        import vl_convert  # takes part of a second, which commands without charts spare
+        import vl_convert  # the import takes part of a second, so commands without charts skip it
 
         if ending == "svg":
             svg: str = vl_convert.vegalite_to_svg(self.json)
-            # Gradients are numbered on through all charts of a process.
+            # Numbers of gradients continue through all charts of a process.
             numbers = {name: str(n) for n, name in enumerate(dict.fromkeys(re.findall(r"gradient_(\d+)", svg)))}
             return re.sub(r"gradient_(\d+)", lambda found: f"gradient_{numbers[found[1]]}", svg).encode()
         if ending == "png":
             png: bytes = vl_convert.vegalite_to_png(self.json, ppi=_DOTS_PER_INCH)
             return png
-        # The names of a page's resources come in the order of a hash that changes from run to run.
+        # The order of a page's resource names comes from a hash that changes from run to run.
         pdf: bytes = vl_convert.vegalite_to_pdf(self.json)
         return re.sub(rb"(?: +/\w+ \d+ 0 R\n)+", lambda found: b"".join(sorted(found[0].splitlines(True))), pdf)
 
@@ -100,7 +100,7 @@ def browser_script() -> str:
 
 
 def series(names: Sequence[str], legend: str | None = "") -> dict[str, Any]:
-    """Return the encodings that tell lines apart: colour, shape and dash, in the order of their names."""
+    """Return the encodings that distinguish lines: colour, shape and dash, in the order of their names."""
     head = None if legend is None else {"title": legend or None}
     places = [place % len(COLORS) for place in range(len(names))]
     scales = {"color": COLORS, "shape": _SHAPES, "strokeDash": _DASHES}
@@ -130,15 +130,15 @@ def line_chart(
     """Return lines with bands of a value against x.
 
     Args:
-        name: of the file.
+        name: the name of the file.
         rows: ``x``, ``y``, ``low``, ``high`` (or null) and ``series``, in the order of the legend.
-        title: of the chart.
+        title: the title of the chart.
         axes: the titles of x and y.
-        subtitle: below the title.
-        reference: ``x`` and ``y`` of a dashed line that values are seen against.
-        reference_name: of that line.
-        domain: the ends of y; None: where data end.
-        is_ordinal: whether x has few values, at equal distances.
+        subtitle: the text below the title.
+        reference: ``x`` and ``y`` of a dashed reference line.
+        reference_name: the name of that line.
+        domain: the ends of y; None: the range of the data.
+        is_ordinal: whether x has few values, drawn at equal distances.
     """
     names = list(dict.fromkeys(str(row["series"]) for row in rows))
     x = {"field": "x", "type": "ordinal" if is_ordinal else "quantitative", "title": axes[0], "axis": {"labelAngle": 0}}
@@ -151,7 +151,7 @@ def line_chart(
     }
     several = len({row["x"] for row in rows}) > 1
     told = series(names)
-    # With one value of x the intervals of several lines would lie on each other.
+    # With one value of x, the intervals of several lines would overlap.
     aside = {} if several else {"xOffset": {"field": "series", "sort": names}}
     low = {**y, "field": "low"}
     layers: list[dict[str, Any]] = [
@@ -201,14 +201,14 @@ def triangle_chart(
     labels: Sequence[str],
     domain: tuple[float, float],
 ) -> Chart:
-    """Return a triangle with a mark where the shares of three labels are, coloured by a value.
+    """Return a triangle with a mark at each combination of three label shares, coloured by a value.
 
     Args:
-        name: of the file.
+        name: the name of the file.
         rows: ``setting``, ``shares`` of the three labels (their sum is 1), ``value``, and ``is_marked``, for a ring.
-        title: of the chart.
-        labels: of the corners: left, right, top.
-        domain: the ends of the colours, the same for charts that are to be compared.
+        title: the title of the chart.
+        labels: the labels of the corners: left, right, top.
+        domain: the ends of the colour scale, equal in charts that readers compare.
     """
     height = 3**0.5 / 2
     corners: list[dict[str, Any]] = [{"x": 0, "y": 0}, {"x": 1, "y": 0}, {"x": 0.5, "y": height}]
@@ -262,17 +262,17 @@ def forest_chart(
     subtitle: str = "",
     step: int = 22,
 ) -> Chart:
-    """Return differences with their intervals, a line each, about 0.
+    """Return differences with their intervals around 0, one per line.
 
     Args:
-        name: of the file.
-        rows: ``y`` (what the line is of), ``x``, ``low`` and ``high`` (or null), ``is_filled`` (significant) and
+        name: the name of the file.
+        rows: ``y`` (the name of the line), ``x``, ``low`` and ``high`` (or null), ``is_filled`` (significant) and
             ``word``.
-        title: of the chart.
+        title: the title of the chart.
         axis: the title of x.
-        least: the smallest effect of interest; a grey band is as wide to either side.
-        subtitle: below the title.
-        step: between lines, in pixels; what a line is of may have several.
+        least: the smallest effect of interest; a grey band shows it on both sides of 0.
+        subtitle: the text below the title.
+        step: pixels between lines; one name may have several lines.
     """
     shape = {"grid": False, "domain": False, "ticks": False, "labelExpr": "split(datum.label, '\\n')"}
     y = {"field": "y", "type": "nominal", "title": None, "sort": None, "axis": shape}
@@ -322,16 +322,17 @@ def dot_chart(
     subtitle: str = "",
     domain: Sequence[float | None] = (0, None),
 ) -> Chart:
-    """Return dots along x, a line for each category and series.
+    """Return dots along x, with a line for each category and series.
 
     Args:
-        name: of the file.
-        rows: ``y`` (the category), ``series``, ``x`` (or null, and then ``note`` says why), ``low`` and ``high`` (or
-            null), ``is_filled``; ``start``: where a line to the dot begins, or null; ``is_thick``: how that is drawn.
-        title: of the chart.
+        name: the name of the file.
+        rows: ``y`` (the category), ``series``, ``x`` (null if missing; ``note`` then gives the reason), ``low`` and
+            ``high`` (or null), and ``is_filled``. ``start`` is the start of a line to the dot, or null, and
+            ``is_thick`` makes that line thick.
+        title: the title of the chart.
         axis: the title of x.
-        subtitle: below the title.
-        domain: the ends of x; None: where data end.
+        subtitle: the text below the title.
+        domain: the ends of x; None: the range of the data.
     """
     names, categories = ([*dict.fromkeys(str(row[key]) for row in rows)] for key in ("series", "y"))
     told = series(names)
@@ -378,13 +379,13 @@ def dot_chart(
 
 
 def scatter_chart(name: str, rows: Sequence[Mapping[str, Any]], *, title: str, axes: tuple[str, str]) -> Chart:
-    """Return dots at two values with their intervals, and the lines at 0.
+    """Return dots at two values with their intervals, and lines at 0.
 
     Args:
-        name: of the file.
+        name: the name of the file.
         rows: ``x``, ``y``, ``x_low``, ``x_high``, ``y_low``, ``y_high`` (or null), ``series``, ``what`` and
             ``is_filled``.
-        title: of the chart.
+        title: the title of the chart.
         axes: the titles of x and y.
     """
     told = series(list(dict.fromkeys(str(row["series"]) for row in rows)))
@@ -424,15 +425,15 @@ def trials_chart(
     are_log: tuple[bool, bool] = (False, False),
     color: str = "",
 ) -> Chart:
-    """Return a mark for each trial of a search, with a ring around the chosen one.
+    """Return a mark for each trial of a search, with a ring around the chosen trial.
 
     Args:
-        name: of the file.
+        name: the name of the file.
         rows: ``x``, ``y``, ``trial``, ``is_chosen``; ``low`` and ``high`` of y (or null) and ``series``; or ``value``.
-        title: of the chart.
+        title: the title of the chart.
         axes: the titles of x and y.
-        are_log: whether x and y are drawn by their logarithm.
-        color: the title of ``value``, which colours the marks in place of ``series``.
+        are_log: whether x and y have logarithmic axes.
+        color: the title of ``value``, which colours the marks instead of ``series``.
     """
     are_numbers = [all(isinstance(row[axis], int | float) for row in rows) for axis in "xy"]
     x, y = (
@@ -468,7 +469,7 @@ def trials_chart(
 
 
 def _dot(row: Mapping[str, Any]) -> str:
-    """Return a dot in words; a hollow one says so."""
+    """Return the text for a dot; the text of a hollow dot says so."""
     if row["x"] is None:
         return f"{row['y']} {row.get('note') or 'not measured'}"
     return f"{row['y']} {row['x']:.2f}{'' if row['is_filled'] else ' (hollow)'}"
@@ -482,7 +483,7 @@ def _ends(axis: str) -> list[dict[str, Any]]:
 
 
 def _shown(opacity: float) -> dict[str, Any]:
-    """Return the opacity of a line that a click in the legend leaves; others nearly vanish."""
+    """Return the opacity of lines that remain after a click in the legend; others nearly vanish."""
     return {"condition": {"param": "legend", "value": opacity}, "value": 0.05}
 
 

@@ -1,4 +1,4 @@
-"""The page of several runs of one kind, each compared with the first: a list of blocks over their comparison."""
+"""The page of several runs of one kind, each compared with the first, as a list of blocks over their comparison."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from biaseval.report.compare_models import MODEL_RELATIONS, model_sections
 from biaseval.store import write_file
 
 _MOST_LINES = 40
-"""Lines of a chart; where there are more, it has the settings that would be deployed."""
+"""The most lines of a chart; if there are more, it shows only the settings to deploy."""
 
 _N_DIGITS = 12
-"""Digits of a fingerprint that are shown."""
+"""The digits shown of a fingerprint."""
 
 RELATIONS = f"{MODEL_RELATIONS} {' '.join(f'{kind}_conclusions {kind}_cautions' for kind in KINDS)}"
-"""What pages ask for beside the comparisons; of each kind those that it has."""
+"""Relations that pages need in addition to the comparisons; each kind has some of them."""
 
 _FIRST = {"label_bias": ("macro_f1", "rsd"), "majority_bias": ("mean_f1", "sd_f1"), "qa_bias": ("exact_match", "gap")}
-"""The metrics of the charts of the first screen."""
+"""The metrics of the charts at the top of the page."""
 
 
 def refuse_other_names(out: str) -> None:
-    """Make sure that a page can be written there.
+    """Make sure that ``out`` is a valid name of a page.
 
     Raises:
-        InputError: it is no name of a page.
+        InputError: the name is invalid.
     """
     if not out.endswith(".html"):
         raise InputError(f"--out {out}: does not end in .html; name the file of the page")
@@ -56,7 +56,7 @@ def write_comparison(run_uris: Sequence[str], out: str) -> str:
 
     Args:
         run_uris: finished runs, at least two; the others are compared with the first. Local paths or ``s3://`` URIs.
-        out: the page's file, which ends in ``.html``; one that exists is replaced in one step.
+        out: the page's file, which ends in ``.html``; an existing file is replaced atomically.
 
     Returns:
         The URI of the page.
@@ -74,8 +74,8 @@ def write_page(compared: Compared, ask: Ask, out: str) -> str:
     """Write the page of a comparison, and return its URI.
 
     Args:
-        compared: what is compared.
-        ask: over the runs, with `RELATIONS`.
+        compared: the compared runs.
+        ask: answers queries over the runs, with `RELATIONS`.
         out: as for `write_comparison`.
     """
     refuse_other_names(out)
@@ -83,12 +83,12 @@ def write_page(compared: Compared, ask: Ask, out: str) -> str:
 
 
 def compare_page(compared: Compared, ask: Ask) -> str:
-    """Return the HTML of the page; everything from the runs is escaped."""
+    """Return the HTML of the page; all text from the runs is escaped."""
     return render(compare_layout(compared, ask), ask)
 
 
 def difference_charts(compared: Compared) -> list[Chart]:
-    """Return a chart per metric: a line per setting and other run; where that is too much, those to be deployed."""
+    """Return a chart per metric, with a line per setting and other run; of too many settings, only those to deploy."""
     rows = [row for row in compared.told if row["estimate"] is not None and row["measures"] != "partner"]
     charts: list[Chart] = []
     for place in sorted({(row["number"], row["metric"]) for row in rows}):
@@ -100,7 +100,7 @@ def difference_charts(compared: Compared) -> list[Chart]:
 
 
 def _chart(name: str, rows: Sequence[Row]) -> Chart:
-    """Return one chart; what all lines have in common stands below its title."""
+    """Return one chart; values that all lines share are below its title."""
     first, names, common = rows[0], *_told_apart(rows)
     is_one_metric = len({row["shown"] for row in rows}) == 1
     shown = first["shown"] if is_one_metric else "gap"
@@ -125,7 +125,7 @@ def _chart(name: str, rows: Sequence[Row]) -> Chart:
 
 
 def _told_apart(rows: Sequence[Row]) -> tuple[list[str], str]:
-    """Return what tells the lines of a chart apart, and what they have in common."""
+    """Return the values that distinguish the lines of a chart, and the values that they share."""
     parts = [[row["who"], row["against"], *row["place"].split(", "), row["shown"]] for row in rows]
     shared = set.intersection(*map(set, parts))
     names = [", ".join(part for part in own if part not in shared) or own[2] for own in parts]
@@ -137,8 +137,8 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
     """Return the page of a comparison.
 
     Args:
-        compared: what is compared.
-        ask: over the runs.
+        compared: the compared runs.
+        ask: answers queries over the runs.
     """
     kind, reference, others = KINDS[compared.kind].name, compared.reference, compared.runs[1:]
     charts = difference_charts(compared)
@@ -228,7 +228,7 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
 
 
 def _own(kind: str) -> list[Any]:
-    """Return the headlines and the cautions of the runs' own pages."""
+    """Return the headlines and cautions from the runs' reports."""
     return [
         Sentences(f"select run || ': ' || lead as lead, text from {kind}_conclusions where line = 1 order by run"),
         Sentences(f"select run || ':' as lead, text from {kind}_cautions order by run, line", "", "Cautions"),

@@ -1,4 +1,4 @@
-"""Models beside each other in comparisons of majority-bias runs: P2's Tables 1 and 2, Figures 2 and 3, and size."""
+"""Models in comparisons of majority-bias runs: P2's Tables 1 and 2, Figures 2 and 3, and the effect of size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from biaseval.report.methods import method_order
 from biaseval.report.names import INSTRUCTIONS, WAYS, way_name
 
 MODEL_RELATIONS = "majority_by_model majority_over_seeds majority_size_effect majority_shared_data settings"
-"""What pages and figures of majority-bias runs ask for beside the comparisons."""
+"""Relations that pages and figures of majority-bias runs need in addition to the comparisons."""
 
 _POINTS = """
 select points.*, labels, shares, n_parameters, constant_f1
@@ -31,10 +31,10 @@ group by first.run"""
 
 
 def model_charts(ask: Ask) -> list[Chart]:
-    """Return P2's Figures 2 and 3, of every way of predicting and the data of every run.
+    """Return P2's Figures 2 and 3, for every way of predicting and every run's data.
 
-    Figure 2, of two labels: a line per model. Figure 3: each model with and without instruction; of three labels a
-    triangle for each.
+    Figure 2, for two labels, has one line per model. Figure 3 shows each model with and without instruction. With three
+    labels, each chart is a triangle.
     """
     rows = ask(_POINTS)
     data = {row["run"]: row["data"] for row in ask(_SAME)}
@@ -110,7 +110,7 @@ def _lines(name: str, title: str, lines: Sequence[tuple[Row, str]]) -> Chart:
 
 
 def _called(row: Row) -> str:
-    """Return how charts call a model: by its run, with its size where that is known."""
+    """Return a model's name in charts: the name of its run, with the model's size if known."""
     size = row["n_parameters"]
     for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K"), (1, "")):
         if size is not None and size >= unit:
@@ -119,7 +119,7 @@ def _called(row: Row) -> str:
 
 
 def model_sections(compared: Compared, ask: Ask) -> list[Section]:
-    """Return the sections on models; of other kinds of runs there are none."""
+    """Return the sections on models; empty for other kinds of runs."""
     if compared.kind != "majority_bias":
         return []
     return [

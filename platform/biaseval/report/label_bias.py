@@ -1,4 +1,4 @@
-"""The page of a label-bias run: what it shows, as a list of blocks over its marts."""
+"""The page of a label-bias run, as a list of blocks over its marts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REFERENCES = {
     "accuracy": ("majority_accuracy", "always the most frequent label"),
     "macro_f1": ("majority_macro_f1", "always the most frequent label"),
 }
-"""Metric to the column of the method none that it is seen against, and its name."""
+"""Metric to its reference: a column of the method none, with the reference's name."""
 
 _MOST = "n_demos = (select max(n_demos) from label_bias_by_model)"
 _MOST_BIASED = f"""
@@ -60,7 +60,7 @@ _MEANS = "from label_bias_by_model order by suite <> 'all', suite, n_demos, meth
 
 
 def label_bias_charts(ask: Ask) -> list[Chart]:
-    """Return a chart per suite and metric against the number of demonstrations, a line per method; then the loss."""
+    """Return a chart per suite and metric by number of demonstrations, with a line per method; then the loss."""
     charts = []
     every = ask(_MEANS)
     for suite in dict.fromkeys(row["suite"] for row in every if row["suite"] == "all" or row["n_tasks"] > 1):
@@ -76,7 +76,7 @@ def label_bias_charts(ask: Ask) -> list[Chart]:
 
 
 def _chart(suite: str, metric: str, rows: Sequence[Row], every: Sequence[Row], has_lora: bool) -> Chart:
-    """Return one panel; calibrated adapted models have panels of their own, on the same scale."""
+    """Return one panel; calibrated adapted models have separate panels on the same scale."""
     shown, (column, reference) = METRICS[metric].shown, _REFERENCES[metric]
     better = "lower is less bias" if metric in ("rsd", "bias_score") else "higher is better"
     ordered = sorted(rows, key=lambda row: (method_order(row["method"]), row["n_demos"]))
@@ -106,9 +106,9 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     """Return the page of a label-bias run.
 
     Args:
-        run: finished.
-        ask: over its marts.
-        charts: of `label_bias_charts`, then others.
+        run: a finished run.
+        ask: answers queries over its marts.
+        charts: those of `label_bias_charts`, then others.
     """
     spec, environment = raw_spec(run), read_environment(run)
     [scope] = ask(_SCOPE)
@@ -204,7 +204,7 @@ def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], scope: Row) 
 
 
 def label_bias_notes(run: Run, spec: Mapping[str, Any], environment: Mapping[str, Any]) -> list[str]:
-    """Return the cautions that stand in files of the run: notes of its plan, and a primary question that came late."""
+    """Return the cautions from files of the run: notes of its plan, and a primary question added after scoring."""
     asked, before = spec.get("primary"), environment.get(PRIMARY_BEFORE, ...)
     late = []
     if asked and before not in (..., asked):

@@ -1,4 +1,4 @@
-"""The page of a majority-bias run: what it shows, as a list of blocks over its marts."""
+"""The page of a majority-bias run, as a list of blocks over its marts."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ order by over_seeds.number"""
 def f1_charts(ask: Ask) -> list[Chart]:
     """Return weighted F1 over the settings, for each way of predicting with its method.
 
-    Two labels: a chart with a line for prompts with and without instruction, at the share of the first label. Three: a
-    triangle for each. More: settings side by side.
+    Two labels: a chart by the share of the first label, with a line with and a line without instruction. Three labels:
+    a triangle for each. More labels: settings in a row.
     """
     rows = ask(_BY_SETTING)
     ways = sorted(
@@ -98,9 +98,9 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     """Return the page of a majority-bias run.
 
     Args:
-        run: finished.
-        ask: over its marts.
-        charts: of `f1_charts`, then others.
+        run: a finished run.
+        ask: answers queries over its marts.
+        charts: those of `f1_charts`, then others.
     """
     spec, environment = raw_spec(run), read_environment(run)
     [scope] = ask(_SCOPE)

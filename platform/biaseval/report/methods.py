@@ -1,4 +1,4 @@
-"""How tables, figures and sentences name and order the methods of mitigation, and which of them stand side by side."""
+"""Names, order and groups of the mitigation methods in tables, figures and sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ METHODS = {
     "lora": "LoRA",
     **{f"lora+{method.name}": f"LoRA + {method.shown}" for method in CALIBRATIONS.values()},
 }
-"""The display names of the methods, in the order of tables and figures; variants go by that of their method."""
+"""The display names of the methods, in the order of tables and figures; a variant uses the name of its method."""
 
 
 Order = tuple[int, str, float, float]
@@ -21,7 +21,7 @@ Order = tuple[int, str, float, float]
 
 
 def method_order(method: str) -> Order:
-    """Return the sort key of a method: in the order of `METHODS`, variants behind their method, others last."""
+    """Return the sort key of a method: the order of `METHODS`, with variants after their method and others last."""
     known, (own, variant) = list(METHODS), _variant(method)
     if variant is None:
         return (known.index(own), "", -1, 0) if own in known else (len(known), own, -1, 0)
@@ -29,7 +29,7 @@ def method_order(method: str) -> Order:
 
 
 def _variant(method: str) -> tuple[str, Variant | None]:
-    """Return the method of `METHODS` that a method varies, with how it does; else itself, and None."""
+    """Return the method of `METHODS` that a method varies, with the variant; else the method itself, and None."""
     if method in METHODS:
         return method, None
     adapted, plus, calibration = method.rpartition("+")
@@ -37,7 +37,7 @@ def _variant(method: str) -> tuple[str, Variant | None]:
         variant = Variant.of(calibration)
     except ValueError:
         return method, None
-    if variant.method not in CALIBRATIONS:  # a spec's own
+    if variant.method not in CALIBRATIONS:  # a calibration that the spec brings
         return method, None
     return f"{adapted}{plus}{variant.method}", variant
 
@@ -47,7 +47,7 @@ def method_name(method: str, mitigation: str = "calibration") -> str:
 
     Args:
         method: a method of the marts.
-        mitigation: what ``none`` is without, as `mitigation_of` says.
+        mitigation: the name of the mitigation that ``none`` lacks, as `mitigation_of` returns it.
     """
     if method == "none":
         return f"no {mitigation}"
@@ -75,15 +75,15 @@ def explained(methods: Collection[str]) -> list[Calibration]:
 
 
 def mitigation_of(methods: Iterable[str]) -> str:
-    """Return what all these methods but ``none`` are: ``calibration``, or with adapters among them ``mitigation``."""
+    """Return the noun for these methods: ``calibration``, or ``mitigation`` if one of them uses adapters."""
     return "mitigation" if any(map(is_adapted, methods)) else "calibration"
 
 
 def side_by_side(methods: Iterable[str]) -> list[list[str]]:
-    """Return the methods in groups that are shown side by side, each in the order of `METHODS`.
+    """Return the methods in groups that pages show side by side, each in the order of `METHODS`.
 
-    The first has none, each calibration and LoRA, as Figure 3 of P1; the second, where adapted models are calibrated,
-    the same with LoRA, beside none and LoRA alone.
+    The first group has none, each calibration and LoRA, as Figure 3 of P1. If the run calibrates adapted models, the
+    second group has these, together with none and LoRA alone.
     """
     ordered = sorted(set(methods), key=method_order)
     calibrated = [method for method in ordered if is_adapted(method) and method != "lora"]

@@ -1,4 +1,4 @@
-"""How pages, figures and terminals call models, data and suites."""
+"""Names of models, data and suites in pages, figures and terminals."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ LOWER_IS_BETTER = (
     "rsd", "bias_score", "sd_f1", "relative_variance", "squared_preference", "ece", "brier", "ckld", "gap",
     "significance_change",
 )  # fmt: skip
-"""Columns that are better low; others are better high."""
+"""Columns whose lower values are better; for others, higher values are better."""
 
 WORDS = {"unclear": "no clear change", "too few": "too few rows"}
-"""Verdicts of the marts that pages write in other words."""
+"""Verdicts that pages name differently than the marts."""
 
 
 def way_name(predict: str, method: str) -> str:
-    """Return how a page calls a way of predicting with its method."""
+    """Return a page's name for a way of predicting with its method."""
     shown = WAYS.get(predict, predict)
     return shown if method == "none" else f"{shown}, {method_name(method)}"
 
 
 def model_of(spec: Mapping[str, Any]) -> str:
-    """Return how a page calls the model of a spec: by its folder, or else by the name of the run."""
+    """Return a page's name for the model of a spec: its folder, or else the name of the run."""
     path = (spec.get("model") or {}).get("path") or (spec.get("imported") or {}).get("model")
     name = PurePosixPath(str(path)).name if path else ""
     return name if name not in ("", "model") else str(spec["name"])
 
 
 def data_of(spec: Mapping[str, Any]) -> str:
-    """Return how a page calls the data of a spec: its files or folders."""
+    """Return a page's name for the data of a spec: its files or folders."""
     data = spec.get("data") or spec.get("tasks") or {}
     files = data if isinstance(data, list) else [data]
     paths = [one.get(key) for one in files for key in ("train", "test", "path")]

@@ -1,4 +1,4 @@
-"""How pages, figures and terminals write numbers and names: a way of writing by name."""
+"""Formats of numbers and names in pages, figures and terminals."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from biaseval.report.names import OF_MAJORITY, SUITES, WAYS
 
 MISSING = "–"
 N_LETTERS = 300
-"""The length at which texts of a run are cut."""
+"""The length at which texts of a run are truncated."""
 
 
 def rounded(value: float, number_format: str = ".3f") -> str:
-    """Return a number with a true minus sign; what rounds to 0 has none."""
+    """Return a number with a true minus sign; a number that rounds to 0 has no sign."""
     text = format(value, number_format)
     return text.lstrip("-+") if not float(text) and text[0] == "-" else text.replace("-", "\N{MINUS SIGN}")
 
 
 def cut(text: str) -> str:
-    """Return a text, cut behind `N_LETTERS`."""
+    """Return a text, truncated after `N_LETTERS`."""
     return text if len(text) <= N_LETTERS else f"{text[:N_LETTERS]} …"
 
 
 def p_value(value: float) -> str:
-    """Return a p-value."""
+    """Return a p-value as text."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
@@ -57,17 +57,17 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "seconds": lambda value: f"{value:,.1f}",
     "p": p_value,
 }
-"""Ways of writing a value that is there."""
+"""Formats of present values, by name."""
 
 TEXTS = ("text", "name", "quote", "marked", "code", "method", "way", "metric", "suite", "yes", "shown", "list")
-"""Those of them that are no numbers."""
+"""The formats of texts rather than numbers."""
 
 
 def is_missing(value: Any, how: str = "rate") -> bool:
-    """Return whether there is nothing to write: null, of which only ``shown`` says something, or no finite number."""
+    """Return whether a value is missing: null (except for ``shown``, which describes it) or a non-finite number."""
     return (value is None and how != "shown") or (isinstance(value, float) and not math.isfinite(value))
 
 
 def written(value: Any, how: str = "rate") -> str:
-    """Return a value by one of `FORMATS`; a dash where there is none."""
+    """Return a value in one of `FORMATS`; a dash if it is missing."""
     return MISSING if is_missing(value, how) else FORMATS[how](value)

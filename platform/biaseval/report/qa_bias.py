@@ -1,4 +1,4 @@
-"""The page of a QA-bias run: which shortcuts each model leans on, as a list of blocks over its marts."""
+"""The page of a QA-bias run, as a list of blocks over its marts: it shows which shortcuts each model uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from biaseval.store import Run
 METRICS = {"exact_match": "exact match", "f1": "F1"}
 
 _N_NAMED = 3
-"""Models that a title names."""
+"""The most models that a title names."""
 
 _ROLES = "(select distinct dataset, role from qa_examples)"
 _INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside using (dataset)"
@@ -59,7 +59,7 @@ order by role, dataset, place, list_position(heuristics, heuristic)"""
 
 
 def qa_bias_charts(ask: Ask) -> list[Chart]:
-    """Return the charts of prediction bias, of exact match and F1 by data set and over shortcuts, and of training."""
+    """Return the charts of prediction bias, of exact match and F1 by data set and shortcut value, and of training."""
     rows = ask(_MEASURED)
     inside = [row for row in rows if row["role"] == "in_distribution"]
     curves = ask(f"from qa_curves {_INSIDE} inner join qa_shown_models using (model) order by place, bin")
@@ -94,7 +94,7 @@ def _segments(dataset: str, rows: Sequence[Row]) -> Chart:
 
 
 def _significances(dataset: str, metric: str, rows: Sequence[Row]) -> Chart:
-    """Return the bias significance of each shortcut; only that of exact match is tested."""
+    """Return the bias significance of each shortcut; only exact match has a test."""
     column, is_tested = ("bias_significance", True) if metric == "exact_match" else ("bias_significance_f1", False)
     dots = [
         {"y": _with_threshold(row), "series": row["model"], "x": row[column], "start": 0, "note": row["finding"]}
@@ -124,7 +124,7 @@ def _by_dataset(ask: Ask) -> Iterator[Chart]:
 
 
 def _curve(dataset: str, heuristic: str, metric: str, rows: Sequence[Row], given: Sequence[Row]) -> Chart:
-    """Return a metric over the values of a shortcut, with a dashed line at each threshold."""
+    """Return a metric by the values of a shortcut, with a dashed line at each threshold."""
     shown = METRICS[metric]
     points = [
         {"x": round(row["value_mean"], 2), "y": 100 * row[metric], "series": row["model"]}
@@ -150,7 +150,7 @@ def _curve(dataset: str, heuristic: str, metric: str, rows: Sequence[Row], given
 
 
 def qa_bias_notes(run: Run) -> list[str]:
-    """Return the cautions that stand in files of the run: notes of its plan, earlier thresholds, sources of text."""
+    """Return the cautions from files of the run: notes of its plan, earlier thresholds, sources of text."""
     spec = raw_spec(run)
     thresholds, searched = spec["thresholds"], set[str]()
     fixed = (
@@ -184,9 +184,9 @@ def qa_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     """Return the page of a QA-bias run.
 
     Args:
-        run: finished.
-        ask: over its marts.
-        charts: of `qa_bias_charts`.
+        run: a finished run.
+        ask: answers queries over its marts.
+        charts: those of `qa_bias_charts`.
     """
     spec, environment = raw_spec(run), read_environment(run)
     sizes = ask("""
@@ -281,7 +281,7 @@ def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], named: str, 
 
 
 def _heuristics(spec: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each heuristic with what it is; of the user's own, the first line of its docstring where it has one."""
+    """Yield each heuristic with its description; for the user's heuristics the first line of the docstring, if any."""
     for name in spec["heuristics"]:
         recorded = environment.get("text", {}).get(name, {})
         text = recorded.get("meaning", heuristic_of(name).meaning).rstrip(".")

@@ -1,4 +1,4 @@
-"""The part of a QA-bias page on the readers that the run trained, standard and debiased (P3)."""
+"""The sections of a QA-bias page on the readers that the run trained, standard and debiased (P3)."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ METHODS: Mapping[str, tuple[str, str]] = {
         "guides other methods and is not measured itself (Mikula et al. 2024).",
     ),
 }  # fmt: skip
-"""By their names in SQL, how pages call methods of training, and what they are; in the order of figures."""
+"""Training methods by their SQL names: the page's name and a description, in the order of figures."""
 
 _N_LEAST = 3
-"""Readers that a scatter is drawn of, unless all are at one place."""
+"""The fewest readers of a scatter plot, unless all have the same place."""
 
 _N_KEPT = 6
-"""Steps that a title names."""
+"""The most kept steps that a title names."""
 
 _INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside using (dataset)"
 
 
 def training_charts(ask: Ask) -> list[Chart]:
-    """Return the charts of trained readers: bias by method, its change against F1 elsewhere, loss and F1 by step."""
+    """Return the charts of trained readers: bias by method, bias change against F1 change, loss and F1 by step."""
     readers = ask("from trained_models order by number")
     if not readers:
         return []
@@ -114,7 +114,7 @@ def _biases(name: str, of_what: str, rows: Sequence[Row]) -> Iterator[Chart]:
 
 
 def _scatter(dataset: str, rows: Sequence[Row], ask: Ask) -> Iterator[Chart]:
-    """Yield the change of the bias that a reader addresses against that of its F1 out of distribution."""
+    """Yield plots of the change of the addressed bias against the change of F1 out of distribution, per reader."""
     outside = {row["model"]: row for row in ask("from qa_out_of_distribution_by_model")}
     dots = []
     for row in rows:
@@ -134,7 +134,7 @@ def _scatter(dataset: str, rows: Sequence[Row], ask: Ask) -> Iterator[Chart]:
 
 
 def _courses(name: str, block: tuple[str, str], curves: Sequence[Row], readers: Sequence[Row]) -> Iterator[Chart]:
-    """Yield loss and F1 by step, a chart for each method, on one scale but for bias models."""
+    """Yield loss and F1 by step, with a chart for each method; only bias models have another loss scale."""
     own = [row for row in curves if (row["base"], row["data"]) == block]
     losses = [row["loss_high"] for row in own if row["method"] != "bias_model"]
     for metric, scale, axis in (("loss", 1, "loss (nats)"), ("f1", 100, "F1 (%)")):
@@ -171,12 +171,12 @@ def _courses(name: str, block: tuple[str, str], curves: Sequence[Row], readers: 
 
 
 def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) -> list[Section]:
-    """Return the sections on trained readers; a run without them has none.
+    """Return the sections on trained readers; empty for a run without them.
 
     Args:
-        ask: over the run's marts.
-        charts: of the page.
-        first: the one that its first section shows.
+        ask: answers queries over the run's marts.
+        charts: the charts of the page.
+        first: the chart of the first section.
     """
     methods = {row["method"] for row in ask("select distinct method from trained_models")}
     if not methods:

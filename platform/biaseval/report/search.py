@@ -1,4 +1,4 @@
-"""The page of a search: which point it chose and what that is worth, as a list of blocks over its marts."""
+"""The page of a search, as a list of blocks over its marts: the chosen point and its effect."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from biaseval.report.charts import Chart, trials_chart
 from biaseval.store import Run
 
 N_DRAWN = 24
-"""Choices that have charts."""
+"""The most choices with charts."""
 
 _FAR = 100
-"""Ratio of the largest to the smallest value of a grid from which the axis is logarithmic."""
+"""The ratio of a grid's largest to its smallest value from which its axis is logarithmic."""
 
 _SAMPLES = {
     "half": ("tuning half", "evaluation half"),
     "held_out": ("held-out rows", "main rows"),
     "published": ("all data", None),
 }
-"""What chose, and what the choice did not see."""
+"""The data that chose the point, and the data that the choice did not see."""
 
 
 def search_charts(run: Run, ask: Ask) -> list[Chart]:
-    """Return the response of the objective to each key, and to the two numbers that matter most, for each choice.
+    """Return charts of the objective by each key, and by the two most important numeric keys, for each choice.
 
     Raises:
-        BiasevalError: the marts are those of several objectives, which an older version computed.
+        BiasevalError: the marts have several objectives, which only an older version computed.
     """
     search, [settings] = raw_spec(run)["search"], ask("from search_settings")
     if len(settings["objectives"]) > 1:
@@ -136,7 +136,7 @@ def _is_log(points: Sequence[Row], axis: str, domain: Mapping[str, Any]) -> bool
 
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
-    """Return each key's last name, with as many before it as tell the keys apart; of ``thresholds.*`` all of it."""
+    """Return each key's last name, with as many earlier names as distinguish the keys; ``thresholds.*`` stays whole."""
     shown = {}
     for key in keys:
         parts = key.split(".")
@@ -147,7 +147,7 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def reference_trial(spec: Mapping[str, Any], ask: Ask) -> int | None:
-    """Return the first trial at the searched spec's own values (a strength's is the published 1), if one is."""
+    """Return the first trial with the values of the searched spec (a strength of 1 is as published), if any."""
     point = {key: _own_value(spec["spec"], key) for key in spec["search"]}
     done = ask("select trial, parameters from trials where state = 'done' order by trial")
     return next((row["trial"] for row in done if json_value(row["parameters"]) == point), None)
@@ -165,7 +165,7 @@ def _own_value(spec: Mapping[str, Any], key: str) -> Any:
 
 
 def search_notes(run: Run) -> list[str]:
-    """Return that an older version searched for several objectives, if it did."""
+    """Return a note if an older version searched for several objectives."""
     objectives = raw_spec(run)["objective"]
     if not isinstance(objectives, list) or len(objectives) < 2:
         return []
@@ -180,9 +180,9 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     """Return the page of a search.
 
     Args:
-        run: finished.
-        ask: over its marts.
-        charts: of `search_charts`.
+        run: a finished run.
+        ask: answers queries over its marts.
+        charts: those of `search_charts`.
     """
     spec, environment, [settings] = raw_spec(run), read_environment(run), ask("from search_settings")
     chose, unseen = _SAMPLES[settings["choose_on"]]
@@ -291,7 +291,7 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
 
 
 def _reference(trial: int | None, name: str) -> list[Table]:
-    """Return the table of the trial at the spec's own values, if there is one."""
+    """Return the table of the trial with the searched spec's values, if any."""
     if trial is None:
         return []
     return [

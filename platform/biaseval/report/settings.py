@@ -1,4 +1,4 @@
-"""What pages of every kind end with: training of adapters, the spec, the environment and the plan."""
+"""The last sections of every page: training of adapters, the spec, the environment and the plan."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from biaseval.report.charts import Chart, line_chart
 from biaseval.store import Run
 
 FEW_NOTES = 3
-"""Notes of a plan that stand among the cautions; more are folded under the settings."""
+"""The most plan notes among the cautions; if there are more, they are folded under the settings."""
 
 
 def read_plan(run: Run) -> dict[str, Any]:
-    """Return the plan of a run; empty where it has none."""
+    """Return the plan of a run; empty without one."""
     plan: dict[str, Any] = run.read_json("plan.json") if run.has("plan.json") else {}
     return plan
 
 
 def notes_block(run: Run) -> list[str]:
-    """Return the notes of a plan where they are few or of an import, and how many tasks it leaves out."""
+    """Return the notes of a plan if they are few or of an import, and the number of excluded tasks."""
     plan = read_plan(run)
     notes = list(plan.get("notes") or [])
     is_shown = len(notes) <= FEW_NOTES or "imported" in raw_spec(run)
@@ -31,7 +31,7 @@ def notes_block(run: Run) -> list[str]:
 
 
 def settings_blocks(run: Run) -> list[Any]:
-    """Return the spec, the environment, and what the plan counts and notes."""
+    """Return the spec, the environment, and the counts and notes of the plan."""
     plan = read_plan(run)
     notes = list(plan.get("notes") or [])
     text = ""
@@ -52,11 +52,11 @@ def settings_blocks(run: Run) -> list[Any]:
 
 
 def training_blocks(place: str, charts: Sequence[Chart]) -> list[Section]:
-    """Return the sections on what mitigation costs and how adapters were trained; runs without adapters have none.
+    """Return the sections on the cost of mitigation and the training of adapters; empty without adapters.
 
     Args:
-        place: the column that stands for the setting, as of `columns`.
-        charts: of the page; ``training_loss`` is shown here.
+        place: the column with the setting, in the form of `columns`.
+        charts: the charts of the page; this section shows ``training_loss``.
     """
     loss = [chart for chart in charts if chart.name == "training_loss"]
     if not loss:
@@ -99,7 +99,7 @@ last_loss|Loss, last step|rate; n_not_falling|Not falling|count"""),
 
 
 def loss_charts(ask: Ask) -> list[Chart]:
-    """Return the chart of the training loss by step; none where nothing was trained."""
+    """Return the chart of the training loss by step; none without training."""
     rows = ask("from training_by_step order by step")
     if not rows:
         return []

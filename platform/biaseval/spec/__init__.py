@@ -1,7 +1,7 @@
-"""Specs: what a run measures, from a YAML file. Unknown keys are refused; all mistakes come in one message.
+"""Read and check specs, the YAML files that say what a run measures.
 
-``shared_sections`` and ``training`` are shared, each kind has a file of its own, and ``files`` reads and compares specs
-of any kind.
+A spec with an unknown key is refused; one message lists all mistakes. ``shared_sections`` and ``training`` serve
+several kinds of runs. Each kind has its own file. ``files`` reads and compares specs of any kind.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from biaseval.spec.shared_sections import ExecutionSpec, Method, ModelSpec, Scor
 from biaseval.spec.training import AdapterSpec, LoraSpec, TrainingSpec
 
 CausalSpec = LabelBiasSpec | MajorityBiasSpec
-"""What scores labels with a causal LM."""
+"""Specs whose runs score labels with a causal LM."""
 
 Spec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec | InstructSpec | SearchSpec
 """Every kind of spec that a file may hold."""
@@ -80,23 +80,23 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
         overrides: ``key.subkey=value`` strings; values are YAML.
 
     Raises:
-        InputError: the file cannot be read, or has mistakes; the message lists all of them.
+        InputError: the file cannot be read or has mistakes; the message lists all of them.
     """
     path = Path(path).expanduser()
     return spec_of(read_content(path), str(path), path.resolve().parent, overrides)
 
 
 def spec_of(content: dict[str, Any], source: str, folder: Path, overrides: Sequence[str] = ()) -> Spec:
-    """Return the validated spec of some content, which is changed by the overrides.
+    """Return the validated spec of parsed content, with the overrides applied.
 
     Args:
         content: keys and values as parsed from YAML.
-        source: what it is called in messages.
-        folder: what its relative paths are relative to.
-        overrides: as of `load_spec`.
+        source: the name of the content in messages.
+        folder: the folder that relative paths start from.
+        overrides: as for `load_spec`.
 
     Raises:
-        InputError: it has mistakes; the message lists all of them.
+        InputError: the content has mistakes; the message lists all of them.
     """
     of_searched = [override for override in overrides if override.startswith(_OF_SEARCHED)]
     override_keys(content, [override for override in overrides if override not in of_searched])
@@ -108,10 +108,16 @@ def spec_of(content: dict[str, Any], source: str, folder: Path, overrides: Seque
 
 
 def _search(content: dict[str, Any], source: str, folder: Path, overrides: Sequence[str]) -> Spec:
-    """Return the spec of a search; what is searched is named by its spec file, or stands in place, and is overridden.
+    """Return the spec of a search; its key ``spec`` names the searched spec file or holds the searched spec itself.
+
+    Args:
+        content: keys and values of the search.
+        source: the name of the content in messages.
+        folder: the folder that relative paths start from.
+        overrides: changes of the searched spec.
 
     Raises:
-        InputError: either has mistakes.
+        InputError: the search or the searched spec has mistakes.
     """
     base, place = content.get("spec"), f"{source}: spec"
     if isinstance(base, str):
@@ -129,21 +135,21 @@ def _search(content: dict[str, Any], source: str, folder: Path, overrides: Seque
 
 
 def stored_spec(content: object, source: str) -> AnySpec:
-    """Return the spec that a run's ``spec.yaml`` holds, as this or an older version wrote it.
+    """Return the spec in a run's ``spec.yaml``, which this version or an older one wrote.
 
-    Keys that it lacks have their defaults. Its paths are absolute already, and its names of the hub stay names.
+    Missing keys get their defaults. Paths are already absolute, and names on the Hugging Face hub stay names.
 
     Args:
         content: as parsed from YAML.
         source: the file's name, for messages.
 
     Raises:
-        InputError: it is no spec of a known kind, or has mistakes.
+        InputError: the content is no spec of a known kind, or has mistakes.
     """
     if not isinstance(content, Mapping):
         raise InputError(f"{source}: is no spec; name the directory of a run")
     if isinstance(content.get("objective"), list):
-        content = {**content, "objective": content["objective"][0]}  # of several, an older run goes by the first
+        content = {**content, "objective": content["objective"][0]}  # of several, an older run uses the first
     return validated(content, source, {**_STORED, "label_bias": ImportedSpec} if "imported" in content else _STORED)
 
 

@@ -1,4 +1,4 @@
-"""GPUs by the names that clouds and Ray use, and how fast each multiplies matrices."""
+"""GPUs by the names that clouds and Ray use, with the speed of each at matrix products."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ PEAK_TFLOPS = {
     "H200": 989.0,
     "B200": 2250.0,
 }
-"""Dense products of 16-bit numbers, 1e12 operations a second, of NVIDIA's data sheets (A10G: of AWS's)."""
+"""Dense 16-bit throughput in 1e12 operations per second, from NVIDIA's data sheets (A10G: from AWS)."""
 
 MEMORY_GIB = {"T4": 15, "A10G": 22, "L4": 22, "A100": 39, "L40S": 44, "H100": 79, "H200": 139, "B200": 178}
-"""What one has for programs, rounded down; of several sizes the smallest."""
+"""Memory that programs can use, rounded down; the smallest size where a GPU comes in several."""
 
 EFFICIENCY = 0.4
-"""The part of it that scoring is taken to reach. Not measured: the roofline of a 7B model says 0.45 to 0.55."""
+"""The share of the peak throughput that scoring is assumed to reach.
+
+This value is not measured. The roofline of a 7B model gives 0.45 to 0.55.
+"""
 
 
 def gpu_hours(flops: float, accelerator: str) -> float:
-    """Return how long one GPU takes for this many floating-point operations, hours."""
+    """Return the hours that one GPU needs for this number of floating-point operations."""
     return flops / (PEAK_TFLOPS[accelerator] * 1e12 * EFFICIENCY * 3600)

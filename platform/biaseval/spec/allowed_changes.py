@@ -1,4 +1,4 @@
-"""What of a spec may change while a run keeps what it has: keys that only add work, and keys of the analysis."""
+"""Changes of a spec that keep the stored results of a run: keys that only add work, and keys of the analysis."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ _CALIBRATION = "calibration"
 
 
 def grown_keys(old: RunSpec, new: RunSpec) -> list[str]:
-    """Return the keys to which ``new`` adds something; nothing where it also changes or drops something of ``old``.
+    """Return the keys to which ``new`` adds something.
+
+    The list is empty where ``new`` also changes or drops something of ``old``.
 
     Args:
         old: the spec of a run.
-        new: of the same kind.
+        new: another spec of the same kind.
     """
     if type(old) is not type(new) or old.is_fixed or new.is_fixed:
         return []
@@ -28,11 +30,11 @@ def grown_keys(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def blocking(old: RunSpec, new: RunSpec) -> list[str]:
-    """Return a line for each difference that neither adds to a run of ``old`` nor is one of the analysis.
+    """Return a line for each difference that is neither an addition to ``old`` nor a key of the analysis.
 
     Args:
         old: the spec of a run.
-        new: another.
+        new: another spec.
     """
     if type(old) is not type(new) or old.is_fixed or new.is_fixed:
         return differences(old, new)
@@ -40,7 +42,7 @@ def blocking(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def _without_additions(old: S, new: S) -> tuple[S, list[str]]:
-    """Return ``new`` without what it only adds to ``old``, and the keys that add."""
+    """Return ``new`` without its additions to ``old``, and the keys that add something."""
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     grown = []
     for key in new.GROWS:
@@ -53,15 +55,15 @@ def _without_additions(old: S, new: S) -> tuple[S, list[str]]:
 
 
 def analysed_as(old: S, new: S) -> S:
-    """Return ``new`` with the analysis of ``old``, or as it is where that does not go with its other keys.
+    """Return ``new`` with the analysis of ``old``, or unchanged if that analysis contradicts the other keys of ``new``.
 
     Args:
         old: the spec of a run.
-        new: of the same kind.
+        new: another spec of the same kind.
     """
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     sections = {key.split(".")[0]: before[key.split(".")[0]] for key in _analysis(new)}
-    if "analysis" in sections:  # files that are new bring calibrations that may be new
+    if "analysis" in sections:  # new files may bring new calibrations
         files = {**after["analysis"]["files"], **before["analysis"]["files"]}
         sections["analysis"] = {**before["analysis"], "files": files}
     try:
@@ -71,12 +73,12 @@ def analysed_as(old: S, new: S) -> S:
 
 
 def _analysis(spec: RunSpec) -> Sequence[str]:
-    # Readers are trained against segments, which are of these keys.
+    # Readers are trained on segments, which depend on these keys.
     return spec.ANALYSIS if getattr(spec, "train", None) is None else ()
 
 
 def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
-    """Return what keeps ``new`` from being another analysis of what a run of ``old`` has stored, a line each."""
+    """Return a line for each reason why ``new`` is not just another analysis of the results that ``old`` stored."""
     lines = [
         _is_none(key, new)
         for key in changed_keys(old, new)
@@ -98,7 +100,7 @@ def of_analysis(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def of_no_section(spec: RunSpec, overrides: Sequence[str]) -> list[str]:
-    """Return a line for each of ``key.subkey=value`` in whose section nothing is analysed, to say what may be."""
+    """Return a line for each ``key.subkey=value`` outside the sections of the analysis; the line names valid keys."""
     allowed = {key.split(".")[0] for key in (*_analysis(spec), *spec.RESOURCES, _CALIBRATION)}
     keys = [override.partition("=")[0].strip() for override in overrides]
     return [_is_none(key, spec) for key in keys if key.split(".")[0] not in allowed]

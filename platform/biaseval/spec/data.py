@@ -1,4 +1,4 @@
-"""What specs say of examples in files, and of the prompts that are made of them."""
+"""Sections about examples in files, and about the prompts that biaseval builds from them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from biaseval.prompting.labels import looks
 from biaseval.spec.shared_sections import Section, refuse
 
 OnBadRow = Literal["error", "drop"]
-"""What to do about rows without a label: refuse them, or leave them out, counted."""
+"""The treatment of rows without a label: refuse the file, or drop and count the rows."""
 
 LABEL = "label"
-"""The field of an item template where the answer stands."""
+"""The field of an item template that holds the answer."""
 
 
 class DataSpec(Section):
@@ -25,22 +25,24 @@ class DataSpec(Section):
     """CSV, TSV, JSON, JSON lines or Parquet, plain or gzipped; a folder of them or of a saved Hugging Face data set; or
     a Super-NI task file. Local, ``s3://`` or ``hf://datasets/…``."""
     test: str | None = None
-    """A file like ``train``; without one the measured rows are drawn from ``train``."""
+    """A file like ``train``; without one, biaseval draws the measured rows from ``train``."""
     fields: dict[str, str] = {}
-    """Field of the prompt to field of the files, where the two have different names."""
+    """Prompt field to file field, where the two names differ."""
     label: str | None = None
-    """The files' field with the label; without it ``label``, else ``answer``."""
+    """The file field that holds the label; default: ``label``, else ``answer``."""
     labels: dict[str, str] | None = None
-    """Label of the files to the text that a prompt shows; the order of the texts is that of the label set.
+    """File label to the text that a prompt shows; the label set has the order of these texts.
 
-    JSON's ``true``, ``false`` and numbers are keys as they are written. Without it: the preset's, else the labels of
-    the files in code-point order.
+    For JSON, write ``true``, ``false`` and numbers as keys in the same way. Default: the labels of the preset, else the
+    labels of the files in code-point order.
     """
     max_test: Annotated[int, Field(gt=0)] | None = None
-    """At most so many test rows, drawn by the seed, the same for every setting."""
+    """The largest number of test rows; the seed draws them, and every setting uses the same rows."""
     on_bad_row: OnBadRow = "error"
-    """Rows without a label, with one that is not in ``labels``, or otherwise of no use: refuse the file, or leave them
-    out, counted. Rows without a text are left out in any case."""
+    """The treatment of rows without a label, with a label that is not in ``labels``, or with another defect.
+
+    ``error`` refuses the file; ``drop`` drops and counts the rows. Rows without a text are always dropped.
+    """
 
     @field_validator("labels", mode="before")
     @classmethod
@@ -74,20 +76,20 @@ def _white_space(separator: str) -> str:
 
 
 Item = Annotated[str, AfterValidator(_template)]
-"""One example, such as ``"Tweet: {tweet}\\nStance: {label}"``; the test item ends where the label would stand."""
+"""One example, such as ``"Tweet: {tweet}\\nStance: {label}"``; the test item ends before the label."""
 
 Instruction = Annotated[str, Field(min_length=1)]
-"""What stands before the items; without it the definition of a Super-NI task file."""
+"""The text before the items; default: the definition of a Super-NI task file."""
 
 Separator = Annotated[str, AfterValidator(_white_space)]
-"""What stands between instruction and items."""
+"""The text between instruction and items."""
 
 Order = Literal["drawn", "reversed"] | Annotated[int, Field(ge=1)]
-"""Of the demonstrations of a set: as drawn, from the last to the first, or a permutation of the seed, by its number."""
+"""The order of a set's demonstrations: as drawn, reversed, or a permutation of the seed, given by its number."""
 
 
 class ItemSpec(Section):
-    """How an example stands in a prompt."""
+    """The layout of an example in a prompt."""
 
     item: Item | None = None
     instruction_text: Instruction | None = None
@@ -95,11 +97,11 @@ class ItemSpec(Section):
 
 
 BASE = "base"
-"""The format of prompts that a section ``prompt`` says; others change something of it."""
+"""The name of the default wording, which the section ``prompt`` gives; other formats change parts of it."""
 
 
 class FormatSpec(Section):
-    """Another wording or order of the same prompt: what it has in place of what the section ``prompt`` says."""
+    """Another wording or order of the same prompt: these keys replace those of the section ``prompt``."""
 
     item: Item | None = None
     instruction_text: Instruction | None = None
@@ -113,9 +115,9 @@ def is_label(value: object) -> bool:
 
 
 def label_key(value: object) -> str:
-    """Return a label of a file, or a key of ``data.labels``, as the text that JSON has for it: ``true``, ``0``.
+    """Return a label of a file, or a key of ``data.labels``, as JSON writes it: ``true``, ``0``.
 
-    A number without decimals is a whole one: pandas makes decimal numbers of a column with gaps.
+    A number without a fraction becomes an integer, because pandas reads a column with gaps as decimal numbers.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -123,11 +125,11 @@ def label_key(value: object) -> str:
 
 
 def item_pieces(item: str) -> list[tuple[str, str | None]]:
-    """Return the literal texts of an item template, each with the name of the field behind it (None at the end).
+    """Return the literal texts of an item template, each with the field that follows it (None at the end).
 
     Raises:
-        ValueError: braces do not match, a field is not a plain name, ``{label}`` is not there once and last, no field
-            stands before it, or no white space does.
+        ValueError: braces do not match, a field is not a plain name, ``{label}`` is missing, repeated or not last, or
+            lacks a field or white space before it.
     """
     form = 'write fields in braces, {label} last and a space before it, as in "Tweet: {tweet}\\nStance: {label}"'
     try:
@@ -136,7 +138,7 @@ def item_pieces(item: str) -> list[tuple[str, str | None]]:
         raise ValueError(f"{item!r} is no template ({error}); {form}, and double other braces") from error
     pieces: list[tuple[str, str | None]] = []
     for literal, name, _, _ in parsed:
-        # A doubled brace ends a literal without a field.
+        # A doubled brace ends a literal, and no field follows.
         if pieces and pieces[-1][1] is None:
             literal = pieces.pop()[0] + literal
         pieces.append((literal, name))
@@ -146,7 +148,7 @@ def item_pieces(item: str) -> list[tuple[str, str | None]]:
     if names.count(LABEL) != 1 or names[-1] != LABEL or len(names) < 2:
         raise ValueError(f"{item!r} has the fields {names}; {form}")
     before = next(literal for literal, name in pieces if name == LABEL)
-    # A label is scored behind white space: without it here, demonstrations would show another text.
+    # biaseval scores a label after white space. Without white space here, demonstrations would show another text.
     if not before.endswith((" ", "\n", "\t")):
         why = ": a line break is one in double quotes alone" if before.endswith(("\\n", "\\t")) else ""
         raise ValueError(f"{item!r} has no white space before {{label}}{why}; {form}")
@@ -154,5 +156,5 @@ def item_pieces(item: str) -> list[tuple[str, str | None]]:
 
 
 def template_fields(item: str) -> tuple[str, ...]:
-    """Return the fields that an example needs, label excluded, each once, in the order of the template."""
+    """Return each field of an example once, in the order of the template, without the label."""
     return tuple(dict.fromkeys(name for _, name in item_pieces(item) if name is not None and name != LABEL))

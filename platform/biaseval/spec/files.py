@@ -1,4 +1,4 @@
-"""Spec files: reading, overrides, absolute paths, all mistakes of one, and how two specs differ. Knows no kind."""
+"""Spec files of any kind: read them, apply overrides, make paths absolute, list all mistakes, and compare two specs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ S = TypeVar("S", bound=RunSpec)
 
 
 def read_content(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what the spec file says, with ``key.subkey=value`` overrides in it, whose values are YAML.
+    """Return the content of the spec file after ``key.subkey=value`` overrides, whose values are YAML.
 
     Raises:
-        InputError: the file cannot be read or is no mapping, or an override has no place.
+        InputError: the file cannot be read or holds no mapping, or the key of an override has no place in it.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -40,13 +40,13 @@ def read_content(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def override_keys(content: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Set keys of a spec's content; Raises InputError: an override has no place."""
+    """Set keys of a spec's content; Raises InputError: the key of an override has no place in it."""
     for override in overrides:
         _apply_override(content, override)
 
 
 def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[S]]) -> S:
-    """Return the spec with the given content; its paths stay as they are.
+    """Return the validated spec with this content; its paths stay unchanged.
 
     Args:
         content: keys and values as parsed from YAML.
@@ -67,7 +67,7 @@ def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[
 
 
 def with_absolute_paths(spec: S, folder: Path) -> S:
-    """Return the spec with its relative paths, which are relative to ``folder``, made absolute."""
+    """Return the spec with absolute paths; relative paths start from ``folder``."""
     content = spec.model_dump()
     for key in spec.PATHS:
         for section, name in _places(content, key.split(".")):
@@ -75,7 +75,7 @@ def with_absolute_paths(spec: S, folder: Path) -> S:
             if not isinstance(value, str) or "://" in value:
                 continue
             local = (folder / os.path.expanduser(value)).resolve()
-            # A model, adapter or spaCy pipeline that is no local directory is a name.
+            # A model, adapter or spaCy pipeline without a local directory of that name is a name.
             if key not in spec.NAMES or local.exists() or value.startswith((".", "/", "~")):
                 section[name] = str(local)
     return type(spec).model_validate(content)
@@ -85,9 +85,9 @@ def with_own_sql(spec: S, source: str, folder: Path) -> S:
     """Return the spec with the text of the SQL files in its folder ``analysis.sql``.
 
     Args:
-        spec: any.
+        spec: a spec of any kind.
         source: the file's name, for messages.
-        folder: what that path is relative to.
+        folder: the folder that this path starts from.
 
     Raises:
         InputError: the folder cannot be read or has no SQL file, or a file has mistakes; the message lists all of them.
@@ -120,8 +120,8 @@ def dump_spec(spec: RunSpec) -> str:
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
     """Return a line for each key in which the spec of a run directory differs from ``new``.
 
-    Resources may differ, and so may what the run does not use, and the places of files: what they hold is compared by
-    the run's fingerprints.
+    Resources, keys that the run does not use, and file paths may differ. The run's fingerprints compare the content of
+    files.
     """
     if old.kind != new.kind:
         return [f"kind: the run has {old.kind!r}, the spec {new.kind!r}"]
@@ -141,7 +141,7 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def changed_keys(old: RunSpec, new: RunSpec) -> list[str]:
-    """Return the dotted keys whose values differ between two specs of a kind."""
+    """Return the dotted keys whose values differ between two specs of the same kind."""
     before = _flatten(old.model_dump(mode="json"), new.PATHS)
     after = _flatten(new.model_dump(mode="json"), new.PATHS)
     return [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
@@ -155,7 +155,7 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
     section = content
     for place, parent in enumerate(parents, 1):
         child = section.get(parent)
-        if child is None:  # also a section that is written as null
+        if child is None:  # also if the section is null
             child = section[parent] = {}
         if not isinstance(child, dict):
             above = ".".join(parents[:place])
@@ -176,7 +176,7 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
 
 
 def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:
-    """Yield the sections and names that a key stands for; ``*`` is any name or place in a list."""
+    """Yield the sections and names that match a key; ``*`` matches any name or any place in a list."""
     name, *rest = key
     if content is None:
         return
@@ -190,7 +190,7 @@ def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:
 
 
 def _flatten(content: Any, paths: Sequence[str], prefix: str = "") -> dict[str, Any]:
-    """Return dotted keys to values; a list is one value, but for those whose parts ``paths`` go through."""
+    """Return dotted keys to values; a list is one value unless ``paths`` name its entries."""
     if isinstance(content, list) and any(path.startswith(f"{prefix}*.") for path in paths):
         content = dict(enumerate(content))
     if not isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""The spec of a run whose scores somebody else made, which the command line writes."""
+"""The spec that the command line writes for a run on imported scores."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from biaseval.spec.data import OnBadRow
 from biaseval.spec.shared_sections import ExecutionSpec, Method, ModelSpec, Name, RunSpec, ScoringSpec, Section
 
 Source = Literal["lm-eval", "table"]
-"""What files of scores may be: samples that lm-evaluation-harness logged, or a table of label scores."""
+"""The kinds of score files: samples that lm-evaluation-harness logged, or a table of label scores."""
 
 
 class ImportedSection(Section):
-    """Where the scores come from."""
+    """The origin of the scores."""
 
     source: Source
     model: str | None
-    """What the files call the model; null where they do not say."""
+    """The model's name in the files; null if they do not name it."""
     sha256: str
-    """Of all that was read."""
+    """The hash of all files that the import read."""
     on_bad_row: OnBadRow = "error"
-    """Prompts without their right label: refuse the table, or leave them out."""
+    """The treatment of prompts that lack their right label: refuse the table, or drop them."""
 
 
 class ImportedSpec(RunSpec):
-    """Label bias of scores that are there already: nothing is loaded and nothing is scored.
+    """Label bias of imported scores: the run loads no model and scores nothing.
 
-    It is measured as that of every other run of its kind. A file has one number for a label, the sum over its tokens
-    without EOS, so ``scoring`` says no other.
+    The analysis is the same as for every other label-bias run. A file has one number for each label, the sum over its
+    tokens without EOS. So ``scoring`` allows no other choice.
     """
 
     PATHS: ClassVar[tuple[str, ...]] = ()
@@ -44,10 +44,10 @@ class ImportedSpec(RunSpec):
     lora: ClassVar[None] = None
     execution: ClassVar[ExecutionSpec] = ExecutionSpec()
     files_read: tuple[str, ...] = Field(default=(), exclude=True)
-    """Where the files are; a run directory does not say."""
+    """The paths of the files; a run directory does not record them."""
 
     def files(self) -> dict[str, str | None]:
-        """Return nothing: the files are known by their content."""
+        """Return nothing: the run identifies the files by their content."""
         return {}
 
     def models_used(self) -> Mapping[tuple[str, ...], ModelSpec]:
@@ -55,9 +55,9 @@ class ImportedSpec(RunSpec):
         return {}
 
     def members(self, tasks: Sequence[str]) -> dict[str, list[str]]:
-        """Return nothing: an import has the suites of every run and no others.
+        """Return nothing: an import has only the suites that every run has.
 
         Args:
-            tasks: those of the run.
+            tasks: the tasks of the run.
         """
         return {}

@@ -15,37 +15,40 @@ class ConversationsSpec(Section):
     """The conversations of instruction tuning."""
 
     path: str
-    """JSONL or one JSON array, plain or compressed (``.gz``)."""
+    """A JSONL file or a JSON array, plain or compressed (``.gz``)."""
     format: Literal["auto", "oasst", "alpaca", "dolly", "messages"] = "auto"
-    """OASST1 message trees (nested, or a message a line), ``instruction`` and ``output`` (Alpaca) or ``response``
-    (Dolly), or chat ``messages``; ``auto`` tells them apart by the keys of the first row."""
+    """The layout of the conversations; ``auto`` chooses it by the keys of the first row.
+
+    OASST1 message trees are nested or have one message per line. Alpaca has ``instruction`` and ``output``, Dolly
+    ``instruction`` and ``response``, and chats have ``messages``.
+    """
     replies: Literal["best", "all"] = "best"
-    """Of OASST1: each tree's best-ranked replies, or every path from the prompt to a last reply."""
+    """OASST1 only: each tree's best-ranked replies, or every path from the prompt to a last reply."""
     languages: Annotated[list[str], Field(min_length=1)] | None = None
-    """Of OASST1, such as ``en``: messages in others are left out."""
+    """OASST1 only, such as ``en``: messages in other languages are dropped."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the trees (or rows) that is kept from training, for ``eval_loss`` at the end of each epoch."""
+    """The share of trees (or rows) that training does not use; they give ``eval_loss`` at the end of each epoch."""
 
 
 class InstructTrainingSpec(TrainingSpec):
-    """How a model is tuned on conversations."""
+    """The training of a model on conversations."""
 
     SECTION: ClassVar[str] = "training"
 
     schedule: Literal["linear", "cosine"] = "linear"
-    """How the learning rate falls behind the warm-up, to 0 after the last step."""
+    """The decay of the learning rate after the warm-up, to 0 after the last step."""
     epochs: Annotated[int, Field(gt=0)] = 3
     max_steps: Annotated[int, Field(gt=0)] | None = None
-    """At most so many optimizer steps."""
+    """The largest number of optimizer steps."""
     batch_size: Annotated[int, Field(gt=0)] = 1
-    """Rows in one forward pass of one worker; without packing a row is one conversation."""
+    """Rows in one forward pass of one worker; without packing, a row is one conversation."""
     accumulation: Annotated[int, Field(gt=0)] = 32
-    """Times ``batch_size``: the conversations of an optimizer step, over all workers together."""
+    """Forward passes per optimizer step; times ``batch_size`` it gives the conversations of a step over all workers."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.03
     precision: Literal["float32", "bfloat16"] = "bfloat16"
-    """``bfloat16``: computed in bfloat16; what is trained has float32 copies, kept by ZeRO from stage 1 on."""
+    """``bfloat16`` runs forward and backward passes in bfloat16; trained weights keep float32 values (ZeRO: copies)."""
     checkpoint_steps: Annotated[int, Field(gt=0)] = 100
     """Optimizer steps between checkpoints."""
 
@@ -67,17 +70,20 @@ class InstructSpec(RunSpec):
 
     kind: Literal["instruct"]
     model: ModelSpec
-    """The base model; ``training.precision`` says in which numbers it is trained."""
+    """The base model; ``training.precision`` sets the precision of its training."""
     data: ConversationsSpec
     template: Literal["plain", "chat"] = "plain"
-    """``plain``: ``User:`` and ``Assistant:`` before the texts, EOS behind each answer; ``chat``: the tokenizer's."""
+    """``plain`` puts ``User:`` and ``Assistant:`` before the texts and EOS after each answer; ``chat`` uses the
+    tokenizer's."""
     max_tokens: Annotated[int, Field(gt=0)] = 2048
-    """Longer conversations lose their last turns; those whose first answer does not fit are left out."""
+    """Longer conversations lose their last turns; a conversation is dropped if its first answer does not fit."""
     packing: bool = True
-    """Several conversations in a row of ``max_tokens``, none of which sees another; with dropout it changes what is
-    dropped."""
+    """Put several conversations into a row of ``max_tokens``, without attention between them.
+
+    With dropout, packing changes which units are dropped.
+    """
     lora: AdapterSpec | None
-    """The adapter that is trained; null trains all parameters."""
+    """The adapter to train; null trains all parameters."""
     training: InstructTrainingSpec
     execution: ExecutionSpec = ExecutionSpec()
 
@@ -90,7 +96,7 @@ class InstructSpec(RunSpec):
         return {("model",): self.model}
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-        """Yield ``workers`` and ``packing`` where there is dropout."""
+        """Yield ``workers`` and ``packing`` where they differ and dropout is on."""
         return other_dropout(("training.workers", "packing"), before, after)
 
     @field_validator("model")

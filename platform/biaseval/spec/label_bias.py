@@ -32,11 +32,11 @@ from biaseval.spec.shared_sections import (
 from biaseval.spec.training import LoraSpec, other_adapters, untrainable
 
 KNOWN_SUITES = ("all", "semantically_equivalent")
-"""Every run has them."""
+"""Suites that every run has."""
 
 
 class TasksSpec(Section):
-    """Which tasks, and how their instances are drawn."""
+    """The tasks, and the sampling of their instances."""
 
     path: str
     """A folder of Super-NaturalInstructions task files (``*.json``), or one such file."""
@@ -44,15 +44,16 @@ class TasksSpec(Section):
     """The CSV of task names, categories and languages that ``suite: selection`` needs."""
     suite: Literal["reif2024", "semantically_equivalent", "selection"] | None = None
     include: Annotated[list[str], Field(min_length=1)] | None = None
-    """Globs over task names (``task109_*``); a name without wildcard must exist."""
+    """Globs over task names (``task109_*``); a name without a wildcard must exist."""
     min_instances: Annotated[int, Field(gt=POOL_SIZE)] = MIN_INSTANCES
-    """A lower number admits only small tasks that ``include`` names in full."""
+    """The fewest instances of a task; below the default it admits only those small tasks that ``include`` names in
+    full."""
     max_eval: Annotated[int, Field(gt=0)] = 1000
     sampling: Literal["per_task", "reif2024"] = "per_task"
     templates: str | None = None
-    """A CSV ``task,template`` for domain-context calibration; tasks that it lacks get an inferred template."""
+    """A CSV ``task,template`` for domain-context calibration; other tasks get an inferred template."""
     splits: str | None = None
-    """The ``splits`` folder of another run (or a Parquet file) whose instances are used exactly."""
+    """The ``splits`` folder of another run (or a Parquet file); the run uses exactly its instances."""
     on_bad_task: Literal["error", "skip"] = "error"
 
     @field_validator("include", mode="before")
@@ -62,13 +63,16 @@ class TasksSpec(Section):
 
 
 class LabelDataSpec(DataSpec):
-    """A data set of the user's own, which is one task: demonstrations and BiasScore rows come from ``train``."""
+    """A user's data set, which is one task: demonstrations and BiasScore rows come from ``train``."""
 
     options: dict[str, str] | str | None = None
-    """Of multiple choice: label to the column of its option, as in ``{A: option_a, B: option_b}``; or the one column
-    with all, a list of them or lists ``text`` and ``label``, whose labels are ``A``, ``B``, … by place."""
+    """Multiple choice: label to the column of its option, as in ``{A: option_a, B: option_b}``, or one column with all
+    options.
+
+    The one column holds a list, or the lists ``text`` and ``label``. Its labels are ``A``, ``B``, … by position.
+    """
     name: Name
-    """Of the task; where there is one data set, without a list, that of its file (`own_name`)."""
+    """The task's name; a single data set without a list takes the name of its file (`own_name`)."""
     max_test: Annotated[int, Field(gt=0)] = 1000
 
     @field_validator("options")
@@ -88,12 +92,9 @@ class LabelDataSpec(DataSpec):
 
 
 def own_name(train: str) -> str:
-    """Return what a data set is called in every spec: its file, without endings.
+    """Return the name of a data set in every spec: its file name without endings.
 
-    Runs over the same data share its tasks by their names, whatever their specs are called.
-
-    Args:
-        train: a path or URI.
+    Runs over the same data share its tasks by name, whatever the names of their specs.
     """
     file = re.split(r"[/\\]", train.rstrip("/"))[-1]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", file.split(".")[0])[:MOST_CHARACTERS].strip("._-")
@@ -103,9 +104,9 @@ class LmEvalDataSpec(Section):
     """A task of lm-evaluation-harness over local files, which has its own prompts."""
 
     lm_eval: str
-    """Its YAML file."""
+    """The task's YAML file."""
     name: Name
-    """Of the task; that of the file, without ``.yaml``, where it is left out."""
+    """The task's name; default: the name of the file without ``.yaml``."""
     max_test: Annotated[int, Field(gt=0)] = 1000
 
     @model_validator(mode="before")
@@ -122,7 +123,7 @@ class LmEvalDataSpec(Section):
 
 
 def _which_data(value: object) -> str:
-    """Return what an entry of ``data`` is, by a word that is no key of it."""
+    """Return the tag of an entry of ``data``; no key has this name."""
     is_task = "lm_eval" in value if isinstance(value, dict) else isinstance(value, LmEvalDataSpec)
     return "task-of-lm-eval" if is_task else "rows"
 
@@ -134,19 +135,20 @@ DataEntry = Annotated[
 
 
 class PromptSpec(ItemSpec):
-    """How prompts are built: as published (P1 section 3), or by an item template."""
+    """The construction of prompts: as published (P1 section 3), or from an item template."""
 
     demos: Literal["random", "balanced"] = "random"
-    """``balanced``: each demonstration set has as many of every label as of the others, or one more."""
+    """``balanced``: in each demonstration set the counts of two labels differ by at most one."""
     n_demos: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0, 2, 4, 8, 16]
     demo_sets: Annotated[int, Field(gt=0)] = 3
     max_tokens: Annotated[int, Field(gt=0)] = 2000
     formats: dict[Name, FormatSpec] = {}
-    """Other wordings and orders of the same prompt, by name; each is measured beside the one that the section says."""
+    """Other wordings and orders of the same prompt, by name; biaseval measures each in addition to the default
+    wording."""
 
     @property
     def all_formats(self) -> dict[str, FormatSpec]:
-        """The base and the formats, by name, each with all that its prompts are made of."""
+        """Return the default wording and the formats, by name, each with all its keys."""
         base = FormatSpec(item=self.item, instruction_text=self.instruction_text, separator=self.separator)
         own = {name: base.model_copy(update=form.model_dump(exclude_none=True)) for name, form in self.formats.items()}
         return {BASE: base, **own}
@@ -185,7 +187,7 @@ class PromptSpec(ItemSpec):
 
 
 def _as_in_marts(method: str) -> str:
-    """Return the name that the marts have for a method: ``dc`` for ``dc@1``; another name stays as it is."""
+    """Return a method's name in the marts: ``dc`` for ``dc@1``; any other name unchanged."""
     adaptation, plus, calibration = method.rpartition("+")
     try:
         return f"{adaptation}{plus}{Variant.of(calibration)}"
@@ -194,12 +196,14 @@ def _as_in_marts(method: str) -> str:
 
 
 class PrimarySpec(Section):
-    """The question of the run, which is tested apart from all others: does this method change this metric?"""
+    """The primary hypothesis, which biaseval tests apart from all others: does this method change this metric?"""
 
     metric: Literal["rsd", "bias_score", "accuracy", "macro_f1"]
     method: Annotated[str, AfterValidator(_as_in_marts)]
-    """As in the marts: a calibration of the run, ``lora``, or ``lora+`` a calibration; against none, at every number of
-    demonstrations."""
+    """The name in the marts: a calibration of the run, ``lora``, or ``lora+`` a calibration.
+
+    The test compares it with no calibration, at every number of demonstrations.
+    """
 
 
 class LabelBiasSpec(RunSpec):
@@ -221,7 +225,7 @@ class LabelBiasSpec(RunSpec):
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*")
     GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data", "analysis.files")
-    # Keys of other kinds that a search asks for.
+    # Keys of other kinds that a search reads.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None
 
@@ -229,22 +233,24 @@ class LabelBiasSpec(RunSpec):
     model: ModelSpec
     tasks: TasksSpec | None = None
     data: Annotated[list[DataEntry], Field(min_length=1)] | None = None
-    """Data sets of the user's own, in place of ``tasks``; one of them may stand there without a list."""
+    """The user's data sets, instead of ``tasks``; a single one needs no list."""
     prompt: PromptSpec = PromptSpec()
     held_out: bool = False
-    """Whether each setting scores the demonstrations of others too, with the purpose ``held_out``: metrics do not count
-    them, and a search may choose on them (``choose_on: held_out``)."""
+    """Whether each setting also scores the demonstrations of other settings, with the purpose ``held_out``.
+
+    Metrics do not count these rows, and a search may choose on them (``choose_on: held_out``).
+    """
     analysis: AnalysisSpec = AnalysisSpec()
     calibration: list[Method] = []
     scoring: ScoringSpec = ScoringSpec()
     suites: dict[Name, Annotated[list[str], Field(min_length=1)]] = {}
-    """Further sets of tasks over which means are taken: name to names of tasks, or globs over them."""
+    """More groups of tasks to average over: name to task names, or globs over them."""
     lora: LoraSpec | None = None
     primary: PrimarySpec | None = None
     execution: ExecutionSpec = ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:
-        """Return the files beside the tasks; those of the tasks' folder are recorded by their names."""
+        """Return the files except the tasks; a run records the files of the tasks' folder by name."""
         if self.tasks is not None:
             return {f"tasks.{key}": getattr(self.tasks, key) for key in ("table", "templates", "splits")}
         return {
@@ -254,23 +260,23 @@ class LabelBiasSpec(RunSpec):
         }
 
     def datasets(self) -> dict[str, LabelDataSpec | LmEvalDataSpec]:
-        """Return the data sets of the user's own, by their keys in messages."""
+        """Return the user's data sets, by their keys in messages."""
         own = self.data or []
         return {"data" if len(own) == 1 else f"data.{number}": data for number, data in enumerate(own)}
 
     @property
     def sampling(self) -> Literal["per_task", "reif2024"]:
-        """How instances are drawn."""
+        """Return the sampling of instances."""
         return "per_task" if self.tasks is None else self.tasks.sampling
 
     def members(self, tasks: Sequence[str]) -> dict[str, list[str]]:
         """Return the tasks of each of ``suites``, in their order.
 
         Args:
-            tasks: those of the run.
+            tasks: the tasks of the run.
 
         Raises:
-            InputError: a name or glob stands for no task, or a suite has a single one, which is no mean.
+            InputError: a name or glob matches no task, or a suite has only one task, which needs no mean.
         """
         found = {
             suite: [task for task in tasks if any(fnmatchcase(task, glob) for glob in globs)]
@@ -296,7 +302,7 @@ class LabelBiasSpec(RunSpec):
         return {("model",): self.model}
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
-        """Yield resources that would make other adapters."""
+        """Yield resources whose change would make other adapters."""
         return other_adapters(before, after)
 
     @field_validator("tasks")
@@ -417,7 +423,7 @@ def _has_options(data: LabelDataSpec | LmEvalDataSpec) -> bool:
 
 
 def _shown_examples(prompt: PromptSpec, n_examples: int) -> Iterator[str]:
-    """Yield the demonstration sets that would hold training examples of their own adapter."""
+    """Yield the demonstration sets whose adapter would train on their own demonstrations."""
     for n_demos in prompt.n_demos:
         for demo_set in range(prompt.demo_sets if n_demos else 1):
             shown = range(n_demos * demo_set, n_demos * (demo_set + 1))

@@ -1,4 +1,4 @@
-"""Line breaks in texts of prompts that their author may not have meant: YAML has several ways to write a text."""
+"""Line breaks in prompt texts that the author may not have meant, because YAML writes texts in several ways."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from biaseval.spec.majority_bias import MajorityBiasSpec
 from biaseval.spec.qa_bias import QaBiasSpec
 
 _WRITTEN = re.compile(r"\\n(?!abla|eq|ot|u\b|e\b|i\b)|\\r\b|\\t(?![a-z])")
-"""A line break or a tab as it is written in double quotes, and no command of TeX."""
+"""A line break or a tab as double quotes write it, except commands of TeX."""
 _USUAL = 2
-"""Line breaks between two items."""
+"""The usual number of line breaks between two items."""
 
 
 def break_cautions(spec: LabelBiasSpec | MajorityBiasSpec | QaBiasSpec) -> list[str]:
-    """Return what a reader should know of line breaks in the prompts of a spec, a sentence for each text."""
+    """Return one caution per text about doubtful line breaks in the prompts of a spec."""
     if isinstance(spec, QaBiasSpec):
         return list(_written({f"models.{model.name}.prompt": model.prompt for model in spec.models}))
     prompt = spec.prompt
@@ -37,7 +37,7 @@ def break_cautions(spec: LabelBiasSpec | MajorityBiasSpec | QaBiasSpec) -> list[
 
 
 def _written(texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the texts that hold a backslash and a letter where a line break may be meant."""
+    """Yield the texts that hold a backslash and a letter where the author may mean a line break."""
     for key, text in texts.items():
         if found := _WRITTEN.search(text):
             yield (
@@ -47,7 +47,7 @@ def _written(texts: Mapping[str, str]) -> Iterator[str]:
 
 
 def _too_many(section: str, own: ItemSpec | FormatSpec, usual: str) -> Iterator[str]:
-    """Yield the texts that end with line breaks before a separator that has some of its own."""
+    """Yield the texts that end with line breaks although the separator after them begins with some."""
     separator = usual if own.separator is None else own.separator
     for name in ("item", "instruction_text"):
         text = getattr(own, name) or ""

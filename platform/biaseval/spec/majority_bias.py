@@ -27,23 +27,23 @@ from biaseval.spec.training import LoraSpec, other_adapters, untrainable
 Prediction = Literal["likelihood", "generate", "constrained"]
 
 _SMALLEST_STEP = 0.001
-"""Of a simplex grid: 1,001 settings of two labels, half a million of three."""
+"""The finest step of a simplex grid: 1,001 settings of two labels, half a million of three."""
 
 
 class MajorityDataSpec(DataSpec):
-    """The examples of a majority-bias run; without ``test`` a fifth of ``train`` is drawn (as for BoolQ in P2)."""
+    """The examples of a majority-bias run; without ``test``, a fifth of ``train`` is drawn (as for BoolQ in P2)."""
 
     on_shortage: Literal["error", "reduce"] = "error"
-    """What to do where a label has too few examples in ``train`` for a setting: refuse, or shorten that prompt."""
+    """The treatment of a label with too few examples in ``train`` for a setting: refuse, or shorten that prompt."""
 
 
 class MajorityPromptSpec(ItemSpec):
-    """How the prompts of a majority-bias run are built: by a preset of P2, or by an item template."""
+    """The construction of majority-bias prompts: a preset of P2, or an item template."""
 
     n_demos: Annotated[int, Field(gt=0, le=10_000)]
     """Demonstrations in each prompt: 50 (BoolQ), 10 (RTE) and 28 (COVID-5G) in P2."""
     instruction: Annotated[list[bool], Field(min_length=1)] = [True, False]
-    """Prompts with the instruction, without it, or both."""
+    """Prompts with the instruction, without it, or both kinds."""
     preset: Literal["boolq", "rte", "covid5g"] | None = None
 
     @model_validator(mode="after")
@@ -58,7 +58,7 @@ class MajorityPromptSpec(ItemSpec):
 
 
 class SimplexSpec(Section):
-    """All settings whose shares are multiples of a step."""
+    """All settings whose shares are multiples of one step."""
 
     simplex: float
 
@@ -71,7 +71,7 @@ class MajorityBiasSpec(RunSpec):
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "analysis.*")
     GROWS = ("seeds", "predict", "calibration", "prompt.instruction", "analysis.files")
-    # Keys of other kinds that a search asks for.
+    # Keys of other kinds that a search reads.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None
     held_out: ClassVar[bool] = False
@@ -81,15 +81,16 @@ class MajorityBiasSpec(RunSpec):
     data: MajorityDataSpec
     prompt: MajorityPromptSpec
     proportions: Literal["binary_11", "ternary_15"] | SimplexSpec | list[dict[str, float]]
-    """The settings: a grid of P2, ``{simplex: step}``, or a list of label to share (0 where a label is left out)."""
+    """The settings: a grid of P2, ``{simplex: step}``, or a list of label to share (0 for a label that is not
+    named)."""
     seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)] = [0, 1, 2, 3, 4]
-    """Each draws and orders the demonstrations of every setting."""
+    """Seeds; each draws and orders the demonstrations of every setting."""
     predict: Annotated[list[Prediction], Field(min_length=1)] = ["likelihood", "generate"]
     analysis: AnalysisSpec = AnalysisSpec()
     calibration: list[Method] = []
     scoring: ScoringSpec = ScoringSpec()
     lora: LoraSpec | None = None
-    """One adapter for each (setting, seed, instruction), trained on examples that are no demonstrations of it."""
+    """One adapter for each (setting, seed, instruction), trained on examples outside its demonstrations."""
     execution: ExecutionSpec = ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:
@@ -101,7 +102,10 @@ class MajorityBiasSpec(RunSpec):
         return {("model",): self.model}
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-        """Yield resources that would make other adapters, and another order of labels: it is that of the label set."""
+        """Yield resources whose change would make other adapters, and a changed order of ``data.labels``.
+
+        That order matters because it is the order of the label set.
+        """
         yield from other_adapters(before, after)
         orders = [[key for key in flat if key.startswith("data.labels.")] for flat in (before, after)]
         if orders[0] != orders[1] and set(orders[0]) == set(orders[1]):

@@ -1,4 +1,4 @@
-"""Searches of the papers, by name: what is varied, and what is looked for."""
+"""Searches of the papers, by name, with their searched keys and objectives."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from biaseval.spec.majority_bias import MajorityBiasSpec
 from biaseval.spec.qa_bias import QaBiasSpec
 
 EVERY_THRESHOLD = "thresholds.*"
-"""Searched key: one number, the threshold of every heuristic that is measured."""
+"""A searched key whose one number is the threshold of every measured heuristic."""
 
 _SCALES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1]
-"""Of P3's appendix, as the part that is removed and as the part that is kept (protocol section 9.4)."""
+"""The grid of P3's appendix, as the removed share and as the kept share (protocol section 9.4)."""
 
 _PENALTIES = [0.2, 0.4, 2.0]
-"""Those that Clark et al. used for QA, by their code."""
+"""The penalties in the QA code of Clark et al."""
 
 _HIGHEST = 100
 _TENTHS = [number / 10 for number in range(1, 10)]
@@ -33,12 +33,12 @@ class Preset:
     """A search of a paper."""
 
     content: Mapping[str, Any]
-    """Keys of a search and their values, as a run keeps them."""
+    """Keys of a search with their values, as a run stores them."""
     lacks: Callable[[QaBiasSpec], Iterator[str]]
-    """Yields what a spec lacks to be searched so."""
+    """A function that yields the keys that a spec lacks for this search."""
 
     def problems(self, spec: LabelBiasSpec | MajorityBiasSpec | QaBiasSpec) -> Iterator[str]:
-        """Yield why a spec cannot be searched so."""
+        """Yield the reasons why this search cannot take a spec."""
         if isinstance(spec, QaBiasSpec):
             yield from self.lacks(spec)
         else:
@@ -76,15 +76,15 @@ def _lacks_models(spec: QaBiasSpec) -> Iterator[str]:
 
 
 PRESETS: Mapping[str, Preset] = {
-    # The readers that address word_dist decide, for all biases (P3, section 4.3 and appendix).
+    # The readers that address word_dist decide for all biases (P3, section 4.3 and appendix).
     "mikula2024-scale": Preset(
         _scale(f"select avg(f1) as f1 {_OF_MIXINS} and bias = 'word_dist'", []), _lacks_word_distance
     ),
-    # What P3's discussion asks for: for each bias by the readers that address it.
+    # P3's discussion suggests this search: the readers that address a bias choose for it.
     "mikula2024-scale-per-bias": Preset(
         _scale(f"select bias, avg(f1) as f1 {_OF_MIXINS} group by bias", ["bias"]), _lacks_mixin
     ),
-    # One number for all heuristics at a time; a point is chosen for each model, data set and heuristic (section 5).
+    # One number serves all heuristics; each model, data set and heuristic gets its own best point (section 5).
     "mikula2024-thresholds": Preset(
         {
             "search": {EVERY_THRESHOLD: {"grid": [0, *_TENTHS, *range(1, _HIGHEST + 1)]}},

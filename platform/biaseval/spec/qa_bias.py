@@ -14,7 +14,7 @@ from biaseval.spec.shared_sections import ExecutionSpec, Name, RunSpec, Section,
 
 
 class QaModelSpec(Section):
-    """A QA model that is measured: one that reads contexts, one that writes answers, or predictions from elsewhere."""
+    """A measured QA model: one that reads contexts, one that writes answers, or imported predictions."""
 
     name: Name
     path: str | None = None
@@ -24,18 +24,20 @@ class QaModelSpec(Section):
     adapter: str | None = None
     trust_remote_code: bool = False
     answers: Literal["extractive", "generative"] = "extractive"
-    """``generative``: a sequence-to-sequence or causal LM that is given ``prompt``."""
+    """``generative``: a sequence-to-sequence or causal LM that gets ``prompt``."""
     prompt: str = "{context} {question} Answer:"
-    """What a generative model is given; ``{context}`` and ``{question}`` stand there once each (P3's code)."""
+    """The prompt of a generative model, with ``{context}`` and ``{question}`` once each (default: P3's code)."""
     allow_untrained_head: bool = False
-    """Run an encoder without a QA head, whose head is then random."""
+    """Run an encoder without a QA head; its head is then random."""
     predictions: Annotated[dict[str, str], Field(min_length=1)] | None = None
-    """Data set to a file of predictions, SQuAD's ``{id: text}``; then nothing is loaded."""
+    """Data set to a file of predictions, in SQuAD's ``{id: text}``; biaseval then loads no model."""
     annotators: bool = False
-    """People instead of a model: of questions with several answers the second, scored against the others, as SQuAD's
-    authors measure people (Rajpurkar et al. 2016, section 6); the other questions are left out."""
+    """Measure people instead of a model, as SQuAD's authors do (Rajpurkar et al. 2016, section 6).
+
+    The second answer of a question is scored against its other answers. Questions with one answer are dropped.
+    """
     on_missing: Literal["error", "drop"] = "error"
-    """Questions without a prediction: refuse the file, or leave them out for this model, recorded."""
+    """The treatment of questions without a prediction: refuse the file, or drop and record them for this model."""
 
     @field_validator("prompt")
     @classmethod
@@ -54,7 +56,7 @@ class QaModelSpec(Section):
 
     @property
     def drops_questions(self) -> bool:
-        """Whether questions may have no answer of it."""
+        """Whether some questions may lack an answer of this model."""
         return self.on_missing == "drop" or self.annotators
 
 
@@ -64,12 +66,12 @@ class QaDatasetsSpec(Section):
     train: QuestionFile | None = None
     """Training questions: ``cos_sim`` takes its document frequencies from their contexts."""
     in_distribution: Annotated[dict[Name, DataSource], Field(min_length=1)]
-    """Name to file: sets like the one that the models were trained on."""
+    """Name to file: sets similar to the models' training set."""
     out_of_distribution: dict[Name, DataSource] = {}
     max_examples: Annotated[int, Field(gt=0)] | None = None
-    """At most so many questions of each set, drawn by the seed."""
+    """The largest number of questions of each set; the seed draws them."""
     on_bad_example: Literal["error", "drop"] = "error"
-    """Questions without an answer in their context, empty contexts, ids twice: refuse the file, or leave them out."""
+    """The treatment of questions without an answer in the context, empty contexts and repeated ids: refuse or drop."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> QaDatasetsSpec:
@@ -80,7 +82,7 @@ class QaDatasetsSpec(Section):
 
 
 class WindowsSpec(Section):
-    """How long contexts are read, and which spans may be answers (P3's code)."""
+    """The split of long contexts, and the spans that may be answers (P3's code)."""
 
     max_tokens: Annotated[int, Field(gt=8)] = 384
     stride: Annotated[int, Field(ge=0)] = 128
@@ -90,23 +92,23 @@ class WindowsSpec(Section):
 
 
 class BootstrapSpec(Section):
-    """How segments are sampled (P3)."""
+    """The sampling of segments (P3)."""
 
     trials: Annotated[int, Field(gt=1)] = 100
     sample: Annotated[int, Field(gt=1)] = 800
     replacement: bool = False
-    """False: subsamples, as published; true: a bootstrap."""
+    """False draws subsamples, as published; true draws a bootstrap."""
 
 
 class QaTextSpec(Section):
-    """Where sentences, words, entities and subjects come from."""
+    """The sources of sentences, words, entities and subjects."""
 
     nltk_data: str | None = None
-    """A folder of NLTK's data; None: an embedded approximation of sentences."""
+    """A folder of NLTK's data; None: a built-in approximation splits sentences."""
     spacy: str | None = None
     """A pipeline's name or directory, such as ``en_core_web_sm``; None: no entities and no subjects."""
     modules: str = "."
-    """The folder in which modules of heuristics are looked for behind PYTHONPATH: the spec file's, if left out."""
+    """The folder of the user's heuristics, searched after PYTHONPATH; default: the folder of the spec file."""
 
 
 Threshold = Annotated[float, Field(allow_inf_nan=False)]
@@ -134,37 +136,38 @@ class QaBiasSpec(RunSpec):
     RESOURCES = ("execution.*", *QaTrainSpec.RESOURCES)
     ANALYSIS = ("thresholds", "thresholds.*", "bootstrap.*")
     GROWS = ("models", "heuristics")
-    # Keys of other kinds that a search asks for.
+    # Keys of other kinds that a search reads.
     calibration: ClassVar[Sequence[str]] = ()
     held_out: ClassVar[bool] = False
 
     kind: Literal["qa_bias"]
     models: list[QaModelSpec] = []
-    """May be left out where the run trains some."""
+    """The models to measure; may be empty if the run trains some."""
     datasets: QaDatasetsSpec
     heuristics: Annotated[list[str], Field(min_length=1)] = list(HEURISTICS)
-    """Ids of P3's heuristics, or ``module:function`` for one of the user's.
+    """Ids of P3's heuristics, or ``module:function`` for a heuristic of the user.
 
-    Left out: all of P3's, but without ``text.spacy`` only those that need no pipeline or are named elsewhere.
+    Default: all of P3's. Without ``text.spacy``, heuristics that need a pipeline are dropped unless another key names
+    them.
     """
     thresholds: (
         Literal["search", "mikula2024"] | dict[str, Threshold | Annotated[list[Threshold], Field(min_length=1)]]
     ) = "search"
-    """Searched, the published ones, or heuristic to threshold or to those among which it is searched (those of other
-    heuristics are searched among all).
+    """``search``, ``mikula2024`` (the published thresholds), or heuristic to a threshold or a list of candidates.
 
-    ``variant: paper`` keeps those of the first model that has one for all models; ``reference`` searches for each.
+    Heuristics that the mapping does not name are searched among all thresholds. ``variant: paper`` uses the thresholds
+    of the first model that has them for all models; ``reference`` searches for each model.
     """
     bootstrap: BootstrapSpec = BootstrapSpec()
     variant: Literal["paper", "reference"] = "paper"
     windows: WindowsSpec = WindowsSpec()
     text: QaTextSpec = QaTextSpec()
     train: QaTrainSpec | None = Field(default=None, validate_default=True)
-    """Readers are trained first, and measured with the rest."""
+    """The readers to train first; the run then measures them with the other models."""
     execution: ExecutionSpec = ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:
-        """Return the files of questions, and those of predictions from elsewhere."""
+        """Return the files of questions and of imported predictions."""
         sets = {**self.datasets.in_distribution, **self.datasets.out_of_distribution}
         return {
             "datasets.train": file_of(self.datasets.train),
@@ -178,7 +181,7 @@ class QaBiasSpec(RunSpec):
         }
 
     def models_used(self) -> dict[tuple[str, ...], QaModelSpec | QaBaseSpec]:
-        """Return the models that answer, for predictions from elsewhere none is loaded, and those that are trained."""
+        """Return the models that answer and the bases of training; imported predictions load no model."""
         bases = [] if self.train is None else self.train.bases
         return {
             **{("models", model.name): model for model in self.models if model.path is not None},
@@ -186,12 +189,12 @@ class QaBiasSpec(RunSpec):
         }
 
     def unused(self) -> Sequence[str]:
-        """Return the keys of windows where no model reads, as predictions from elsewhere know none, and of spaCy."""
+        """Return the unused keys: ``windows`` if no model reads contexts, ``text.spacy`` if no heuristic needs it."""
         windows = () if self.models_used() else ("windows.*",)
         return windows if annotated(self.heuristics) else (*windows, "text.spacy")
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what is generated, or read of columns, otherwise: these keys stand where files have their places."""
+        """Yield differences in generated questions or column names; the comparison skips keys that name files."""
         for key in sorted(before.keys() & after.keys()):
             if (".planted." in key or ".fields." in key) and before[key] != after[key]:
                 yield f"{key}: the run has {before[key]!r}, the spec {after[key]!r}"
@@ -294,7 +297,7 @@ class QaBiasSpec(RunSpec):
 
 
 def _training_files(train: QaTrainSpec) -> dict[str, str | None]:
-    """Return the files of training, by their keys."""
+    """Return the files of training by their keys."""
     sets = {f"train.{key}.{name}": own for key in ("data", "validation") for name, own in getattr(train, key).items()}
     return {
         **{key: uri for key, own in sets.items() if (uri := file_of(own)) is not None},

@@ -1,4 +1,4 @@
-"""The section ``train`` of a QA-bias spec: readers that a run trains, with regard to shortcuts or without (P3)."""
+"""The section ``train`` of a QA-bias spec: readers to train, with or without methods against shortcuts (P3)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from biaseval.spec.training import TrainingSpec
 Method = Literal["standard", "resample", "learned_mixin", "confidence_regularization", "product_of_experts"]
 
 ADDRESSING: tuple[Method, ...] = ("resample", "learned_mixin", "confidence_regularization", "product_of_experts")
-"""Methods that address a bias: one reader for each."""
+"""Methods that address a bias; each trains one reader per bias."""
 
 GUIDED: tuple[Method, ...] = ("learned_mixin", "confidence_regularization", "product_of_experts")
-"""Of these, those that need a bias model."""
+"""The methods among them that need a bias model."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Steps = Annotated[int, Field(gt=0)]
@@ -27,7 +27,7 @@ class PlantedSpec(Section):
 
     shortcut: str
     strength: Share
-    """Share of the questions in which the shortcut leads to the answer; the others know nothing of it."""
+    """The share of the questions in which the shortcut leads to the answer; the other questions do not have it."""
     questions: Annotated[int, Field(gt=0)]
 
     @field_validator("shortcut")
@@ -39,19 +39,19 @@ class PlantedSpec(Section):
 
 
 class GeneratedSpec(Section):
-    """A data set that is generated, in place of a file."""
+    """A generated data set, instead of a file."""
 
     planted: PlantedSpec
 
 
 class TableSpec(Section):
-    """A table of questions whose columns have names of their own."""
+    """A table of questions with custom column names."""
 
     file: str
     fields: Annotated[
         dict[Literal["id", "title", "question", "context", "answers", "answer_start"], str], Field(min_length=1)
     ]
-    """What a column holds to its name."""
+    """Field of a question to the name of its column."""
 
 
 QuestionFile = str | TableSpec
@@ -59,7 +59,7 @@ QuestionFile = str | TableSpec
 
 
 def _source_of(value: object) -> str:
-    """Return what a section is meant to be, so that mistakes in it are those of one kind."""
+    """Return the likely kind of a section, so that error messages refer to that kind alone."""
     is_table = isinstance(value, TableSpec) or (isinstance(value, dict) and not {"file", "fields"}.isdisjoint(value))
     return "table" if is_table else "generated"
 
@@ -70,16 +70,16 @@ DataSource = (
         Annotated[TableSpec, Tag("table")] | Annotated[GeneratedSpec, Tag("generated")], Discriminator(_source_of)
     ]
 )
-"""A file of questions, or what to generate."""
+"""A file of questions, or a section that describes generated questions."""
 
 
 def file_of(source: QuestionFile | GeneratedSpec | None) -> str | None:
-    """Return the place of a file of questions; None where they are generated, or there are none."""
+    """Return the path of a file of questions; None for generated or missing questions."""
     return source.file if isinstance(source, TableSpec) else source if isinstance(source, str) else None
 
 
 class QaBaseSpec(Section):
-    """The encoder that a reader begins with."""
+    """The encoder that training starts from."""
 
     name: Name
     path: str
@@ -87,11 +87,11 @@ class QaBaseSpec(Section):
     revision: str | None = None
     trust_remote_code: bool = False
     init: Literal["pretrained", "random"] = "pretrained"
-    """``random``: from the configuration alone, all weights are drawn."""
+    """``random`` reads the configuration alone and draws all weights."""
 
     @property
     def adapter(self) -> None:
-        """It has none."""
+        """Return None: a base has no adapter."""
         return
 
 
@@ -99,10 +99,12 @@ class LearnedMixinSpec(Section):
     """LearnedMixin+H (Clark et al. 2019), protocol section 9."""
 
     variant: Literal["paper", "head", "clark"] | None = None
-    """As run for P3, as in P3's code at last, as defined by Clark et al.; null: ``paper``, or ``head`` where the spec's
-    ``variant`` is ``reference``."""
+    """``paper`` as run for P3, ``head`` as in the last version of P3's code, ``clark`` as Clark et al. define it.
+
+    Null means ``paper``, or ``head`` if the spec's ``variant`` is ``reference``.
+    """
     bias_scale: Share = 0.2
-    """What the bias model's logits are multiplied by: u of protocol section 9.4; 1 is the original method."""
+    """The factor of the bias model's logits: u of protocol section 9.4; 1 is the original method."""
     entropy_penalty: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.4
     max_steps: Steps = 100_000
 
@@ -111,9 +113,10 @@ class ConfidenceRegularizationSpec(Section):
     """Confidence regularisation (Utama et al. 2020), protocol section 9."""
 
     variant: Literal["utama", "head"] | None = None
-    """As defined, or as in P3's code; null: ``utama``, or ``head`` where the spec's ``variant`` is ``reference``."""
+    """``utama`` as defined, ``head`` as in P3's code; null: ``utama``, or ``head`` if the spec's ``variant`` is
+    ``reference``."""
     bias_scale: Share = 0.1
-    """What the bias model's probability of the label is multiplied by; 1 is the original method."""
+    """The factor of the bias model's probability of the label; 1 is the original method."""
     max_steps: Steps = 30_000
 
 
@@ -121,7 +124,7 @@ class ProductOfExpertsSpec(Section):
     """A product of experts (Clark et al. 2019's bias product; not in P3)."""
 
     bias_scale: Share = 1.0
-    """What the bias model's log-probabilities are multiplied by."""
+    """The factor of the bias model's log-probabilities."""
     max_steps: Steps = 100_000
 
 
@@ -129,16 +132,24 @@ class BiasModelSpec(Section):
     """The model whose answers follow a bias: trained on the biased segment, fitted, or from a file."""
 
     init: Literal["random", "pretrained"] | None = None
-    """What one that is trained begins with: weights that are drawn for the base's configuration (P3), or the base's own
-    (its code); null: ``random``, or ``pretrained`` where the spec's ``variant`` is ``reference``."""
+    """The initial weights of a trained bias model: ``random`` for the base's configuration (P3), or the base's (its
+    code).
+
+    Null means ``random``, or ``pretrained`` if the spec's ``variant`` is ``reference``.
+    """
     learning_rate: Annotated[float, Field(gt=0)] = 4e-5
     max_steps: Steps = 88_000
     tfidf: bool = False
-    """Nothing is trained: sentences by a fitted weight times their cosine with the question (after Clark et al. 2019),
-    whatever the bias that is addressed."""
+    """Use a fitted model instead of a trained one (after Clark et al. 2019), for every bias.
+
+    It rates a sentence by a fitted weight times the cosine of sentence and question.
+    """
     predictions: str | None = None
-    """Nothing is trained: a Parquet file of ``example_id``, ``window`` (0 if left out), ``start_logits``,
-    ``end_logits`` (lists, one number for each token of the window), and ``bias`` where they differ by it."""
+    """A Parquet file with the bias model's predictions, instead of a trained one.
+
+    Columns: ``example_id``, ``window`` (default 0), ``start_logits`` and ``end_logits`` (lists with one number for each
+    token of the window), and ``bias`` if the predictions depend on it.
+    """
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> BiasModelSpec:
@@ -148,12 +159,12 @@ class BiasModelSpec(Section):
 
     @property
     def is_trained(self) -> bool:
-        """Whether it is a reader that the run trains."""
+        """Whether the bias model is a reader that the run trains."""
         return not self.tfidf and self.predictions is None
 
 
 class QaTrainSpec(TrainingSpec):
-    """How readers are trained; defaults are those of P3 (protocol sections 7 to 9)."""
+    """The training of readers; defaults are those of P3 (protocol sections 7 to 9)."""
 
     SECTION: ClassVar[str] = "train"
 
@@ -163,7 +174,7 @@ class QaTrainSpec(TrainingSpec):
         "train.gradient_checkpointing",
         "train.checkpoint_steps",
     )
-    """The keys that change what training costs, not what it computes; encoders have dropout, so not ``workers``."""
+    """Keys that change the cost of training, not its result; ``workers`` is missing because encoders have dropout."""
 
     PATHS: ClassVar[tuple[str, ...]] = (
         "train.bases.*.path",
@@ -176,56 +187,61 @@ class QaTrainSpec(TrainingSpec):
     )
 
     preset: Literal["mikula2024"] = "mikula2024"
-    """Where the defaults of all other keys come from."""
+    """The source of the defaults of all other keys."""
     bases: Annotated[list[QaBaseSpec], Field(min_length=1)]
     data: Annotated[dict[Name, DataSource], Field(min_length=1)]
-    """Training sets; each base is trained on each."""
+    """Training sets; the run trains each base on each set."""
     validation: Annotated[dict[Name, DataSource], Field(min_length=1)]
-    """Sets that decide which checkpoint is kept and when training ends; the first one, which segment is biased."""
+    """Sets that choose the kept checkpoint and the end of training; the first set also decides which segment is
+    biased."""
     methods: Annotated[list[Method], Field(min_length=1)] = ["standard"]
     biases: list[str] = Field(default=[], validate_default=True)
-    """Heuristics that the methods address, one model each."""
+    """Heuristics that the methods address; each method trains one model per heuristic."""
     thresholds: Literal["mikula2024", "search"] | dict[str, Annotated[float, Field(allow_inf_nan=False)]] = "mikula2024"
-    """What splits questions: published with the side that is biased, searched on validation, or given (the others are
-    searched); the biased side is then where the standard model does better."""
+    """Thresholds that split questions: published, searched on the validation set, or given (missing ones are searched).
+
+    Published thresholds include the biased side. Otherwise the standard model does better on the biased side.
+    """
     seeds: Annotated[list[Seed], Field(min_length=1)] = [42]
-    """One reader of each sort for each; of weights that are drawn, order and dropout."""
+    """Seeds of drawn weights, order and dropout; the run trains one reader of each sort per seed."""
     best: Literal["loss", "f1", "exact_match"] = "loss"
-    """What decides which step's weights are kept: the smallest mean loss of the validation sets, or the largest mean of
-    the others."""
+    """The criterion for the kept weights: the smallest mean loss, or the largest mean F1 or exact match, on validation
+    sets."""
     learning_rate: Annotated[float, Field(gt=0)] = 2e-5
     epochs: Annotated[int, Field(gt=0)] = 3
-    """Of standard and resample, at most."""
+    """The largest number of epochs of standard and resample."""
     max_steps: Steps | None = None
-    """Of standard and resample, at most; null: all epochs. The other methods have their own."""
+    """The largest number of steps of standard and resample; null: all epochs. Other methods have their own keys."""
     batch_size: Annotated[int, Field(gt=0)] = 16
     accumulation: Annotated[int, Field(gt=0)] = 1
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of forward and backward passes; in float16 losses are scaled, and steps whose gradients overflow are skipped."""
+    """The precision of forward and backward passes; float16 scales losses and skips steps whose gradients overflow."""
     gradient_checkpointing: bool = False
     checkpoint_steps: Steps = 1000
-    """Optimizer steps between checkpoints, behind which a killed training goes on."""
+    """Optimizer steps between checkpoints; a killed training continues from the last one."""
     evaluation_steps: Steps = 200
     """Optimizer steps between evaluations."""
     patience: Steps | None = 10
-    """Evaluations without a better one after which standard and resample end; null: never. The other methods, whose own
-    loss is another than what is evaluated, and bias models make all their steps."""
+    """Evaluations without improvement after which standard and resample end; null: never.
+
+    The other methods and bias models make all their steps. The other methods optimize another loss than the evaluated
+    one.
+    """
     evaluation_questions: Steps | None = None
-    """At most so many questions of each set are asked on the way, the first ones; null: all."""
+    """The largest number of questions per set in evaluations during training, the first ones of the set; null: all."""
     evaluate_others: bool = True
-    """Ask the measured sets on the way, too, which decide nothing."""
+    """Also evaluate the measured sets during training; their results decide nothing."""
     learned_mixin: LearnedMixinSpec = LearnedMixinSpec()
     confidence_regularization: ConfidenceRegularizationSpec = ConfidenceRegularizationSpec()
     product_of_experts: ProductOfExpertsSpec = ProductOfExpertsSpec()
     bias_model: BiasModelSpec = BiasModelSpec()
     mask_padding: bool = True
-    """Padding takes no part in losses; false: windows are padded to ``windows.max_tokens`` and it does, as in P3's
-    code."""
+    """Exclude padding from losses; false pads windows to ``windows.max_tokens`` and includes it, as in P3's code."""
     group_by_length: bool = False
-    """Windows of like length make a step together: faster, and another order of examples than the published one."""
+    """Put windows of similar length into the same step: faster, but in another order than the published one."""
 
     @property
     def addressing(self) -> list[Method]:
@@ -234,11 +250,11 @@ class QaTrainSpec(TrainingSpec):
 
     @property
     def has_bias_models(self) -> bool:
-        """Whether the run trains some."""
+        """Whether the run trains bias models."""
         return self.bias_model.is_trained and any(method in GUIDED for method in self.methods)
 
     def steps_of(self, method: str) -> int | None:
-        """Return how many steps a method makes at most where epochs do not say it: None for standard and resample."""
+        """Return the largest number of steps of a method, or None for standard and resample, which go by epochs."""
         own: dict[str, Any] = {
             "learned_mixin": self.learned_mixin,
             "confidence_regularization": self.confidence_regularization,
@@ -248,7 +264,7 @@ class QaTrainSpec(TrainingSpec):
         return own[method].max_steps if method in own else None
 
     def resolved(self, variant: str) -> QaTrainSpec:
-        """Return it with what the spec's ``variant`` decides."""
+        """Return the section with the values that the spec's ``variant`` decides."""
         is_reference = variant == "reference"
         mixin, confidence, bias_model = self.learned_mixin, self.confidence_regularization, self.bias_model
         changes = {

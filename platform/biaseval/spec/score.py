@@ -1,4 +1,4 @@
-"""The spec of scoring a file of prompts, which the command line makes: no tasks, no metrics."""
+"""The spec that the command line writes for scoring a file of prompts: it has no tasks and no metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec, Name, RunSpe
 
 
 class ScoreSpec(RunSpec):
-    """What is scored, by content: ``biaseval score`` takes no spec file."""
+    """The scored prompts, identified by content: ``biaseval score`` takes no spec file."""
 
     PATHS: ClassVar[tuple[str, ...]] = ("model.path", "model.adapter")
     NAMES: ClassVar[tuple[str, ...]] = PATHS
@@ -21,13 +21,13 @@ class ScoreSpec(RunSpec):
     name: Name = "score"
     model: ModelSpec
     prompts_sha256: str
-    """Of the rows of the file."""
+    """The hash of the file's rows."""
     prompts: str = Field(default="", exclude=True)
-    """Where the file is; a run directory does not say."""
+    """The path of the file; a run directory does not record it."""
     execution: ExecutionSpec = ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:
-        """Return nothing: the prompts are known by their content."""
+        """Return nothing: the run identifies the prompts by their content."""
         return {}
 
     def models_used(self) -> Mapping[tuple[str, ...], ModelSpec]:

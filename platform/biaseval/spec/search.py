@@ -1,4 +1,4 @@
-"""The spec of a search: which keys of another spec are varied, what is looked for, and how."""
+"""The spec of a search: the searched keys of another spec, the objective, and the algorithm."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from biaseval.spec.spec_errors import problems_of
 from biaseval.spec.words import number_of
 
 SearchedSpec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec
-"""What can be searched: what has metrics."""
+"""Kinds that can be searched, because they have metrics."""
 
 _KINDS: tuple[type[SearchedSpec], ...] = (LabelBiasSpec, MajorityBiasSpec, QaBiasSpec)
 
 Domain = Mapping[str, Sequence[Any]]
-"""Where values of a key come from: one of `DOMAINS`, and its list."""
+"""The source of a key's values: one of `DOMAINS`, with its list."""
 
 DOMAINS: dict[str, str] = {
     "grid": "numbers of which one is taken, in their order",
@@ -44,31 +44,31 @@ DOMAINS: dict[str, str] = {
     "loguniform": "[lowest, highest] above 0, any number between them by its logarithm",
     "int": "[lowest, highest], any whole number between them",
 }
-"""The domains that a key may have, and what their lists are."""
+"""The domains of searched keys, with the content of their lists."""
 
 _OF_VARIANTS = ("calibration.*.strength", "calibration.*.inputs")
-"""Keys that are no key of a spec: they vary a method that its ``calibration`` names."""
+"""Searched keys outside the spec: they vary a method that the spec's ``calibration`` names."""
 
 _PLANTED = ".planted."
-"""In keys of generated questions, which stand where a file has its place."""
+"""A part of the keys of generated questions, which a spec has in the place of a file."""
 
 _IS_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class ObjectiveSpec(Section):
-    """What is looked for: a number that a query over a trial's run returns, in one row and one column."""
+    """The objective: a number that a query over a trial's run returns, in one row and one column."""
 
     sql: str
-    """Over the tables and marts of the searched kind; the column's name is that of the objective."""
+    """The query, over the tables and marts of the searched kind; its column gives the objective's name."""
     maximize: bool
-    """Whether more is better."""
+    """Whether larger values are better."""
 
 
 class StopEarlySpec(Section):
-    """Successive halving of trainings (Li et al. 2020, ASHA), by the F1 that readers have on their validation sets.
+    """Successive halving of trainings (Li et al. 2020, ASHA), by the readers' F1 on their validation sets.
 
-    A reader is looked at behind ``grace_steps``, ``grace_steps * reduction``, ``grace_steps * reduction^2`` … steps,
-    and goes on if it is among the best ``1 / reduction`` of the same readers there, of trials of earlier batches.
+    A reader is compared after ``grace_steps``, ``grace_steps * reduction``, ``grace_steps * reduction^2`` … steps. It
+    continues if it is among the best ``1 / reduction`` of the same readers at that step, in trials of earlier batches.
     """
 
     grace_steps: Annotated[int, Field(gt=0)]
@@ -76,20 +76,22 @@ class StopEarlySpec(Section):
 
 
 class SearchExecutionSpec(ExecutionSpec):
-    """Resources of a search: those of each trial, as in other specs, and how many trials share them."""
+    """Resources of a search: those of each trial, as in other specs, and the number of trials that share them."""
 
     at_once: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
-    """Trials that run at a time, each with its share of what there is; auto: one on CPUs, else as many as GPUs allow.
-    The choice does not depend on it."""
+    """Trials that run at the same time, each with its share of the resources.
+
+    ``auto`` means one on CPUs, else as many as the GPUs allow. The choice does not depend on this key.
+    """
 
     @property
     def n_at_once(self) -> int:
-        """Trials that a Ray of the search's own has room for at a time."""
+        """The number of trials that the search's Ray has room for at a time."""
         return 1 if self.at_once == "auto" else self.at_once
 
     @property
     def of_a_trial(self) -> ExecutionSpec:
-        """What each trial is told."""
+        """The resources of one trial."""
         return ExecutionSpec.model_validate(self.model_dump(exclude={"at_once"}))
 
 
@@ -105,58 +107,65 @@ class SearchSpec(RunSpec):
 
     kind: Literal["search"]
     spec: Annotated[SearchedSpec, Field(discriminator="kind")]
-    """What is searched, as a mapping; in a file also the path of its spec file."""
+    """The searched spec, as a mapping; a file may name the searched spec's file instead."""
     preset: str | None = None
-    """One of `PRESETS`, a search of a paper, in place of ``search``, ``objective``, ``per`` and ``algorithm``."""
+    """One of `PRESETS`, the search of a paper, instead of ``search``, ``objective``, ``per`` and ``algorithm``."""
     search: Annotated[dict[str, Domain], Field(min_length=1)]
-    """Dotted key of that spec to where its values come from; a plain list is a ``grid`` of numbers, else a
+    """Dotted key of the searched spec to its domain; a plain list is a ``grid`` if all its values are numbers, else a
     ``choice``."""
     objective: ObjectiveSpec
     per: list[str] = []
-    """Columns of the objective's query that say of what each of its rows is, such as ``task``: a point is chosen for
-    each. None: of the one row that it returns."""
+    """Columns that identify the rows of the objective's query, such as ``task``: the search chooses a point for each
+    row.
+
+    Empty: the query returns one row, and the search chooses one point.
+    """
     algorithm: Literal["grid", "random", "optuna"] = Field(default="optuna", validate_default=True)
-    """All combinations; drawn; or Optuna's TPE (Bergstra et al. 2011)."""
+    """Try all combinations, draw points, or use Optuna's TPE (Bergstra et al. 2011)."""
     trials: Annotated[int, Field(gt=0)] | None = Field(default=None, validate_default=True)
-    """How many; a grid has as many as it has combinations."""
+    """The number of trials; a grid has as many trials as combinations."""
     batch: Annotated[int, Field(gt=0)] = 4
-    """Trials whose points are chosen together, knowing the results of all before them. What is chosen depends on it,
-    and not on how many run at a time."""
+    """Trials whose points are chosen together, from the results of all earlier batches.
+
+    The choice depends on this key, but not on the number of trials that run at the same time.
+    """
     stop_early: StopEarlySpec | None = None
-    """Null: every trial runs to its end."""
+    """Null: no trial stops early."""
     choose_on: Literal["half", "held_out", "published"] = "half"
-    """What the objective is computed on: one half of what it reads, by article (QA) or row, the other being shown
-    beside it; held-out rows (label bias), BiasScore's and the demonstrations of other settings in place of the main
-    rows, which are shown beside them, and one half of BiasScore's for itself; or all, as the papers chose on their
-    test sets."""
+    """The rows that the objective is computed on.
+
+    ``half``: one half of the rows, split by article (QA) or row; the report also shows the other half. ``held_out``
+    (label bias): BiasScore rows and the demonstrations of other settings. The report also shows the main rows, and
+    BiasScore itself uses one half of its rows. ``published``: all rows, because the papers chose on their test sets.
+    """
     execution: SearchExecutionSpec = Field(default=SearchExecutionSpec(), validate_default=True)
-    """What is left out is that of the spec."""
+    """The resources; missing keys come from the searched spec."""
 
     def files(self) -> dict[str, str | None]:
-        """Return the files of what is searched."""
+        """Return the files of the searched spec."""
         return {f"spec.{key}": uri for key, uri in self.spec.files().items()}
 
     def models_used(self) -> Mapping[tuple[str, ...], ModelSpec | QaModelSpec | QaBaseSpec]:
-        """Return the models of what is searched."""
+        """Return the models of the searched spec."""
         return self.spec.models_used()
 
     @property
     def is_arithmetic(self) -> bool:
-        """Whether trials differ only in what is computed from outputs that all of them share."""
+        """Whether trials share all model outputs and differ only in computations on them."""
         return all(is_among(key, (*self.spec.ANALYSIS, *_OF_VARIANTS)) for key in self.search)
 
     @property
     def n_trials(self) -> int:
-        """How many trials there are."""
+        """The number of trials."""
         if self.trials is not None:
             return self.trials
         return math.prod(len(domain["grid" if "grid" in domain else "choice"]) for domain in self.search.values())
 
     def at(self, parameters: Mapping[str, Any]) -> SearchedSpec:
-        """Return the spec of a trial: with keys set to these values, and the search's resources.
+        """Return the spec of a trial, with these values and the search's resources.
 
         Raises:
-            ValidationError: one cannot have its value.
+            ValidationError: a key cannot have its value.
         """
         return _changed(self.spec, parameters).model_copy(update={"execution": self.execution.of_a_trial})
 
@@ -280,7 +289,7 @@ class SearchSpec(RunSpec):
     @model_validator(mode="before")
     @classmethod
     def _resources_are_those_of_the_spec(cls, content: Any) -> Any:
-        """Take the resources of what is searched where the search names no others."""
+        """Use the searched spec's resources where the search names no others."""
         if isinstance(content, dict) and isinstance(content.get("spec"), dict):
             own, given = content["spec"].get("execution"), content.get("execution", {})
             if isinstance(own, dict) and isinstance(given, dict):
@@ -289,13 +298,13 @@ class SearchSpec(RunSpec):
 
 
 def _within(key: str, search: Mapping[str, Domain]) -> list[str]:
-    """Return the other keys that a key is a part of."""
+    """Return the other searched keys that contain this key."""
     parts = [other for other in search if other != key and (key.startswith(f"{other}."))]
     return parts + [other for other in search if other == EVERY_THRESHOLD != key and key.startswith("thresholds.")]
 
 
 def _domain(given: Any) -> Any:
-    """Return a domain with its kind, and numbers that YAML 1.1 reads as texts (``2e-4``) as numbers."""
+    """Return a domain with its kind; texts that spell numbers in YAML 1.1 (``2e-4``) become numbers."""
     if isinstance(given, list):
         numbers = [number_of(value) if _is_rate(value) else value for value in given]
         return {"grid": numbers} if all(map(_is_number, numbers)) else {"choice": given}
@@ -320,7 +329,7 @@ def _is_number(value: object) -> bool:
 
 
 def _wrong(domain: Domain) -> list[str]:
-    """Return what is wrong with a domain, whatever its key is."""
+    """Return the mistakes of a domain, whatever its key."""
     known = ", ".join(DOMAINS)
     if len(domain) != 1 or _kind(domain) not in DOMAINS:
         return [f"{dict(domain)!r} is no domain; write a list, or one of {known} with its list"]
@@ -330,7 +339,7 @@ def _wrong(domain: Domain) -> list[str]:
     endless = [repr(value) for value in values if isinstance(value, float) and not math.isfinite(value)]
     if endless:
         return [f"{', '.join(endless)} is no finite number; change it"]
-    # 1 and 1.0 are the same.
+    # 1 and 1.0 are the same value.
     shown = [repr(float(value)).removesuffix(".0") if _is_number(value) else repr(value) for value in values]
     twice = sorted({value for value in shown if shown.count(value) > 1})
     if kind in ("grid", "choice"):
@@ -346,7 +355,7 @@ def _wrong(domain: Domain) -> list[str]:
 
 
 def _unsearchable(spec: SearchedSpec, key: str, domain: Domain) -> list[str]:
-    """Return why a key of a spec cannot take the values of a domain."""
+    """Return the reasons why a key of a spec cannot take the values of a domain."""
     place = f"search.{key}"
     if key != EVERY_THRESHOLD and not all(_IS_WORD.fullmatch(part) for part in key.split(".")):
         return [f"{place}: is no key; write the names from the top of the spec on, with dots between them"]
@@ -375,7 +384,7 @@ def _unsearchable(spec: SearchedSpec, key: str, domain: Domain) -> list[str]:
 
 
 def _thresholds_by_name(spec: SearchedSpec) -> list[str]:
-    """Return the keys of a spec that name the published thresholds; one number of them would drop the others."""
+    """Return the keys with published thresholds; a search of one number there would drop the others."""
     named = {"thresholds": spec.thresholds, "train.thresholds": spec.train and spec.train.thresholds}
     return [key for key, value in named.items() if value == "mikula2024"]
 
@@ -406,7 +415,7 @@ def _content(spec: SearchedSpec, parameters: Mapping[str, Any]) -> dict[str, Any
 
 
 def _varied(calibration: Sequence[str], method: str, what: str, value: Any) -> list[str]:
-    """Return the calibrations of a spec, with another strength or number of inputs of one."""
+    """Return the calibrations of a spec, with another strength or number of inputs for one method."""
     return [
         str(replace(variant, **{what: value})) if variant.method == method else str(variant)
         for variant in map(Variant.of, calibration)
@@ -414,7 +423,7 @@ def _varied(calibration: Sequence[str], method: str, what: str, value: Any) -> l
 
 
 def _unsearchable_calibration(spec: SearchedSpec, key: str) -> list[str]:
-    """Return why a key below ``calibration`` cannot be searched."""
+    """Return the reasons why a key below ``calibration`` cannot be searched."""
     if not is_among(key, _OF_VARIANTS):
         return [f"search.{key}: is no key; search calibration.METHOD.strength or calibration.METHOD.inputs"]
     method, known = key.split(".")[1], [Variant.of(name).method for name in getattr(spec, "calibration", [])]

@@ -1,4 +1,4 @@
-"""Sections that several kinds of specs have, and what each kind says of its keys."""
+"""Sections that several kinds of specs share, and the properties of each kind's keys."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from biaseval.spec.words import as_meant
 def _as_named(name: str, info: ValidationInfo) -> str:
     if not info.data:  # a key alone
         return str(Variant.of(name, NONE))
-    analysis: AnalysisSpec | None = info.data.get("analysis")  # None: there is none, or it has mistakes of its own
+    analysis: AnalysisSpec | None = info.data.get("analysis")  # None: the section is missing or has mistakes
     if analysis is None:
         return str(Variant.of(name))
     return str(Variant.of(name, analysis.calibrations if analysis.is_read else None))
 
 
 Method = Annotated[str, AfterValidator(_as_named)]
-"""A calibration, or a variant of it, such as ``cc@0.7``."""
+"""A calibration, or a variant such as ``cc@0.7``."""
 
 _TAKEN = ("none", "lora", *ROWS)
-"""Names of methods and of purposes that no calibration may have."""
+"""Names of methods and purposes, which a calibration may not have."""
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 MOST_CHARACTERS = 100
@@ -37,14 +37,14 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class SpecError(ValueError):
-    """A mistake of several keys or sections, which the message names."""
+    """A mistake that concerns several keys or sections; the message names them."""
 
 
 class Section(BaseModel):
-    """A section of a spec. Unknown keys are refused, and nothing is converted but words (`biaseval.spec.words`).
+    """A section of a spec. It refuses unknown keys and converts no values except words (`biaseval.spec.words`).
 
-    All mistakes of all sections come together, and those between sections too (validators of a field that see the
-    fields before it). What a section's keys say together (``model_validator``) is checked once each of them is right.
+    One message lists the mistakes of all sections, including mistakes between sections (validators of a field see the
+    fields before it). Checks of several keys together (``model_validator``) run once each key is valid.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -59,22 +59,23 @@ class Section(BaseModel):
 
 
 class RunSpec(Section):
-    """What the spec of every kind of run has, and what others need to know of its keys.
+    """The base of all specs: shared keys, and the properties of keys that other modules need.
 
-    A key of the class variables is dotted; ``*`` is any name, or any place in a list. A key that is no resource and not
-    of the analysis says what is measured.
+    Keys in class variables are dotted; ``*`` matches any name or any place in a list. A key that is neither a resource
+    nor a key of the analysis defines the measurement.
     """
 
     PATHS: ClassVar[tuple[str, ...]]
-    """Name files: relative ones are relative to the spec file. Places may change, what the files hold may not."""
+    """Keys that name files. Relative paths start from the spec file. Paths may change; the content of files may not."""
     NAMES: ClassVar[tuple[str, ...]] = ()
-    """Those of ``PATHS`` that may be names instead, of the Hugging Face hub or of an installed pipeline."""
+    """Keys of ``PATHS`` that may instead hold a name on the Hugging Face hub or of an installed pipeline."""
     RESOURCES: ClassVar[tuple[str, ...]]
-    """Change what a run costs, not what it computes: a resumed run may change them, but for `further_differences`."""
+    """Keys that change the cost of a run, not its results: a resumed run may change them, except for
+    `further_differences`."""
     ANALYSIS: ClassVar[tuple[str, ...]] = ()
-    """Change only what is computed from outputs that a run has stored already: a finished run may change them."""
+    """Keys that change only the analysis of stored outputs: a finished run may change them."""
     GROWS: ClassVar[tuple[str, ...]] = ()
-    """Where more is asked for (a longer list, a larger number), a finished run makes what is new and keeps the rest."""
+    """Keys that may grow (a longer list, a larger number): a finished run computes the additions and keeps the rest."""
 
     kind: str
     name: Name
@@ -82,45 +83,45 @@ class RunSpec(Section):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether nothing can be added to a run: it trains models, for which the plan is one."""
+        """Whether a run cannot be extended: it trains models, so its plan is fixed."""
         return any(getattr(self, section, None) is not None for section in ("lora", "train"))
 
     @property
     def own_calibrations(self) -> Own:
-        """The calibrations that the spec brings, name to SQL."""
+        """The calibrations that the spec brings, as name to SQL."""
         analysis: AnalysisSpec | None = getattr(self, "analysis", None)
         return NONE if analysis is None else analysis.calibrations
 
     @property
     def metric_files(self) -> dict[str, str]:
-        """The metrics of the run, name to the text of the file."""
+        """The metrics of the run, as name to the text of the file."""
         analysis: AnalysisSpec | None = getattr(self, "analysis", None)
         return metric_files() if analysis is None else metric_files(analysis.metrics, analysis.own_metrics)
 
     @abstractmethod
     def files(self) -> dict[str, str | None]:
-        """Return the place of each input file whose SHA-256 a run records, by the name that it records it under."""
+        """Return the path of each input file whose SHA-256 a run records, by its name in that record."""
 
     @abstractmethod
     def models_used(self) -> Mapping[tuple[str, ...], Section]:
-        """Return the section of each model that is loaded, by the keys to its fingerprint in ``environment.json``."""
+        """Return the section of each loaded model, by the keys of its fingerprint in ``environment.json``."""
 
     def unused(self) -> Sequence[str]:
-        """Return the keys that nothing measured so far goes by, which one that adds to this may have otherwise."""
+        """Return the keys that no stored result depends on; an extension of the run may change them."""
         return ()
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
-        """Yield the differences that count where no single key tells: a resource that matters here, an order.
+        """Yield further differences that matter, such as a resource that changes results, or an order.
 
         Args:
-            before: a run's spec, dotted keys to values.
-            after: this spec likewise.
+            before: the spec of a run, as dotted keys to values.
+            after: this spec in the same form.
         """
         return ()
 
 
 class ModelSpec(Section):
-    """The causal LM that is measured."""
+    """The measured causal LM."""
 
     path: str
     """A directory, local or ``s3://``, or a Hugging Face name where there is a network."""
@@ -130,9 +131,9 @@ class ModelSpec(Section):
     adapter: str | None = None
     trust_remote_code: bool = False
     chat: Literal["auto", "off"] = "off"
-    """``auto``: prompts are the turns of a chat where the model has a chat template."""
+    """``auto`` writes prompts as turns of a chat if the model has a chat template."""
     system: Annotated[str, Field(min_length=1)] | None = None
-    """What the system says before a chat."""
+    """The system message before a chat."""
 
     @field_validator("system")
     @classmethod
@@ -143,36 +144,37 @@ class ModelSpec(Section):
 
 
 class ScoringSpec(Section):
-    """How token log-probabilities become a likelihood. Other choices are SQL over the same scores."""
+    """The computation of a likelihood from token log-probabilities. SQL over the same scores gives other choices."""
 
     normalization: Literal["mean", "sum"] = "mean"
     eos: bool = True
 
 
 class AnalysisSpec(Section):
-    """SQL of the user's own."""
+    """The user's SQL."""
 
     sql: str | None = None
     """A folder with files such as ``calibrations/NAME.sql``. A run keeps their text (``files``)."""
     files: dict[str, str] = {}
-    """Path below ``sql`` to text: read with the spec, so that a run needs the folder no more."""
+    """Path below ``sql`` to text. biaseval reads the files with the spec, so the run no longer needs the folder."""
 
     @property
     def is_read(self) -> bool:
-        """Whether the folder's files are here."""
+        """Whether the text of the folder's files is loaded."""
         return self.sql is None or bool(self.files)
 
     metrics: list[str] = []
-    """Metrics beside those of every run: ``brier``, ``ckld``, ``ece``. A run has those of its own files, too."""
+    """Metrics in addition to those of every run: ``brier``, ``ckld``, ``ece``. Metrics among ``files`` are always
+    added."""
 
     @property
     def calibrations(self) -> dict[str, str]:
-        """Name to SQL of the calibrations among the files."""
+        """The calibrations among the files, as name to SQL."""
         return own_of(self.files)
 
     @property
     def own_metrics(self) -> dict[str, str]:
-        """Name to SQL of the metrics among the files."""
+        """The metrics among the files, as name to SQL."""
         return own_of(self.files, "metrics")
 
     @field_validator("files")
@@ -215,15 +217,15 @@ class AnalysisSpec(Section):
 
 
 class ExecutionSpec(Section):
-    """Resources; changing them does not change what is measured."""
+    """Resources; they do not change the measurement."""
 
     actors: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
     gpus_per_actor: Literal["auto"] | Annotated[int, Field(ge=0)] = "auto"
     part_rows: Literal["auto"] | Annotated[int, Field(gt=0)] = "auto"
     max_gpu_hours: Annotated[float, Field(gt=0)] | None = None
-    """When they are used up no other part, and no other training, begins; None: any number."""
+    """The budget of GPU hours. Once it is used up, no further part or training starts. None: no limit."""
     prices: dict[str, Annotated[float, Field(ge=0)]] = {}
-    """Of an hour of a GPU, by its name, in any unit, which is that of the costs that a plan says."""
+    """The price of a GPU hour by GPU name, in any currency; `plan` gives costs in the same one."""
 
     @model_validator(mode="after")
     def _known_accelerators(self) -> Self:
@@ -233,28 +235,28 @@ class ExecutionSpec(Section):
 
     @property
     def n_gpus(self) -> int | None:
-        """GPUs of all actors together, where the spec says how many there are."""
+        """The number of GPUs of all actors, or None if the spec leaves the number of actors open."""
         if self.actors == "auto":
             return None
         return self.actors * (1 if self.gpus_per_actor == "auto" else max(1, self.gpus_per_actor))
 
     @property
     def n_at_once(self) -> int:
-        """Runs that a Ray of this run's own has room for at a time."""
+        """The number of runs that this run's Ray has room for at a time."""
         return 1
 
 
 def refuse(problems: Sequence[str], error: type[ValueError] = ValueError) -> None:
-    """Raise ``error`` with all problems, if there are any."""
+    """Raise ``error`` with all problems if there are any."""
     if problems:
         raise error("; ".join(problems))
 
 
 def is_among(key: str, patterns: Sequence[str]) -> bool:
-    """Return whether a dotted key is one of these, in which ``*`` stands for any name or place."""
+    """Return whether a dotted key matches one of these patterns, in which ``*`` matches any name or place."""
     return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
 
 
 def named_twice(key: str, values: Sequence[object], noun: str = "one") -> list[str]:
-    """Return the problem that a list names something twice, if it does."""
+    """Return a problem if a list names something twice, else nothing."""
     return [f"{key} {values} names {noun} twice; name each once"] if len(set(values)) < len(values) else []

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a spec, by the keys that its author wrote."""
+"""Mistakes that pydantic finds in a spec, named by the keys that the author wrote."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pydantic import BaseModel, ValidationError
 from biaseval.spec.shared_sections import SpecError
 
 _MISMATCH = "input should be "
-"""What messages begin with that say what a value may be."""
+"""The start of messages about the type of a value."""
 
 
 @dataclass(frozen=True)
 class _Mistake:
     key: tuple[str | int, ...]
-    """Names, and places in lists, as they are written; empty for the whole spec."""
+    """Names and list positions as written; empty for the whole spec."""
     known: Sequence[str]
-    """Names that may stand in the place of the last."""
+    """Names that are valid at the last place of the key."""
     detail: Mapping[str, Any]
-    """Pydantic's."""
+    """Pydantic's description of the mistake."""
 
     @property
     def message(self) -> str:
@@ -34,7 +34,7 @@ class _Mistake:
 
     @property
     def is_mismatch(self) -> bool:
-        """Whether the value is of another kind than it should be, so that one of several may be meant."""
+        """Whether the value has another type than expected, so that the author may have meant another kind."""
         kind: str = self.detail["type"]
         return self.message.startswith(_MISMATCH) and kind.endswith(("_type", "_parsing", "literal_error"))
 
@@ -43,13 +43,13 @@ def problems_of(error: ValidationError, model: type[BaseModel], content: Mapping
     """Return a line for each mistake.
 
     Args:
-        error: of the content.
-        model: the spec's class.
+        error: pydantic's error about the content.
+        model: the class of the spec.
         content: as parsed from YAML.
     """
     mistakes = [_Mistake(*_place(detail["loc"], model, content), detail) for detail in error.errors()]
-    # Of values that may be of several kinds pydantic says what is wrong with each. Where something inside one is wrong,
-    # that kind was meant.
+    # For a value of several possible kinds, pydantic lists the mistakes of each kind. If a mistake is inside one kind,
+    # the author meant that kind.
     mistakes = [
         own
         for own in mistakes
@@ -99,7 +99,7 @@ def _shown(key: Sequence[str | int]) -> str:
 def _place(
     location: Sequence[str | int], model: type[BaseModel], content: Any
 ) -> tuple[tuple[str | int, ...], list[str]]:
-    """Return where a mistake is, without what pydantic calls the kinds of a value, and the names known there."""
+    """Return the place of a mistake, without pydantic's names of the kinds of a value, and the names known there."""
     models, known, key = [model], list(model.model_fields), []
     for part in location:
         fields = [own.model_fields[part] for own in models if isinstance(part, str) and part in own.model_fields]

@@ -1,4 +1,4 @@
-"""The sections of training: adapters, and how optimizer steps are made."""
+"""Sections about training: adapters and optimizer steps."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class AdapterSpec(Section):
     r: Annotated[int, Field(gt=0)] = 64
     alpha: Annotated[float, Field(gt=0)] = 16
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Above 0, what is dropped depends on the number of workers, and so does the adapter."""
+    """Above 0, the dropped units and so the adapter depend on the number of workers."""
     targets: Literal["all_linear"] | Annotated[list[str], Field(min_length=1)] = "all_linear"
-    """Every linear layer, the output layer included, or the last parts of their names, such as ``q_proj``."""
+    """Every linear layer, including the output layer, or the last parts of layer names, such as ``q_proj``."""
 
     @field_validator("targets")
     @classmethod
@@ -30,10 +30,10 @@ class AdapterSpec(Section):
 
 
 class TrainingSpec(Section):
-    """How optimizer steps are made, and by whom."""
+    """Optimizer steps, and the processes that make them."""
 
     SECTION: ClassVar[str]
-    """The key of the section in a spec."""
+    """The name of the section in a spec."""
 
     learning_rate: Annotated[float, Field(gt=0)]
     epochs: Annotated[int, Field(gt=0)]
@@ -44,21 +44,21 @@ class TrainingSpec(Section):
     weight_decay: Annotated[float, Field(ge=0)]
     max_grad_norm: Annotated[float, Field(gt=0)]
     beta2: Annotated[float, Field(gt=0, lt=1)] = 0.999
-    """Of Adam; beta1 is 0.9 and epsilon 1e-8."""
+    """Adam's beta2; beta1 is 0.9 and epsilon 1e-8."""
     warmup: Annotated[float, Field(ge=0, lt=1)]
     """Share of the steps over which the learning rate rises."""
     precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     gradient_checkpointing: bool = True
     workers: Annotated[int, Field(gt=0)] = 1
-    """Processes that train one model together, each on a GPU where there are any."""
+    """Processes that train one model together, each on one GPU if there are GPUs."""
     zero: Annotated[int, Field(ge=0, le=3)] | None = None
     """DeepSpeed's ZeRO stage; null trains without DeepSpeed.
 
-    From stage 1 on it updates float32 copies of what is trained. Without them an adapter in bfloat16 is updated as it
-    is, as in P1's code, and becomes another.
+    From stage 1 on, ZeRO updates float32 copies of the trained weights. Without ZeRO an adapter in bfloat16 is updated
+    in bfloat16, as in P1's code, so the two adapters differ.
     """
     deepspeed_config: str | None = None
-    """A DeepSpeed JSON file with what else DeepSpeed should do, such as offloading."""
+    """A DeepSpeed JSON file with further settings, such as offloading."""
 
     @model_validator(mode="after")
     def _workers_share_a_step(self) -> Self:
@@ -75,7 +75,7 @@ class TrainingSpec(Section):
 
 
 class LoraSpec(AdapterSpec, TrainingSpec):
-    """How one LoRA adapter for each context is trained; defaults are those of P1's code (protocol section 8)."""
+    """The training of one LoRA adapter for each context; defaults are those of P1's code (protocol section 8)."""
 
     SECTION: ClassVar[str] = "lora"
 
@@ -85,28 +85,28 @@ class LoraSpec(AdapterSpec, TrainingSpec):
         "lora.deepspeed_config",
         "lora.gradient_checkpointing",
     )
-    """The keys that change what training costs, not what it computes, but for `other_adapters`."""
+    """Keys that change the cost of training, not its result; `other_adapters` gives the exceptions."""
 
     preset: Literal["reif2024"] = "reif2024"
-    """Where the defaults of all other keys come from."""
+    """The source of the defaults of all other keys."""
     learning_rate: Annotated[float, Field(gt=0)] = 2e-4
-    """P1's code; P1's text has 0.002."""
+    """P1's code; P1's text says 0.002."""
     epochs: Annotated[int, Field(gt=0)] = 5
     weight_decay: Annotated[float, Field(ge=0)] = 0.03
     max_grad_norm: Annotated[float, Field(gt=0)] = 0.3
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the steps over which the learning rate rises; behind it falls linearly, to 0 after the last step."""
+    """The share of steps over which the learning rate rises; it then falls linearly, to 0 after the last step."""
     max_tokens: Annotated[int, Field(gt=0)] = 2048
     """Longer training rows (prompt, label and EOS) are refused."""
     seed: Seed = 42
-    """Set anew for each adapter."""
+    """The seed of each adapter's training."""
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     """``bfloat16``: linear layers, embeddings and adapter in bfloat16, norms in float32, bfloat16 autocast."""
     n_examples: Annotated[int, Field(gt=0, le=N_DEMONSTRATIONS)] = 16
 
 
 def untrainable(model: ModelSpec) -> list[str]:
-    """Return what keeps adapters from being trained on a model."""
+    """Return the reasons why adapters cannot be trained on a model."""
     problems = []
     if model.quantization is not None:
         problems.append("adapters are not trained on a quantized model; set model.quantization to null")
@@ -118,11 +118,12 @@ def untrainable(model: ModelSpec) -> list[str]:
 def other_adapters(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     """Yield the differences in resources of the section ``lora`` that would make other adapters.
 
-    They are ``zero`` in bfloat16, from a stage that keeps float32 copies to none or back, and ``workers`` with dropout.
+    In bfloat16, ``zero`` matters when it changes between none and a stage with float32 copies. ``workers`` matters with
+    dropout.
 
     Args:
-        before: a run's spec, dotted keys to values.
-        after: another likewise.
+        before: the spec of a run, as dotted keys to values.
+        after: another spec in the same form.
     """
     zero = [flat.get("lora.zero") or 0 for flat in (before, after)]
     if before.get("lora.precision") == "bfloat16" and min(zero) == 0 < max(zero):
@@ -131,7 +132,7 @@ def other_adapters(before: Mapping[str, Any], after: Mapping[str, Any]) -> Itera
 
 
 def other_dropout(keys: Sequence[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which of these resources differ, where with dropout they would make another model; arguments as above."""
+    """Yield the differences in these resources that would change the model because of dropout; arguments as above."""
     if before.get("lora.dropout"):
         for key in keys:
             if before.get(key) != after.get(key):
@@ -139,6 +140,6 @@ def other_dropout(keys: Sequence[str], before: Mapping[str, Any], after: Mapping
 
 
 def _another_model(key: str, before: Mapping[str, Any], after: Mapping[str, Any], why: str) -> str:
-    """Return the line on a resource that would train another model."""
+    """Return the line about a resource whose change would train another model."""
     found, asked = before.get(key), after.get(key)
     return f"{key}: the run has {found!r}, the spec {asked!r}, which would train another model: {why}"

@@ -1,7 +1,8 @@
-"""Words of YAML that stand for values, in the places where a spec takes these values.
+"""Words of YAML that mean values, at keys that take these values.
 
-YAML 1.1 reads ``off``, ``no`` and ``false`` alike, YAML 1.2 the last alone, and JSON has it. A key that takes one of
-them takes all, and where nothing but a number fits, one that is spelt as a text is one (``2e-4``, in YAML 1.1).
+YAML 1.1 reads ``off``, ``no`` and ``false`` as the same value; YAML 1.2 and JSON know only ``false``. A key that takes
+one of these words takes all of them. A key that takes only numbers also takes a number that is written as a text
+(``2e-4``, in YAML 1.1).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _WRITTEN: Mapping[bool | None, str] = {True: "true", False: "false", None: "null
 
 
 def as_meant(value: Any, annotation: Any) -> Any:
-    """Return a value of a spec, with words as the values that a key takes; what fits none stays as it is.
+    """Return a value of a spec after replacing words by the values that the key takes; other values stay unchanged.
 
-    Texts stay texts where any text may stand, and so do words that are values themselves.
+    Texts stay texts where any text is valid. Words that are valid values stay words.
 
     Args:
-        value: as YAML or JSON have it.
+        value: as parsed from YAML or JSON.
         annotation: the type of the key.
     """
     kinds = list(_kinds(annotation))
@@ -45,7 +46,7 @@ def as_meant(value: Any, annotation: Any) -> Any:
 
 
 def number_of(value: object) -> object:
-    """Return the number that a text spells, anything else as it is: YAML 1.1 reads 2e-4 as a text, 2.0e-4 not."""
+    """Return the number that a text spells, else the value itself: YAML 1.1 reads 2e-4 as a text, but not 2.0e-4."""
     if isinstance(value, str):
         try:
             return float(value)
@@ -55,7 +56,7 @@ def number_of(value: object) -> object:
 
 
 def _senses(word: str) -> Sequence[bool | str | None]:
-    """Return the values that a word may stand for, the likeliest first."""
+    """Return the values that a word may mean, the most likely one first."""
     if word in _YES:
         return (True, *_YES)
     if word in _NO:
@@ -64,7 +65,7 @@ def _senses(word: str) -> Sequence[bool | str | None]:
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """Yield the types, and the values of ``Literal``, of which a value may be one."""
+    """Yield the types, and the values of ``Literal``, that a value may have."""
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         yield from _kinds(typing.get_args(annotation)[0])
