@@ -42,15 +42,8 @@ def _variant(method: str) -> tuple[str, Variant | None]:
     return f"{adapted}{plus}{variant.method}", variant
 
 
-def method_name(method: str, mitigation: str = "calibration") -> str:
-    """Return the display name of a method.
-
-    Args:
-        method: a method of the marts.
-        mitigation: the name of the mitigation that ``none`` lacks, as `mitigation_of` returns it.
-    """
-    if method == "none":
-        return f"no {mitigation}"
+def method_name(method: str) -> str:
+    """Return the display name of a method of the marts."""
     own, variant = _variant(method)
     shown = METHODS.get(own, own)
     if variant is None:
@@ -72,11 +65,6 @@ def explained(methods: Collection[str]) -> list[Calibration]:
         for method in CALIBRATIONS.values()
         if method.name in measured or (method.name in PURPOSES and not PURPOSES[method.name].permutes)
     ]
-
-
-def mitigation_of(methods: Iterable[str]) -> str:
-    """Return the noun for these methods: ``calibration``, or ``mitigation`` if one of them uses adapters."""
-    return "mitigation" if any(map(is_adapted, methods)) else "calibration"
 
 
 def side_by_side(methods: Iterable[str]) -> list[list[str]]:
