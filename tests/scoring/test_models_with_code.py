@@ -70,7 +70,7 @@ def test_a_model_that_takes_no_mask_and_follows_the_length_of_a_batch_is_scored_
 
 
 def test_a_model_that_takes_no_mask_and_looks_ahead_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is no causal language model \(own\): what it predicts for a token changes"):
+    with pytest.raises(InputError, match=r"is no causal language model \(own\): its prediction for a token changes"):
         LabelScorer.load(str(own_model(tmp_path, "all")), trust_remote_code=True)
 
 
