@@ -26,6 +26,7 @@ class Shape:
 SHAPES = {
     "tiny": Shape(hidden=64, layers=2, heads=4, key_heads=2, intermediate=128, vocabulary=512),
     "30m": Shape(hidden=512, layers=8, heads=8, key_heads=8, intermediate=1408, vocabulary=8192),
+    "1b": Shape(hidden=2048, layers=16, heads=32, key_heads=8, intermediate=8192, vocabulary=32000),
     "7b": Shape(hidden=4096, layers=32, heads=32, key_heads=8, intermediate=14336, vocabulary=32000),
 }
 

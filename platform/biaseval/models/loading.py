@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -166,6 +167,7 @@ def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> 
         raise InputError(f"quantization {quantization!r}: needs a CUDA GPU; use quantization null on the CPU")
     if importlib.util.find_spec("bitsandbytes") is None:
         raise InputError(f"quantization {quantization!r}: bitsandbytes is not installed; {how_to_install('gpu')}")
+    logging.getLogger("bitsandbytes.autograd").setLevel(logging.ERROR)  # it warns of float16 in every product
     settings = (
         {"load_in_8bit": True} if quantization == "8bit" else {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
     )
