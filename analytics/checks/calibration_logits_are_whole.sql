@@ -1,6 +1,5 @@
 -- Rows here: a calibration that gives probabilities by itself (gives: log_probability) and leaves out labels of a
--- prompt, or
--- prompts of a context.
+-- prompt, or prompts of a context.
 with
 given as (
     select

@@ -1,7 +1,6 @@
 -- Rows here: a score without one log-probability for each label token and EOS, or with one that is no number <= 0.
--- Rounding may lift the logarithm of a certain token a little above 0. Of a score that was imported, where the
--- number of
--- tokens is null, there is one number, and the run must say that it is the sum without EOS.
+-- Rounding may lift the logarithm of a certain token a little above 0. Of a score that was imported, where the number
+-- of tokens is null, there is one number, and the run must say that it is the sum without EOS.
 select
     format(
         'prompt {}, label {}: log-probabilities {} for {} label tokens and EOS',

@@ -1,6 +1,5 @@
--- Rows here: a threshold whose two segments are large enough and do not have every trial, draws of another
--- threshold, or
--- one without a mean.
+-- Rows here: a threshold whose two segments are large enough and do not have every trial, draws of another threshold,
+-- or one without a mean.
 with
 drawn as (
     select

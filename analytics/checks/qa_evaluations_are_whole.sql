@@ -1,9 +1,7 @@
--- Rows here: an evaluation of an unknown reader, or behind a step that it did not make; of a reader that was not
--- given up
--- one without a metric, or a loss that is not finite behind the step whose weights are kept (elsewhere it may be:
--- such a
--- step is not chosen); one that was asked more sets behind one step than behind another, or a bias model that was not
--- asked both segments.
+-- Rows here: an evaluation of an unknown reader, or behind a step that it did not make; of a reader that was not given
+-- up one without a metric, or a loss that is not finite behind the step whose weights are kept (elsewhere it may be:
+-- such a step is not chosen); one that was asked more sets behind one step than behind another, or a bias model that
+-- was not asked both segments.
 with
 kept as (
     select

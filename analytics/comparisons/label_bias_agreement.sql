@@ -1,6 +1,5 @@
--- One row per ordered pair (run, other_run), n_demos and method: of the n_predictions for main rows of the tasks
--- that both
--- share (label_bias_shared_tasks), over the demonstration sets of both, n_differing are not the same label.
+-- One row per ordered pair (run, other_run), n_demos and method: of the n_predictions for main rows of the tasks that
+-- both share (label_bias_shared_tasks), over the demonstration sets of both, n_differing are not the same label.
 select
     run, other_run, n_demos, method,
     count(*) as n_predictions,

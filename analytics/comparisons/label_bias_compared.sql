@@ -1,12 +1,9 @@
 -- One row per row of label_bias_comparison, with words for it: how pages call the two sides (who, against), the setting
 -- (place) and the metric (shown); scope: the compared settings; holds_for: for what verdicts hold. deployed: what a
--- sentence
--- begins with about the settings that a user would deploy, which are the same for both sides: without mitigation,
--- and with the
--- one that label_bias_remedies supports in most of the two runs; each at the number of demonstrations with the
--- highest macro-F1
--- of both together. is_headline: the last of these. word: 'better', 'worse', or why it is neither (compared_words).
--- n_predictions, n_differing: of the setting (label_bias_agreement).
+-- sentence begins with about the settings that a user would deploy, which are the same for both sides: without
+-- mitigation, and with the one that label_bias_remedies supports in most of the two runs; each at the number of
+-- demonstrations with the highest macro-F1 of both together. is_headline: the last of these. word: 'better', 'worse',
+-- or why it is neither (compared_words). n_predictions, n_differing: of the setting (label_bias_agreement).
 with
 supported as (
     select run, n_demos, method

@@ -1,23 +1,20 @@
 -- One row per ordered pair (run, other_run) of label-bias runs, n_demos, method and metric that both have
--- (label_bias_metrics): the metric of each (value, other_value), means over the tasks that
--- both share with the same rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the
--- demonstration sets that both have; estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or
--- the rows (label_bias_shared.unit), whose values are pseudo-values (label_bias_row_values). All pairs whose units are
--- of the same kind are one family, in which a task, or a row of it, has the same sign for all: p_adjusted and the
--- simultaneous band hold for all that is compared, of ten runs as of two (tasks that are not shared by all are flipped
--- together where there are more than signs of the longest run). Each partner and each metric that a spec adds is a
--- family apart, relative_variance over the tasks in which both sides have a hit. verdict: of other_run against run
--- (verdict); a
+-- (label_bias_metrics): the metric of each (value, other_value), means over the tasks that both share with the same
+-- rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the demonstration sets that both
+-- have; estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or the rows
+-- (label_bias_shared.unit), whose values are pseudo-values (label_bias_row_values). All pairs whose units are of the
+-- same kind are one family, in which a task, or a row of it, has the same sign for all: p_adjusted and the simultaneous
+-- band hold for all that is compared, of ten runs as of two (tasks that are not shared by all are flipped together
+-- where there are more than signs of the longest run). Each partner and each metric that a spec adds is a family apart,
+-- relative_variance over the tasks in which both sides have a hit. verdict: of other_run against run (verdict); a
 -- difference below least_effect is negligible. word_p_adjusted: the p that the verdict uses, and noise_p: as in
--- label_bias_verdicts. verdict_p,
--- verdict_low, verdict_high, verdict_smallest_detectable: the p and the band that it goes by, and the smallest
--- difference that would mostly be found, under the same names in comparisons of every kind. baseline: of accuracy and
--- macro_f1, that of always giving the most frequent gold label, the mean over the same tasks; null of other metrics.
--- is_above_constant, other_is_above_constant: run, and other_run, are better than such answers on these tasks:
--- true, false,
--- or null where that is not shown (suite_constant_tests; adjusted for all of the comparison). All but counts is
--- null where a task lacks the metric; errors and p
--- also where rows of a gold label are too few (row_influences), and the verdict is 'unclear' then.
+-- label_bias_verdicts. verdict_p, verdict_low, verdict_high, verdict_smallest_detectable: the p and the band that it
+-- goes by, and the smallest difference that would mostly be found, under the same names in comparisons of every kind.
+-- baseline: of accuracy and macro_f1, that of always giving the most frequent gold label, the mean over the same tasks;
+-- null of other metrics. is_above_constant, other_is_above_constant: run, and other_run, are better than such answers
+-- on these tasks: true, false, or null where that is not shown (suite_constant_tests; adjusted for all of the
+-- comparison). All but counts is null where a task lacks the metric; errors and p also where rows of a gold label are
+-- too few (row_influences), and the verdict is 'unclear' then.
 with
 shared as (
     select

@@ -1,7 +1,6 @@
 -- One row per ordered pair (run, other_run), task, n_demos, demo_set, method and main row of the tasks that both share
--- (label_bias_shared_tasks) where exactly one of the two predicts the gold label: is_win: other_run does. input:
--- the beginning of the text after the context. shuffled: puts the rows in an order that has nothing to do with
--- them.
+-- (label_bias_shared_tasks) where exactly one of the two predicts the gold label: is_win: other_run does. input: the
+-- beginning of the text after the context. shuffled: puts the rows in an order that has nothing to do with them.
 select
     run, other_run, task, n_demos, demo_set, method, row, instance_id,
     left(trim(regexp_replace(prompts.input_text, '\s+', ' ', 'g')), 200) as input,

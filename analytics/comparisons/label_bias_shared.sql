@@ -1,11 +1,10 @@
--- One row per ordered pair (run, other_run) of label-bias runs: the data that both have, which
--- label_bias_comparison compares, and their differences. n_tasks, n_rows: tasks with the same main rows in both,
--- and these rows; unit: the sampling unit of the tests: the task, or below 6 tasks, of which no two-sided test can
--- reach 5 %, the row (null without a task;
--- rows need the same demonstration sets). differing_tasks: in both, with other rows or labels. lacking_tasks: of
--- run, not in other_run.
--- n_demos and methods: that both have. has_same_*: of the tasks compared (label_bias_shared_tasks); has_same_seed,
--- has_same_scoring: of the specs. is_comparable: there is something to compare.
+-- One row per ordered pair (run, other_run) of label-bias runs: the data that both have, which label_bias_comparison
+-- compares, and their differences. n_tasks, n_rows: tasks with the same main rows in both, and these rows; unit: the
+-- sampling unit of the tests: the task, or below 6 tasks, of which no two-sided test can reach 5 %, the row (null
+-- without a task; rows need the same demonstration sets). differing_tasks: in both, with other rows or labels.
+-- lacking_tasks: of run, not in other_run. n_demos and methods: that both have. has_same_*: of the tasks compared
+-- (label_bias_shared_tasks); has_same_seed, has_same_scoring: of the specs. is_comparable: there is something to
+-- compare.
 with
 settings_of as (
     select

@@ -1,10 +1,9 @@
 -- One row per ordered pair (run, other_run) of label-bias runs and task that both have, by its name: whether they have
--- the same of it. has_same_rows: the main rows are the same: row, instance, gold label and, where splits are
--- stored, input,
--- and so is the label set; only such tasks are compared. has_same_bias_score_rows: the same of the rows of BiasScore.
--- has_same_inputs: the text after the context is the same (another format of prompts has not). has_same_sets: the
--- same demonstration sets at each number of demonstrations that both have. has_same_contexts: those that both have are
--- the same text. n_rows, n_other_rows: main rows of each run.
+-- the same of it. has_same_rows: the main rows are the same: row, instance, gold label and, where splits are stored,
+-- input, and so is the label set; only such tasks are compared. has_same_bias_score_rows: the same of the rows of
+-- BiasScore. has_same_inputs: the text after the context is the same (another format of prompts has not).
+-- has_same_sets: the same demonstration sets at each number of demonstrations that both have. has_same_contexts: those
+-- that both have are the same text. n_rows, n_other_rows: main rows of each run.
 with
 rows_of as (
     select

@@ -1,8 +1,6 @@
 -- One row per ordered pair (run, other_run) of runs over the same test rows and settings (majority_bias_shared),
--- n_demos,
--- instruction, predict and method: of the n_predictions of both, n_differing are not the same; an output that is no
--- label
--- is the same as another that is none.
+-- n_demos, instruction, predict and method: of the n_predictions of both, n_differing are not the same; an output that
+-- is no label is the same as another that is none.
 with
 pairs as (
     select run, other_run

@@ -1,6 +1,5 @@
--- One row per row of majority_bias_comparison, with words for it, as in label_bias_compared. deployed, is_headline:
--- of the
--- settings that a user would deploy, without mitigation and with one that majority_remedies supports; each with the
+-- One row per row of majority_bias_comparison, with words for it, as in label_bias_compared. deployed, is_headline: of
+-- the settings that a user would deploy, without mitigation and with one that majority_remedies supports; each with the
 -- instruction, way of predicting and number of demonstrations that have the highest mean weighted F1 of both together.
 with
 supported as (

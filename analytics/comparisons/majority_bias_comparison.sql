@@ -1,38 +1,28 @@
 -- One row per ordered pair (run, other_run) of majority-bias runs over the same test rows and settings
 -- (majority_bias_shared), n_demos, instruction, predict, method and metric that both have: the metric of each (value,
--- other_value); estimate: other_run minus run. metric: accuracy, a mean over settings and the seeds of each, where
--- an output
--- that is no label is wrong; mean_f1, sd_f1, tails_f1 and middle_f1 (majority_row_values); rb_at_10, the mean over
--- the seeds
--- that both runs have of the RB@10 of each seed (majority_seed_boundaries), which is not that of the means over seeds.
--- standard_error to smallest_detectable are of sign_flip_tests over units (unit): 'row', the test rows by their
--- pseudo-values, the same for all settings and seeds: what holds, holds for other test rows behind these draws of
--- demonstrations; of rb_at_10 'seed'. p_adjusted and the simultaneous band are over all that is compared by units
--- of that
--- sort, of all pairs of runs together.
--- Equal models differ by their luck with demonstrations too: error_draws, the standard error over other draws of them
--- (draw_errors: of the difference seed by seed where both runs have the same seeds, else of both runs, as their errors
--- add), and n_seeds, the fewest of a setting and run; p_both, p_both_adjusted, both_low, both_high and
--- both_smallest_detectable: by both errors (over_draws). All null of rb_at_10, which seeds judge, and where one
--- seed tells
--- nothing of draws.
--- verdict: of other_run against run (verdict), for other rows and other demonstrations: by the larger of p_adjusted and
--- p_both_adjusted, and the band of both (verdict_p to verdict_smallest_detectable, as in label_bias_comparison); a
--- difference below least_effect is negligible. rb_at_10 is judged on seeds and on
--- rows: higher or lower only where its difference over resamples of the rows is clear to the same side (boundary_word).
--- reason: why there is none (null, 'too few' or 'unclear'); null elsewhere: 'constant answer', sd_f1 and rb_at_10
--- where no
--- setting of a side is shown to be better than an answer that is always the same; 'too few rows', below 6, or
--- rb_at_10 where the
--- settings' intervals are too wide (has_enough_rows); 'no spread', sd_f1 where the settings of a side are all alike;
--- 'other numbers of seeds', sd_f1, which is the wider the fewer seeds it is over; 'too few seeds', where one seed
--- cannot
--- tell what draws change, and below 6 of rb_at_10; 'not over other rows', rb_at_10 that seeds alone show.
--- is_above_constant, other_is_above_constant: run, and other_run, are better than the best answer that is always
--- the same
--- (majority_by_model); true, false, or null where that is not shown. baseline: of accuracy that of always giving
--- the most
--- frequent gold label, and of F1 that of the best constant answer; null of other metrics.
+-- other_value); estimate: other_run minus run. metric: accuracy, a mean over settings and the seeds of each, where an
+-- output that is no label is wrong; mean_f1, sd_f1, tails_f1 and middle_f1 (majority_row_values); rb_at_10, the mean
+-- over the seeds that both runs have of the RB@10 of each seed (majority_seed_boundaries), which is not that of the
+-- means over seeds. standard_error to smallest_detectable are of sign_flip_tests over units (unit): 'row', the test
+-- rows by their pseudo-values, the same for all settings and seeds: what holds, holds for other test rows behind these
+-- draws of demonstrations; of rb_at_10 'seed'. p_adjusted and the simultaneous band are over all that is compared by
+-- units of that sort, of all pairs of runs together. Equal models differ by their luck with demonstrations too:
+-- error_draws, the standard error over other draws of them (draw_errors: of the difference seed by seed where both runs
+-- have the same seeds, else of both runs, as their errors add), and n_seeds, the fewest of a setting and run; p_both,
+-- p_both_adjusted, both_low, both_high and both_smallest_detectable: by both errors (over_draws). All null of rb_at_10,
+-- which seeds judge, and where one seed tells nothing of draws. verdict: of other_run against run (verdict), for other
+-- rows and other demonstrations: by the larger of p_adjusted and p_both_adjusted, and the band of both (verdict_p to
+-- verdict_smallest_detectable, as in label_bias_comparison); a difference below least_effect is negligible. rb_at_10 is
+-- judged on seeds and on rows: higher or lower only where its difference over resamples of the rows is clear to the
+-- same side (boundary_word). reason: why there is none (null, 'too few' or 'unclear'); null elsewhere: 'constant
+-- answer', sd_f1 and rb_at_10 where no setting of a side is shown to be better than an answer that is always the same;
+-- 'too few rows', below 6, or rb_at_10 where the settings' intervals are too wide (has_enough_rows); 'no spread', sd_f1
+-- where the settings of a side are all alike; 'other numbers of seeds', sd_f1, which is the wider the fewer seeds it is
+-- over; 'too few seeds', where one seed cannot tell what draws change, and below 6 of rb_at_10; 'not over other rows',
+-- rb_at_10 that seeds alone show. is_above_constant, other_is_above_constant: run, and other_run, are better than the
+-- best answer that is always the same (majority_by_model); true, false, or null where that is not shown. baseline: of
+-- accuracy that of always giving the most frequent gold label, and of F1 that of the best constant answer; null of
+-- other metrics.
 with
 pairs as (
     select run, other_run

@@ -1,10 +1,7 @@
 -- One row per ordered pair (run, other_run) of runs over the same test rows and settings (majority_bias_shared),
--- n_demos,
--- instruction, predict, method, setting, seed and test row where exactly one of the two predicts the gold label:
--- is_win:
--- other_run does. input: the beginning of the text after the context. prediction, other_prediction: null where the
--- output
--- is no label. shuffled: puts the rows in an order that has nothing to do with them.
+-- n_demos, instruction, predict, method, setting, seed and test row where exactly one of the two predicts the gold
+-- label: is_win: other_run does. input: the beginning of the text after the context. prediction, other_prediction: null
+-- where the output is no label. shuffled: puts the rows in an order that has nothing to do with them.
 with
 pairs as (
     select run, other_run

@@ -1,15 +1,11 @@
 -- One row per ordered pair (run, other_run) of majority-bias runs: the data that both have, which
 -- majority_bias_comparison compares, and their differences. has_same_rows: all test rows are the same in the same
--- order:
--- input text and gold label; n_shared_rows: those that are in both, n_rows: of run. has_same_settings: the same
--- labels and
--- proportions, which every mean runs over. n_demos, instructions, predicts, methods: that both have.
--- has_same_seeds: of the
--- demonstrations; has_same_contexts: with each setting, seed and instruction that both have, the same text before
--- the test row.
--- has_same_seed, has_same_scoring: of the specs; has_same_methods: and ways of predicting. is_comparable: the same
--- rows and settings, and something measured in both.
--- Names of runs, tasks and files do not count.
+-- order: input text and gold label; n_shared_rows: those that are in both, n_rows: of run. has_same_settings: the same
+-- labels and proportions, which every mean runs over. n_demos, instructions, predicts, methods: that both have.
+-- has_same_seeds: of the demonstrations; has_same_contexts: with each setting, seed and instruction that both have, the
+-- same text before the test row. has_same_seed, has_same_scoring: of the specs; has_same_methods: and ways of
+-- predicting. is_comparable: the same rows and settings, and something measured in both. Names of runs, tasks and files
+-- do not count.
 with
 row_lists as (
     select

@@ -1,16 +1,14 @@
 -- One row per (run, larger_run, task, n_demos, instruction, predict, method): the effect of model size, which is the
--- larger model minus the smaller on the same data (majority_shared_data) with as many demonstrations.
--- larger_run has the next size: of the runs to compare with, the one with the fewest parameters beyond run's own.
--- tails_f1 and middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others.
--- Intervals are over resamples of the test rows, the same for both; null where the runs do not have the same rows and
--- resamples, contexts and scoring. They are percentiles, which no test is made of, and hold for these draws of
--- demonstrations; those of rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each setting.
--- *_sign: 1 or -1 where majority_bias_comparison says that the larger model's is higher or lower, for other rows
--- and other
--- draws of demonstrations, 0 for no difference at all (tolerance 1e-9), else null, also where contexts or scoring are
--- not the same.
--- has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model). n_shared_rows: test rows that
--- both have.
+-- larger model minus the smaller on the same data (majority_shared_data) with as many demonstrations. larger_run has
+-- the next size: of the runs to compare with, the one with the fewest parameters beyond run's own. tails_f1 and
+-- middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others. Intervals are over
+-- resamples of the test rows, the same for both; null where the runs do not have the same rows and resamples, contexts
+-- and scoring. They are percentiles, which no test is made of, and hold for these draws of demonstrations; those of
+-- rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each setting. *_sign: 1 or -1 where
+-- majority_bias_comparison says that the larger model's is higher or lower, for other rows and other draws of
+-- demonstrations, 0 for no difference at all (tolerance 1e-9), else null, also where contexts or scoring are not the
+-- same. has_enough_rows: in both runs, so that rb_at_10 can be judged (majority_by_model). n_shared_rows: test rows
+-- that both have.
 with
 pairs as (
     select

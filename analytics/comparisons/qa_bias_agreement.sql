@@ -1,6 +1,5 @@
--- One row per ordered pair of models (run, model, other_run, other_model) and dataset: of the n_predictions,
--- questions that
--- both answered (qa_bias_paired), n_differing have another answer, as text.
+-- One row per ordered pair of models (run, model, other_run, other_model) and dataset: of the n_predictions, questions
+-- that both answered (qa_bias_paired), n_differing have another answer, as text.
 with
 pairs as (
     from ordered_pairs('qa_bias_paired')

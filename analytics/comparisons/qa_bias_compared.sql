@@ -1,6 +1,5 @@
--- One row per row of qa_bias_comparison, with words for it, as in label_bias_compared. deployed: each set;
--- is_headline: of
--- the sets with a gap, or else of all, the one with the most questions.
+-- One row per row of qa_bias_comparison, with words for it, as in label_bias_compared. deployed: each set; is_headline:
+-- of the sets with a gap, or else of all, the one with the most questions.
 with
 sets as (
     select

@@ -1,15 +1,12 @@
 -- One row per ordered pair of models (run, model, other_run, other_model), dataset, metric and heuristic, over the
--- questions
--- that both answered (qa_bias_paired): the metric of each (value, other_value); estimate: other_value minus value.
--- metric, from 0 to 1: exact_match and f1, whose heuristic is null; gap, by heuristic: how far apart the exact
+-- questions that both answered (qa_bias_paired): the metric of each (value, other_value); estimate: other_value minus
+-- value. metric, from 0 to 1: exact_match and f1, whose heuristic is null; gap, by heuristic: how far apart the exact
 -- match of its two segments lies, whichever is better, at one threshold for both (qa_bias_comparison_thresholds; there,
 -- better_segment is the segment that both together answer better), which is the wider the more a model leans on the
--- heuristic. Tested by two_model_tests over articles; p_adjusted and the simultaneous
--- band hold for all pairs of runs that are compared together. verdict: of other_model against model (verdict); a
--- difference
--- below least_effect is negligible; verdict_p to verdict_smallest_detectable: as in label_bias_comparison.
--- n_questions: that the row is about. All but the counts is null where a question lacks
--- the metric.
+-- heuristic. Tested by two_model_tests over articles; p_adjusted and the simultaneous band hold for all pairs of runs
+-- that are compared together. verdict: of other_model against model (verdict); a difference below least_effect is
+-- negligible; verdict_p to verdict_smallest_detectable: as in label_bias_comparison. n_questions: that the row is
+-- about. All but the counts is null where a question lacks the metric.
 with
 sums as (
     select

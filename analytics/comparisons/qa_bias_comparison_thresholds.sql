@@ -1,15 +1,10 @@
 -- One row per pair of models (qa_bias_paired), dataset and heuristic that both runs ask for: the one threshold that
--- splits
--- the questions for both models; values, thresholds tried and the size of samples are those of run. is_fixed: it is
--- the one
--- that the spec of run gives. Else it is, of those that run tried, the one that tells the segments apart most
--- clearly by the
--- answers of both models together (two-proportion z), with at least a sample of questions in each segment; the
--- smallest on
--- ties. That depends on the sum of the two models' hits and not on their difference: it favours neither model, and
--- stays
--- the same where signs of differences are flipped. better_segment: which one both together answer better: 'lower'
--- (value <= threshold) or 'higher'. n_lower, n_higher: questions that both answered.
+-- splits the questions for both models; values, thresholds tried and the size of samples are those of run. is_fixed: it
+-- is the one that the spec of run gives. Else it is, of those that run tried, the one that tells the segments apart
+-- most clearly by the answers of both models together (two-proportion z), with at least a sample of questions in each
+-- segment; the smallest on ties. That depends on the sum of the two models' hits and not on their difference: it
+-- favours neither model, and stays the same where signs of differences are flipped. better_segment: which one both
+-- together answer better: 'lower' (value <= threshold) or 'higher'. n_lower, n_higher: questions that both answered.
 with
 asked as (
     select

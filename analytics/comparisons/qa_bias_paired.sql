@@ -1,8 +1,7 @@
 -- One row per pair of models, one of each of two QA-bias runs (run before other_run by name), and question that both
 -- answered: exact match and F1 (0 to 1) of each. The question is the same in both runs: dataset, id, question, context
 -- and answers. A model is compared with the one of the same name in the other run; where there is none, with every
--- model
--- there. article: of the question in run (as in qa_articles), numbered over all runs.
+-- model there. article: of the question in run (as in qa_articles), numbered over all runs.
 with
 questions as (
     select

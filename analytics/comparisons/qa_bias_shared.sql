@@ -1,11 +1,10 @@
 -- One row per ordered pair (run, other_run) of QA-bias runs: the data that both have, which qa_bias_comparison
--- compares, and their differences. n_questions, n_articles: that both have, by dataset and id, with the same
--- question, context and
--- answers; n_differing: with the same dataset and id and another text; n_lacking: questions of run that are not in
--- other_run. datasets: with a question that both have. heuristics: that both ask for; differing_heuristics: whose
--- values differ
--- on the questions that both have. has_same_seed, has_same_variant: of the specs. n_namesakes: models of the same name
--- in both, which are compared with each other; the others with every model. is_comparable: they share a question.
+-- compares, and their differences. n_questions, n_articles: that both have, by dataset and id, with the same question,
+-- context and answers; n_differing: with the same dataset and id and another text; n_lacking: questions of run that are
+-- not in other_run. datasets: with a question that both have. heuristics: that both ask for; differing_heuristics:
+-- whose values differ on the questions that both have. has_same_seed, has_same_variant: of the specs. n_namesakes:
+-- models of the same name in both, which are compared with each other; the others with every model. is_comparable: they
+-- share a question.
 with
 questions as (
     select

@@ -1,7 +1,6 @@
 -- One row per ordered pair of models (run, model, other_run, other_model) and dataset: on how many of the questions
--- that
--- both answered only other_model (n_wins) or only model (n_losses) has an exact match; n_questions: that both answered.
--- mcnemar_p: of these counts (mcnemar_p); questions of an article are alike, so that verdicts are those of
+-- that both answered only other_model (n_wins) or only model (n_losses) has an exact match; n_questions: that both
+-- answered. mcnemar_p: of these counts (mcnemar_p); questions of an article are alike, so that verdicts are those of
 -- qa_bias_comparison, which counts articles.
 select
     run, model, other_run, other_model, dataset,

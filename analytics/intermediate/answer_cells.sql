@@ -1,11 +1,9 @@
 -- One row per (task, format, n_demos, demo_set, method, gold, prediction) that occurs on the main rows: what metrics of
--- predictions are made of (analytics/metrics). n_rows: of the cell; hit: 1 where they are right. Of the setting:
--- n_all rows,
--- n_gold_labels gold labels, accuracy, macro_f1, mean_recall, the standard deviation of recalls (deviation), and
--- what rows
--- add to their variance (noise). Of the gold label: n_gold, recall, f1, n_either, the rows that have it plus those
--- that are
--- predicted to. Of the predicted label: predicted_f1, predicted_n_either, predicted_n_gold, predicted_n_predicted.
+-- predictions are made of (analytics/metrics). n_rows: of the cell; hit: 1 where they are right. Of the setting: n_all
+-- rows, n_gold_labels gold labels, accuracy, macro_f1, mean_recall, the standard deviation of recalls (deviation), and
+-- what rows add to their variance (noise). Of the gold label: n_gold, recall, f1, n_either, the rows that have it plus
+-- those that are predicted to. Of the predicted label: predicted_f1, predicted_n_either, predicted_n_gold,
+-- predicted_n_predicted.
 with
 totals as materialized (
     select

@@ -1,8 +1,6 @@
 -- One row per (prompt of main, bias_score, held_out or majority, method): probabilities after calibration, and the
--- prediction.
--- q = p * w / sum(p * w) with w = 1 / p_hat ^ strength, or the output of the calibration itself
--- (calibration_logits); methods
--- none and lora are p itself. On ties the first label in code-point order.
+-- prediction. q = p * w / sum(p * w) with w = 1 / p_hat ^ strength, or the output of the calibration itself
+-- (calibration_logits); methods none and lora are p itself. On ties the first label in code-point order.
 with
 -- What is done in each setting; log_weights: null where nothing is divided.
 methods as (

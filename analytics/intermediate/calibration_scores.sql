@@ -1,9 +1,7 @@
--- One row per (calibration of the run, input, adaptation, label): the logarithm of the label's probability. The
--- queries of
--- analytics/calibrations read it. An input is a prompt; where its purpose permutes options (pride), it is a
--- question, whose
--- orders are the prompts labels * input to labels * (input + 1) - 1. gold: of the demonstration that looc leaves out.
--- n_inputs: of a variant that takes the first so many inputs (dc/5); null: all.
+-- One row per (calibration of the run, input, adaptation, label): the logarithm of the label's probability. The queries
+-- of analytics/calibrations read it. An input is a prompt; where its purpose permutes options (pride), it is a
+-- question, whose orders are the prompts labels * input to labels * (input + 1) - 1. gold: of the demonstration that
+-- looc leaves out. n_inputs: of a variant that takes the first so many inputs (dc/5); null: all.
 with
 takes as (
     select distinct

@@ -1,10 +1,8 @@
--- One row per calibration of the run (cc, cc@0.7, dc@0.7/5). Those that its spec asks for; a calibration whose
--- inputs were
--- scored, and which no calibration that the spec names reads, is taken as published.
--- name: of its file. purposes: of the prompts that are its inputs. purpose: of those that are scored for
--- calibrations alone,
--- null where there are none (bc). strength: the power of p_hat, 1 as published, 0 for none. n_inputs: of the inputs the
--- first so many; null: all.
+-- One row per calibration of the run (cc, cc@0.7, dc@0.7/5). Those that its spec asks for; a calibration whose inputs
+-- were scored, and which no calibration that the spec names reads, is taken as published. name: of its file. purposes:
+-- of the prompts that are its inputs. purpose: of those that are scored for calibrations alone, null where there are
+-- none (bc). strength: the power of p_hat, 1 as published, 0 for none. n_inputs: of the inputs the first so many; null:
+-- all.
 with
 asked as (
     select unnest(calibration) as method

@@ -1,7 +1,6 @@
--- One row per (task, format, n_demos, demo_set, method, row) of the main rows: whether the predicted label is
--- right, minus its
--- probability (gap); the sum of that over the rows of its bin, of 15 of equal width (bin_gap), and their number
--- (n_bin).
+-- One row per (task, format, n_demos, demo_set, method, row) of the main rows: whether the predicted label is right,
+-- minus its probability (gap); the sum of that over the rows of its bin, of 15 of equal width (bin_gap), and their
+-- number (n_bin).
 select
     task, format, n_demos, demo_set, method, row, gold,
     list_max(probabilities) as confidence,

@@ -1,7 +1,6 @@
 -- One row per task of label bias: the best constant answer, which gives the most frequent gold label of the main rows
--- (label). majority_accuracy: its accuracy, the label's share p. majority_macro_f1: its macro-F1, 2 p / (1 + p)
--- over the
--- number of gold labels, which grows with p; macro_f1_slope: the derivative of that by p. n_gold_least: rows of the
+-- (label). majority_accuracy: its accuracy, the label's share p. majority_macro_f1: its macro-F1, 2 p / (1 + p) over
+-- the number of gold labels, which grows with p; macro_f1_slope: the derivative of that by p. n_gold_least: rows of the
 -- rarest.
 select
     task,

@@ -1,11 +1,8 @@
--- One row per (task, format, n_demos, demo_set, method): is the setting better than the best constant answer?
--- demo_set null:
--- over the demonstration sets. constant_p: of tests_above_constant; sets, and means over them, are a family each.
--- is_above_constant: by that and by the values (is_above_constant). n_demo_sets_not_above: sets of the setting in
--- which no
--- value exceeds that of the constant answer. share_most_frequent: of the predictions, the most frequent one; over
--- sets the
--- largest of theirs, as each may repeat another label.
+-- One row per (task, format, n_demos, demo_set, method): is the setting better than the best constant answer? demo_set
+-- null: over the demonstration sets. constant_p: of tests_above_constant; sets, and means over them, are a family each.
+-- is_above_constant: by that and by the values (is_above_constant). n_demo_sets_not_above: sets of the setting in which
+-- no value exceeds that of the constant answer. share_most_frequent: of the predictions, the most frequent one; over
+-- sets the largest of theirs, as each may repeat another label.
 with
 sets as (
     select

@@ -1,7 +1,6 @@
--- One row per (model, task, format, n_demos, demo_set, method, label): how often it is right, predicted and
--- preferred in
--- each format of the prompt; the columns are those of label_bias_by_label, which explains them.
--- Read once by name: shells bind a view with all that is below it, each time that it is named.
+-- One row per (model, task, format, n_demos, demo_set, method, label): how often it is right, predicted and preferred
+-- in each format of the prompt; the columns are those of label_bias_by_label, which explains them. Read once by name:
+-- shells bind a view with all that is below it, each time that it is named.
 with prediction_counts as materialized (from prediction_counts),
 
 settings as (

@@ -1,6 +1,5 @@
 -- One row per (model, task, format, n_demos, demo_set, method): performance and label bias in each format of the
--- prompt; the
--- columns are those of label_bias_by_task, which explains them.
+-- prompt; the columns are those of label_bias_by_task, which explains them.
 with
 metrics as (
     select

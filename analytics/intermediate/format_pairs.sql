@@ -1,7 +1,6 @@
 -- One row per (model, n_demos, method, format, against_method, against_format): the comparisons in a run of several
--- formats
--- of the prompt: each format with those before it (the base, then as in the spec) under the same method, and in each
--- format every other method with none.
+-- formats of the prompt: each format with those before it (the base, then as in the spec) under the same method, and in
+-- each format every other method with none.
 with
 places as (
     select

@@ -1,8 +1,6 @@
 -- One row per (task, n_demos, method, metric, row): pseudo-values, whose mean over the rows of a task is its metric
--- over
--- demonstration sets (metric_values_over_sets), and whose spread is that of resampled rows: the metric plus
--- row_influences.
--- row: of the main rows, or of bias_score for metrics of those. n_rows: of the task.
+-- over demonstration sets (metric_values_over_sets), and whose spread is that of resampled rows: the metric plus
+-- row_influences. row: of the main rows, or of bias_score for metrics of those. n_rows: of the task.
 select
     task, n_demos, method, metric, row,
     metrics.value + influence as value,

@@ -1,6 +1,5 @@
 -- One row per (prompt of main, bias_score, held_out or majority, adaptation, label): the logarithm of the label's
--- probability,
--- not calibrated (prompt_probabilities).
+-- probability, not calibrated (prompt_probabilities).
 select
     * exclude (labels, log_probabilities),
     unnest(labels) as label,

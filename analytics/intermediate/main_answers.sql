@@ -1,6 +1,5 @@
--- One row per (task, format, n_demos, method, row) of the main rows: its gold label, and its predictions in the
--- order of the
--- demonstration sets. pattern: the same for rows with the same gold label and predictions.
+-- One row per (task, format, n_demos, method, row) of the main rows: its gold label, and its predictions in the order
+-- of the demonstration sets. pattern: the same for rows with the same gold label and predictions.
 with
 answers as (
     select

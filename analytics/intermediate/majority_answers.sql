@@ -1,8 +1,6 @@
 -- One row per (task, n_demos, instruction, predict, method): how much alike the answers are, over all settings and
--- seeds.
--- share_most_frequent: the predictions that are the most frequent one; no label counts as an answer of its own, as
--- a model
--- that always writes none is constant too.
+-- seeds. share_most_frequent: the predictions that are the most frequent one; no label counts as an answer of its own,
+-- as a model that always writes none is constant too.
 with
 answer_counts as (
     select

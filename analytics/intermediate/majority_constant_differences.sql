@@ -1,10 +1,9 @@
 -- One row per (task, n_demos, instruction, setting, seed, predict, method, metric): accuracy and weighted_f1 minus
--- those of the
--- best constant answer, which gives the most frequent gold label of the test rows. seed null: the mean over the
--- seeds of
--- a setting; setting null, too: the mean over settings. difference, square and largest: of the rows' own differences,
--- pseudo-values (majority_pattern_values) over the number of rows, as tests_above_constant takes them; of weighted_f1
--- null where a gold label has fewer than 5 rows. majority_accuracy: the label's share p; constant_f1: 2 p^2 / (1 + p).
+-- those of the best constant answer, which gives the most frequent gold label of the test rows. seed null: the mean
+-- over the seeds of a setting; setting null, too: the mean over settings. difference, square and largest: of the rows'
+-- own differences, pseudo-values (majority_pattern_values) over the number of rows, as tests_above_constant takes them;
+-- of weighted_f1 null where a gold label has fewer than 5 rows. majority_accuracy: the label's share p; constant_f1: 2
+-- p^2 / (1 + p).
 with
 gold_rows as (
     select

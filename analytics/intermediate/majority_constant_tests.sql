@@ -1,6 +1,5 @@
--- One row per (task, n_demos, instruction, setting, seed, predict, method): is it better than the best constant
--- answer? seed
--- null: the mean over the seeds of a setting; setting null, too: the mean over settings. constant_p: of
+-- One row per (task, n_demos, instruction, setting, seed, predict, method): is it better than the best constant answer?
+-- seed null: the mean over the seeds of a setting; setting null, too: the mean over settings. constant_p: of
 -- tests_above_constant; each of the three levels is a family. is_above_constant: by that and by the values.
 -- n_seeds_not_above, n_settings_above, n_settings_not_above: of the seeds of a setting, and of the settings.
 with

@@ -1,17 +1,14 @@
--- One row per (task, n_demos, instruction, predict, method): what predictions follow of the demonstrations, by
--- least squares
--- over the settings of a seed, for each label, averaged over labels; then over the seeds.
--- majority_effect: the slope of a label's share of the predictions on its share of the demonstrations: 1 where
--- predictions have the demonstrations' proportions, 0 where these do not matter. recency: a label's share of the
--- predictions where it is the last demonstration's minus that where it is not; as the last demonstration has more often
--- the label that most have, it includes the effect of the majority. recency_at_equal_shares: the same with both in one
--- model, so at equal shares of the demonstrations. Labels that are always or never last in a seed are left out there.
--- Intervals are over other draws of demonstrations and other test rows: Student's t by the root of error_seeds^2 +
--- error_rows^2, with the degrees of freedom of Satterthwaite (1946). error_seeds: of a mean over seeds. error_rows:
--- of a
--- mean over the test rows, each with the effect on its own predictions: all seeds have the same rows, so that seeds
--- alone
--- do not show the effect of other rows. What belongs to both counts twice. Null with one seed or one row.
+-- One row per (task, n_demos, instruction, predict, method): what predictions follow of the demonstrations, by least
+-- squares over the settings of a seed, for each label, averaged over labels; then over the seeds. majority_effect: the
+-- slope of a label's share of the predictions on its share of the demonstrations: 1 where predictions have the
+-- demonstrations' proportions, 0 where these do not matter. recency: a label's share of the predictions where it is the
+-- last demonstration's minus that where it is not; as the last demonstration has more often the label that most have,
+-- it includes the effect of the majority. recency_at_equal_shares: the same with both in one model, so at equal shares
+-- of the demonstrations. Labels that are always or never last in a seed are left out there. Intervals are over other
+-- draws of demonstrations and other test rows: Student's t by the root of error_seeds^2 + error_rows^2, with the
+-- degrees of freedom of Satterthwaite (1946). error_seeds: of a mean over seeds. error_rows: of a mean over the test
+-- rows, each with the effect on its own predictions: all seeds have the same rows, so that seeds alone do not show the
+-- effect of other rows. What belongs to both counts twice. Null with one seed or one row.
 with
 -- Of all settings of a seed, for each label.
 moments as (

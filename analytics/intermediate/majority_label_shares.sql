@@ -1,7 +1,6 @@
--- One row per (task, n_demos, instruction, setting, seed, predict, method, label): share_predicted, the predictions
--- of the
--- label among all (no label is an answer too); share_shown, its share of the demonstrations; is_last, whether the last
--- demonstration has it.
+-- One row per (task, n_demos, instruction, setting, seed, predict, method, label): share_predicted, the predictions of
+-- the label among all (no label is an answer too); share_shown, its share of the demonstrations; is_last, whether the
+-- last demonstration has it.
 with
 shown as (
     select

@@ -1,7 +1,6 @@
 -- One row per (task, n_demos, instruction, against_instruction, predict, method, against_method, metric): the
--- differences that
--- a run's page judges (majority_verdicts). A method against none, with the same instruction: mean_f1, sd_f1, rb_at_10.
--- With against without instruction, of the same method: tails_f1 and middle_f1.
+-- differences that a run's page judges (majority_verdicts). A method against none, with the same instruction: mean_f1,
+-- sd_f1, rb_at_10. With against without instruction, of the same method: tails_f1 and middle_f1.
 with
 measured as (
     select distinct task, n_demos, instruction, predict, method

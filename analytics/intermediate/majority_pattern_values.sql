@@ -1,12 +1,10 @@
 -- One row per (task, n_demos, instruction, setting, seed, predict, method, gold, prediction): n_rows, the test rows
--- that
--- have this gold label and prediction, and value, the pseudo-value of weighted F1 of each of them: weighted F1 plus
--- n_rows times a row's influence on it (the infinitesimal jackknife, Jaeckel 1972; Efron 1982). Their mean over the
--- test rows is the weighted F1 of this setting and seed. A null prediction is no label.
--- A label with g gold rows, p predicted and c correct ones adds g / n * 2 c / (g + p). That sum does not change
--- where all
--- counts double, so a pseudo-value is the sum of the derivatives by the counts that a row adds to: 2 c p / (g + p)^2 by
--- its gold label, -2 g c / (g + p)^2 by its prediction, and 2 g / (g + p) if it is correct.
+-- that have this gold label and prediction, and value, the pseudo-value of weighted F1 of each of them: weighted F1
+-- plus n_rows times a row's influence on it (the infinitesimal jackknife, Jaeckel 1972; Efron 1982). Their mean over
+-- the test rows is the weighted F1 of this setting and seed. A null prediction is no label. A label with g gold rows, p
+-- predicted and c correct ones adds g / n * 2 c / (g + p). That sum does not change where all counts double, so a
+-- pseudo-value is the sum of the derivatives by the counts that a row adds to: 2 c p / (g + p)^2 by its gold label, -2
+-- g c / (g + p)^2 by its prediction, and 2 g / (g + p) if it is correct.
 with
 patterns as (
     select

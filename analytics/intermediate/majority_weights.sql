@@ -1,10 +1,8 @@
 -- One row per (task, n_demos, instruction, setting, seed, predict, method): weighted_f1, accuracy, n_seeds of the
--- setting, and
--- of_*, the derivatives by weighted F1 of the metrics over settings, a setting counting with its mean over seeds:
--- mean weighted F1, that
--- over a region (of_tails, of_middle: setting_regions; null outside it), and the sample standard deviation over
--- settings
--- (null with one setting, or without any spread). A metric is the sum of derivative times weighted F1.
+-- setting, and of_*, the derivatives by weighted F1 of the metrics over settings, a setting counting with its mean over
+-- seeds: mean weighted F1, that over a region (of_tails, of_middle: setting_regions; null outside it), and the sample
+-- standard deviation over settings (null with one setting, or without any spread). A metric is the sum of derivative
+-- times weighted F1.
 with
 f1s as (
     select task, n_demos, instruction, setting, number, seed, predict, method, weighted_f1, accuracy

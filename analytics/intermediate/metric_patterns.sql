@@ -1,14 +1,11 @@
 -- One row per (metric, task, format, n_demos, method, pattern): n_rows rows that move a metric alike, with the same
--- gold label
--- (n_gold rows have it): those with the same predictions in the demonstration sets (main_answers), or a single one
--- where
--- it counts by its probabilities. influence: how far each of them moves the metric, averaged over the sets: influence
--- values (metric_influences), whose mean over the rows is 0; mean_square: the mean over sets of their squares. Null
--- where a
--- gold label has fewer rows than the metric needs (fewest_rows): each label counts as much as the others in means over
--- labels, which are not smooth in so few rows (simulated, intervals cover 76 % with two rows a label).
--- spread, n_taken: the squared error of a mean over N rows is the sum of n_rows * spread * influence^2, over N (N -
--- n_taken).
+-- gold label (n_gold rows have it): those with the same predictions in the demonstration sets (main_answers), or a
+-- single one where it counts by its probabilities. influence: how far each of them moves the metric, averaged over the
+-- sets: influence values (metric_influences), whose mean over the rows is 0; mean_square: the mean over sets of their
+-- squares. Null where a gold label has fewer rows than the metric needs (fewest_rows): each label counts as much as the
+-- others in means over labels, which are not smooth in so few rows (simulated, intervals cover 76 % with two rows a
+-- label). spread, n_taken: the squared error of a mean over N rows is the sum of n_rows * spread * influence^2, over N
+-- (N - n_taken).
 with metric_influences as materialized (from metric_influences),
 
 answers as (

@@ -1,6 +1,5 @@
--- One row per (metric, task, format, n_demos, method): metric_values averaged over demonstration sets; null where a
--- set lacks
--- it. n_rows: over all sets.
+-- One row per (metric, task, format, n_demos, method): metric_values averaged over demonstration sets; null where a set
+-- lacks it. n_rows: over all sets.
 select
     metric, task, format, n_demos, method,
     mean_of_all(value, demo_set) as value,

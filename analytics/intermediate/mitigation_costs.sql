@@ -1,12 +1,9 @@
 -- One row per (model, n_demos, instruction, method): the cost of a method beyond scoring the rows with the model
--- itself,
--- over all tasks, sets and settings, in the base format of the prompt. n_prompts: calibration inputs; of a variant
--- (cc@0.7) all those of its method.
--- tokens: theirs, a prefix that the rows have too not counted and one of their own once, and those of the training rows
--- in all epochs. trained_parameters: of each of n_adapters. seconds: of training as measured, and of scoring in
--- proportion
--- to tokens; null where the run does not say. Where text is generated too, the run measures both as one: its time is
--- spread over the tokens that are scored.
+-- itself, over all tasks, sets and settings, in the base format of the prompt. n_prompts: calibration inputs; of a
+-- variant (cc@0.7) all those of its method. tokens: theirs, a prefix that the rows have too not counted and one of
+-- their own once, and those of the training rows in all epochs. trained_parameters: of each of n_adapters. seconds: of
+-- training as measured, and of scoring in proportion to tokens; null where the run does not say. Where text is
+-- generated too, the run measures both as one: its time is spread over the tokens that are scored.
 with
 label_tokens as (
     select

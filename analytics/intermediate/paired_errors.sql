@@ -1,8 +1,6 @@
--- One row per (metric, task, n_demos, method, format, against_n_demos, against_method, against_format): the
--- standard error of the
--- difference between two settings, over the n_units rows that both have, resampled, and its n_free degrees of
--- freedom, as
--- in metric_errors; of what label_bias_pairs compares in the base format, and format_pairs in others.
+-- One row per (metric, task, n_demos, method, format, against_n_demos, against_method, against_format): the standard
+-- error of the difference between two settings, over the n_units rows that both have, resampled, and its n_free degrees
+-- of freedom, as in metric_errors; of what label_bias_pairs compares in the base format, and format_pairs in others.
 with metric_patterns as materialized (from metric_patterns),
 
 row_patterns as materialized (from row_patterns),

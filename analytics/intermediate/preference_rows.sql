@@ -1,11 +1,8 @@
--- One row per (task, format, n_demos, demo_set, method, row) of the bias_score rows: what metrics of mean
--- probabilities are
--- made of (analytics/metrics), lists over the labels in code-point order. distances: of the mean probabilities from
+-- One row per (task, format, n_demos, demo_set, method, row) of the bias_score rows: what metrics of mean probabilities
+-- are made of (analytics/metrics), lists over the labels in code-point order. distances: of the mean probabilities from
 -- 1 / labels, with their standard_errors (label_preferences); deviations: of the probabilities of the row from their
--- mean
--- within its gold label. weight: what such a deviation counts for, the number of rows over that of the gold label,
--- over the
--- number of gold labels, so that influence values have a mean of 0.
+-- mean within its gold label. weight: what such a deviation counts for, the number of rows over that of the gold label,
+-- over the number of gold labels, so that influence values have a mean of 0.
 with
 labelled as (
     select

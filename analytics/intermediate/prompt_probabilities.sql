@@ -1,9 +1,8 @@
 -- One row per (prompt, adaptation): the labels in code-point order and the logarithms of their probabilities, not
--- calibrated. adaptation: none for the model itself, lora for the model with the adapter of the prompt's context.
--- The likelihood is what run_settings says (as published: mean over the label's tokens and EOS). Logarithms, because
--- summed likelihoods of long labels leave the range of a double.
--- Scores meet their prompts before labels are gathered, so that a question about a task or setting reads its parts
--- alone.
+-- calibrated. adaptation: none for the model itself, lora for the model with the adapter of the prompt's context. The
+-- likelihood is what run_settings says (as published: mean over the label's tokens and EOS). Logarithms, because summed
+-- likelihoods of long labels leave the range of a double. Scores meet their prompts before labels are gathered, so that
+-- a question about a task or setting reads its parts alone.
 with
 scores as (
     select

@@ -1,6 +1,5 @@
--- One row per (pair of models, question that both answered), of the pairs of qa_model_pairs: exact match and F1 (0
--- to 1) of
--- each.
+-- One row per (pair of models, question that both answered), of the pairs of qa_model_pairs: exact match and F1 (0 to
+-- 1) of each.
 select
     pairs.model, pairs.other_model, dataset, example_id, qa_articles.row, qa_articles.article, own.exact_match,
     others.exact_match as other_exact_match, own.f1, others.f1 as other_f1

@@ -1,6 +1,5 @@
 -- One row per (pair of models, dataset that both answered questions of), the model before other_model in the spec's
--- order:
--- n_answers of both together. Models are those of the spec and the standard readers that the run trained.
+-- order: n_answers of both together. Models are those of the spec and the standard readers that the run trained.
 with
 compared as (
     select qa_models.number, qa_models.model

@@ -1,6 +1,5 @@
--- One row per (base, training set): its questions and the windows that they are cut into. n_without: windows that
--- do not
--- hold all of the first answer, whose label is the first token. n_unanswerable: questions none of whose windows
+-- One row per (base, training set): its questions and the windows that they are cut into. n_without: windows that do
+-- not hold all of the first answer, whose label is the first token. n_unanswerable: questions none of whose windows
 -- holds it.
 with
 questions as (

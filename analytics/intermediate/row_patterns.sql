@@ -1,6 +1,5 @@
--- One row per (of_rows, task, format, n_demos, method, row): the pattern (metric_patterns) that the row has for
--- metrics whose
--- influences are over such rows: main rows by their predictions, main rows each alone, and rows of BiasScore.
+-- One row per (of_rows, task, format, n_demos, method, row): the pattern (metric_patterns) that the row has for metrics
+-- whose influences are over such rows: main rows by their predictions, main rows each alone, and rows of BiasScore.
 select
     'predictions' as of_rows,
     task, format, n_demos, method, row, pattern

@@ -1,6 +1,5 @@
 -- One row per search: its objective, whether more is better, and whether its query reads bias_score: sampling noise
--- alone
--- makes it greater than 0, so no test compares trials by it. Of a search that an older version made for several,
+-- alone makes it greater than 0, so no test compares trials by it. Of a search that an older version made for several,
 -- the first.
 select
     objectives[1] as objective,

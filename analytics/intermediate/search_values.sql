@@ -1,9 +1,7 @@
--- One row per (trial that is done, objective, scope, sample): its value, and the same with each group of articles
--- or rows
--- left out, in the order of the groups. scope: the subject of the value, if there are several; else all. sample:
--- choice, the data that the trial
--- is chosen on; evaluation, the data that the choice did not use. is_above_constant: as in trial_values. Other
--- columns of queries are not here.
+-- One row per (trial that is done, objective, scope, sample): its value, and the same with each group of articles or
+-- rows left out, in the order of the groups. scope: the subject of the value, if there are several; else all. sample:
+-- choice, the data that the trial is chosen on; evaluation, the data that the choice did not use. is_above_constant: as
+-- in trial_values. Other columns of queries are not here.
 with
 left_out as (
     select

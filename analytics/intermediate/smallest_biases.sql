@@ -1,9 +1,8 @@
 -- One row per (task, n_demos, demo_set, method) of the base format: the smallest biases that tests of so many rows
 -- distinguish from sampling noise in four of five runs, where one label is preferred, whichever it is.
--- rsd_smallest_detectable: by rsd_p, at the
--- accuracy that was measured (visible_rsd). bias_score_smallest_detectable: by bias_score_p, with the errors that were
--- measured (visible_bias_score). *_of_sets: by the p of all sets of the setting (Bonferroni), of which one alone has to
--- show it. Null where that has no p, or no bias can be shown.
+-- rsd_smallest_detectable: by rsd_p, at the accuracy that was measured (visible_rsd). bias_score_smallest_detectable:
+-- by bias_score_p, with the errors that were measured (visible_bias_score). *_of_sets: by the p of all sets of the
+-- setting (Bonferroni), of which one alone has to show it. Null where that has no p, or no bias can be shown.
 with
 sets as (
     select

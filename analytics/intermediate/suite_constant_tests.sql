@@ -1,10 +1,8 @@
--- One row per (suite, n_demos, method, format): are the means over the tasks of a suite better than those of the
--- best constant
--- answers, on these very tasks? constant_p, is_above_constant: as in constant_tests, adjusted for all rows; a task
--- counts
--- in the test where its metric can be tested. share_most_frequent: the largest of the tasks and demonstration sets.
--- n_tasks_not_above: tasks in which neither accuracy nor macro_f1 exceeds that of the constant answer;
--- n_demo_sets_not_above: the same of tasks' demonstration sets.
+-- One row per (suite, n_demos, method, format): are the means over the tasks of a suite better than those of the best
+-- constant answers, on these very tasks? constant_p, is_above_constant: as in constant_tests, adjusted for all rows; a
+-- task counts in the test where its metric can be tested. share_most_frequent: the largest of the tasks and
+-- demonstration sets. n_tasks_not_above: tasks in which neither accuracy nor macro_f1 exceeds that of the constant
+-- answer; n_demo_sets_not_above: the same of tasks' demonstration sets.
 with
 differences as (
     select

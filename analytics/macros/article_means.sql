@@ -1,9 +1,8 @@
 -- from article_means('articles'): exact match and F1 of groups of questions, with intervals for other articles.
--- articles: a
--- relation with cell (of any type), article, n_rows, and exact_match and f1, summed over the questions that the
--- cell has of
--- the article. One row per cell: the means (0 to 1), *_error, clustered by article (linearised ratio; null with one
--- article), and 95 % intervals: of exact match wilson_interval_clustered, of F1 Student's t, within 0 to 1.
+-- articles: a relation with cell (of any type), article, n_rows, and exact_match and f1, summed over the questions that
+-- the cell has of the article. One row per cell: the means (0 to 1), *_error, clustered by article (linearised ratio;
+-- null with one article), and 95 % intervals: of exact match wilson_interval_clustered, of F1 Student's t, within 0 to
+-- 1.
 create macro article_means(articles) as table
 with
 means as (

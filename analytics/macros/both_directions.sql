@@ -1,10 +1,7 @@
 -- from both_directions('tests'): tests of ordered pairs, and of the same pairs the other way round: the sides are
--- exchanged
--- and the difference is turned round.
--- tests: a relation with an estimate, of the other side minus the one. Of run, model, value and is_above_constant,
--- where it has them, the two sides are in columns with and without other_; the ends of every interval are called
--- low and
--- high, or end so. All other columns are the same in both directions.
+-- exchanged and the difference is turned round. tests: a relation with an estimate, of the other side minus the one. Of
+-- run, model, value and is_above_constant, where it has them, the two sides are in columns with and without other_; the
+-- ends of every interval are called low and high, or end so. All other columns are the same in both directions.
 create macro both_directions(tests) as table
 from query_table(tests)
 

@@ -1,7 +1,6 @@
--- from compare_cautions('shared', 'compared', reasons): cautions about how other_run
--- differs from run: run, other_run, line, lead (empty), text, which stands behind the names of the runs.
--- shared: a relation *_shared; compared: the relation *_compared; reasons: relation of further texts, by run,
--- other_run and line.
+-- from compare_cautions('shared', 'compared', reasons): cautions about how other_run differs from run: run, other_run,
+-- line, lead (empty), text, which stands behind the names of the runs. shared: a relation *_shared; compared: the
+-- relation *_compared; reasons: relation of further texts, by run, other_run and line.
 create macro compare_cautions(shared, compared, reasons) as table
 select
     run, other_run, 1 as line, '' as lead,

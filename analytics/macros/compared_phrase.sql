@@ -1,6 +1,5 @@
--- compared_phrase(told, high, low, thing): the verdicts of one kind of metric on a side, as a part of a headline.
--- told: a list of {'word', 'shown'}; high, low: the words for better and worse; thing: the quantity that the
--- metrics measure.
+-- compared_phrase(told, high, low, thing): the verdicts of one kind of metric on a side, as a part of a headline. told:
+-- a list of {'word', 'shown'}; high, low: the words for better and worse; thing: the quantity that the metrics measure.
 create macro compared_phrase(told, high, low, thing) as
     case
         when len(told) = 0 then null

@@ -1,10 +1,7 @@
--- from compared_words('measured'): rows of a relation *_compared with their word and doubt.
--- measures: 'performance', 'bias', or 'partner' (of a metric that a word needs, which sentences leave out). A side
--- that is
--- not shown to be better than one label for all earns no praise: of performance the better side has to be, of bias
--- both, as
--- the bias of a model that always gives one answer says nothing. doubt: which side is not; null where it does not
--- matter.
+-- from compared_words('measured'): rows of a relation *_compared with their word and doubt. measures: 'performance',
+-- 'bias', or 'partner' (of a metric that a word needs, which sentences leave out). A side that is not shown to be
+-- better than one label for all earns no praise: of performance the better side has to be, of bias both, as the bias of
+-- a model that always gives one answer says nothing. doubt: which side is not; null where it does not matter.
 create macro compared_words(measured) as table
 with
 sided as (

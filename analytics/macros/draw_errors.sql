@@ -1,18 +1,12 @@
--- from draw_errors('changes'): what other draws of demonstrations, for the same proportions and behind the same
--- test rows,
--- would change of differences of majority-label bias.
--- changes: a relation with family, test (a struct with metric), number (of the setting), seed, value and
--- other_value: what
--- the draw of a seed adds to the metric of each side, null where a side lacks the seed. The difference is the sum of
--- other_value minus that of value.
--- One row per (family, test): error_draws, its standard error over draws, and draws_df, the degrees of freedom of that.
--- With several seeds: from the variance over seeds within settings, by Satterthwaite (1946): of the paired
--- difference in
+-- from draw_errors('changes'): what other draws of demonstrations, for the same proportions and behind the same test
+-- rows, would change of differences of majority-label bias. changes: a relation with family, test (a struct with
+-- metric), number (of the setting), seed, value and other_value: what the draw of a seed adds to the metric of each
+-- side, null where a side lacks the seed. The difference is the sum of other_value minus that of value. One row per
+-- (family, test): error_draws, its standard error over draws, and draws_df, the degrees of freedom of that. With
+-- several seeds: from the variance over seeds within settings, by Satterthwaite (1946): of the paired difference in
 -- settings where both sides have the same seeds, else of each side, as their errors add. Where a side has one seed in a
--- setting: from the variance over at least 6 settings, which holds what proportions change too, and not for sd_f1.
--- No row
--- without a variance to compare. draws_df is null where nothing varies. n_seeds: the fewest of a setting
--- and side.
+-- setting: from the variance over at least 6 settings, which holds what proportions change too, and not for sd_f1. No
+-- row without a variance to compare. draws_df is null where nothing varies. n_seeds: the fewest of a setting and side.
 create macro draw_errors(changes) as table
 with
 of_settings as (

@@ -1,7 +1,6 @@
 -- f_quantile(z, df, error_df): the value of F that is exceeded as often as a standard normal exceeds z, by Paulson 1942
 -- (Annals of Mathematical Statistics 13): the cube root of F is nearly a ratio of normals. Null where it has no
--- solution:
--- large z with one or two degrees of freedom of the error.
+-- solution: large z with one or two degrees of freedom of the error.
 create macro f_quantile(z, df, error_df) as
     list_transform(
         [{

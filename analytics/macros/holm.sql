@@ -1,11 +1,7 @@
--- from holm('tests'): p-values of many tests adjusted so that the chance that any of them errs is 5 % where
--- p_adjusted is
--- at most 5 %, however they depend on each other (Holm 1979): each p times the number of tests that are not
--- smaller, and
--- at least that of the tests before it.
--- tests: a relation with family, test (of any type) and p. One row per (family, test): p_adjusted. Null where p is,
--- which
--- is no test.
+-- from holm('tests'): p-values of many tests adjusted so that the chance that any of them errs is 5 % where p_adjusted
+-- is at most 5 %, however they depend on each other (Holm 1979): each p times the number of tests that are not smaller,
+-- and at least that of the tests before it. tests: a relation with family, test (of any type) and p. One row per
+-- (family, test): p_adjusted. Null where p is, which is no test.
 create macro holm(tests) as table
 with
 ranked as (

@@ -1,9 +1,7 @@
 -- hypergeometric_p(k, n, n_hits, n_rows): the two-sided p-value of k hits among the n rows of a group, where n_hits
--- hits
--- lie anywhere among n_rows rows with the same chance: twice the smaller tail, at most 1 (exact; the permutation
--- test of
--- one group against the rest). Sums at most 300 terms of a tail, beyond which there is nothing of it
--- up to 50,000 rows. Null if anything is.
+-- hits lie anywhere among n_rows rows with the same chance: twice the smaller tail, at most 1 (exact; the permutation
+-- test of one group against the rest). Sums at most 300 terms of a tail, beyond which there is nothing of it up to
+-- 50,000 rows. Null if anything is.
 create macro hypergeometric_p(k, n, n_hits, n_rows) as
     list_transform(
         [{'k': k::bigint, 'n': n::bigint, 'h': n_hits::bigint, 'm': n_rows::bigint}],

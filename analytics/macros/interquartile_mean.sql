@@ -1,6 +1,5 @@
 -- interquartile_mean(sorted values): the mean of the middle half: a quarter of the values is cut off at either end,
--- with
--- fractions of a value where their number is no multiple of four (Agarwal et al. 2021). Null of none.
+-- with fractions of a value where their number is no multiple of four (Agarwal et al. 2021). Null of none.
 create macro interquartile_mean(sorted_values) as
     list_sum(list_transform(
         sorted_values,

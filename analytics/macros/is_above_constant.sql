@@ -1,7 +1,6 @@
 -- is_above_constant(constant_p, values, constants): whether a setting is better than the best answer that is always the
--- same: true where a metric is shown to exceed that of the constant answer (tests_above_constant), false where none
--- of the
--- values exceeds its constant, null where that is not shown.
+-- same: true where a metric is shown to exceed that of the constant answer (tests_above_constant), false where none of
+-- the values exceeds its constant, null where that is not shown.
 create macro is_above_constant(constant_p, given, constants) as
     case
         when constant_p <= 0.05 then true

@@ -1,6 +1,5 @@
 -- from ordered_pairs('pairs'): pairs, and the same pairs the other way round: run, model, exact_match and f1 change
--- places
--- with other_run, other_model and so on.
+-- places with other_run, other_model and so on.
 create macro ordered_pairs(pairs) as table
 from query_table(pairs)
 

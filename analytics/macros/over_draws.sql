@@ -1,13 +1,10 @@
--- from over_draws('tests', 'errors'): tests over test rows, extended to other draws of demonstrations too.
--- tests: of sign_flip_tests. errors: of draw_errors, by family and test; a test may lack them.
--- One row per (family, test), with the columns of tests; error_draws and n_seeds; p_both: Student's t by the errors
--- of rows
--- and draws together (which count what belongs to both twice, so that it errs to the safe side: Owen 2007);
--- p_both_adjusted: over the family (holm); both_low, both_high: the simultaneous band, wider as that error is; null
--- with
--- one seed, whose draws are separated from settings, too roughly for a band. both_smallest_detectable: 2.8 such
--- errors. All
--- null where draws are not distinguishable from settings.
+-- from over_draws('tests', 'errors'): tests over test rows, extended to other draws of demonstrations too. tests: of
+-- sign_flip_tests. errors: of draw_errors, by family and test; a test may lack them. One row per (family, test), with
+-- the columns of tests; error_draws and n_seeds; p_both: Student's t by the errors of rows and draws together (which
+-- count what belongs to both twice, so that it errs to the safe side: Owen 2007); p_both_adjusted: over the family
+-- (holm); both_low, both_high: the simultaneous band, wider as that error is; null with one seed, whose draws are
+-- separated from settings, too roughly for a band. both_smallest_detectable: 2.8 such errors. All null where draws are
+-- not distinguishable from settings.
 create macro over_draws(tests, errors) as table
 with
 joined as (

@@ -1,6 +1,5 @@
 -- from paired_answers('answers', 'pairs', keys): the answers that both sides of each ordered pair have to the same
--- thing,
--- which keys (names of columns) tell: prediction and other_prediction, and of the one side prompt_id and gold.
+-- thing, which keys (names of columns) tell: prediction and other_prediction, and of the one side prompt_id and gold.
 -- answers: a relation with run, keys and prediction, and maybe model. pairs: with run and other_run, maybe model and
 -- other_model, and those of the keys that a pair is not compared in all of.
 create macro paired_answers(answers, pairs, keys) as table

@@ -3,19 +3,14 @@
 -- units. Values count to 1e-12: what rounding leaves of equal numbers is no difference. The mean over the units that a
 -- test has is tested by flipping the signs of whole units (exact where values are as likely above as below 0; Fisher
 -- 1935, Pitman 1937, Dror et al. 2018), in the patterns of the relation sign_flips, of which the first 2^n are all
--- patterns of n units. Units beyond their length are taken together with earlier ones.
--- One row per (family, test): n_units; estimate, the mean; standard_error; low, high: its 95 % interval by Student's t;
--- p: two-sided. p_adjusted: the same for all tests of the family together, so that the chance that any of them errs is
--- 5 %: a test is compared with the largest statistic, in each pattern, of itself and the tests that are no clearer
--- (Westfall & Young 1993, free step-down; Romano & Wolf 2005). simultaneous_low, simultaneous_high: a band that
--- holds for
--- all of them together, by the largest statistic of all (single step), so that it may hold 0 where p_adjusted is at
--- most
--- 5 %, and never excludes 0 elsewhere; null below 6 units, where no such p can reach 5 %. smallest_detectable: 2.8
--- standard
--- errors, which a test of 5 % finds with a power of 80 %. All but n_units is null where a value is, and errors and
--- p with
--- one unit.
+-- patterns of n units. Units beyond their length are taken together with earlier ones. One row per (family, test):
+-- n_units; estimate, the mean; standard_error; low, high: its 95 % interval by Student's t; p: two-sided. p_adjusted:
+-- the same for all tests of the family together, so that the chance that any of them errs is 5 %: a test is compared
+-- with the largest statistic, in each pattern, of itself and the tests that are no clearer (Westfall & Young 1993, free
+-- step-down; Romano & Wolf 2005). simultaneous_low, simultaneous_high: a band that holds for all of them together, by
+-- the largest statistic of all (single step), so that it may hold 0 where p_adjusted is at most 5 %, and never excludes
+-- 0 elsewhere; null below 6 units, where no such p can reach 5 %. smallest_detectable: 2.8 standard errors, which a
+-- test of 5 % finds with a power of 80 %. All but n_units is null where a value is, and errors and p with one unit.
 create macro sign_flip_tests(units, sign_flips) as table
 with
 families as (

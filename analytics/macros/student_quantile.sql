@@ -1,6 +1,5 @@
--- student_quantile(p, df): the t that student_p gives a two-sided p-value of p, by the same approximation. Null of
--- null and
--- below 1 degree of freedom.
+-- student_quantile(p, df): the t that student_p gives a two-sided p-value of p, by the same approximation. Null of null
+-- and below 1 degree of freedom.
 create macro student_quantile(p, df) as
     case when df >= 1 then list_transform(
         [normal_quantile(p)],

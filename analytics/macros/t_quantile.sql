@@ -1,6 +1,5 @@
 -- t_quantile(df): the 97.5 % quantile of Student's t; beyond 9 degrees of freedom by its expansion in 1 / df, whose
--- error
--- is below 1e-5 (Abramowitz & Stegun 1964, 26.7.5). Null below 1.
+-- error is below 1e-5 (Abramowitz & Stegun 1964, 26.7.5). Null below 1.
 create macro t_quantile(df) as
     case
         when df < 1 then null

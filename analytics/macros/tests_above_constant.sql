@@ -1,14 +1,13 @@
 -- from tests_above_constant('differences'): whether settings are better than the best answer that is always the same.
 -- differences: a relation with place (of any type, a setting), metric, and of the differences of its rows from that
--- constant answer, each weighted so that they add up to the difference of the metric: difference, their sum;
--- square, the
--- sum of their squares; largest, of their absolute values. One row per place: constant_p: that no metric of the setting
--- exceeds that of the constant answer, one-sided and adjusted for all settings and metrics of the relation together
--- (holm). A metric whose difference is null has no test; with none, constant_p is 1.
--- The test is a sign test: if the setting were no better, each row's difference would be as likely above 0 as below it.
--- Its normal deviate is corrected by the largest difference, as a step of a binomial count is (of accuracy in one
--- demonstration set it is McNemar's test with Edwards' correction), so that few rows cannot decide. A difference up to
--- 1e-9 is the rounding of a zero by the order of summation.
+-- constant answer, each weighted so that they add up to the difference of the metric: difference, their sum; square,
+-- the sum of their squares; largest, of their absolute values. One row per place: constant_p: that no metric of the
+-- setting exceeds that of the constant answer, one-sided and adjusted for all settings and metrics of the relation
+-- together (holm). A metric whose difference is null has no test; with none, constant_p is 1. The test is a sign test:
+-- if the setting were no better, each row's difference would be as likely above 0 as below it. Its normal deviate is
+-- corrected by the largest difference, as a step of a binomial count is (of accuracy in one demonstration set it is
+-- McNemar's test with Edwards' correction), so that few rows cannot decide. A difference up to 1e-9 is the rounding of
+-- a zero by the order of summation.
 create macro tests_above_constant(differences) as table
 with
 tests as (

@@ -1,11 +1,9 @@
 -- from tests_over_rows('differences'): tests that means over tasks are 0, for other rows of the same tasks.
--- differences: a relation with family and test (of any type), task, estimate, its standard_error over the rows of
--- the task
--- and n_free, the degrees of freedom of that. One row per (family, test): mean; error, of the mean, with n_free
--- degrees of
--- freedom (Welch 1947, Satterthwaite 1946); low, high: its 95 % interval by Student's t; p: two-sided, the same way;
--- p_adjusted: for all tests of the family together (holm); simultaneous_low, simultaneous_high: a band for all of them
--- (Bonferroni). All are null where a task lacks its estimate or error.
+-- differences: a relation with family and test (of any type), task, estimate, its standard_error over the rows of the
+-- task and n_free, the degrees of freedom of that. One row per (family, test): mean; error, of the mean, with n_free
+-- degrees of freedom (Welch 1947, Satterthwaite 1946); low, high: its 95 % interval by Student's t; p: two-sided, the
+-- same way; p_adjusted: for all tests of the family together (holm); simultaneous_low, simultaneous_high: a band for
+-- all of them (Bonferroni). All are null where a task lacks its estimate or error.
 create macro tests_over_rows(differences) as table
 with
 means as (

@@ -1,17 +1,11 @@
--- from two_model_parts('sums'): what each article does to a difference between two models: of their means, or of
--- the gaps
--- between their means in two segments of the questions (lower minus higher).
--- sums: a relation with family and test (of any type), unit (the article), n_lower and n_higher (its questions in
--- either
--- segment), lower and higher: the sums over them of the difference between the models' values. Where no article of
--- a test
--- has a question of the higher segment, the difference is one of means.
--- One row per (family, test, unit): part: what the article adds to the difference, where that is 0: of its questions'
--- differences is subtracted how much better one model is in both segments alike, which is no difference of gaps;
--- the parts
--- sum to the difference. moved: how far the difference moves where the article is left out; null where a segment
--- lies in it
--- alone.
+-- from two_model_parts('sums'): what each article does to a difference between two models: of their means, or of the
+-- gaps between their means in two segments of the questions (lower minus higher). sums: a relation with family and test
+-- (of any type), unit (the article), n_lower and n_higher (its questions in either segment), lower and higher: the sums
+-- over them of the difference between the models' values. Where no article of a test has a question of the higher
+-- segment, the difference is one of means. One row per (family, test, unit): part: what the article adds to the
+-- difference, where that is 0: of its questions' differences is subtracted how much better one model is in both
+-- segments alike, which is no difference of gaps; the parts sum to the difference. moved: how far the difference moves
+-- where the article is left out; null where a segment lies in it alone.
 create macro two_model_parts(sums) as table
 with
 totals as (

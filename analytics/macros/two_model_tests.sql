@@ -1,12 +1,9 @@
 -- from two_model_tests('parts', 'sign_flips'): tests that differences between models are 0, of the rows of
--- two_model_parts, or
--- of sums of them by (family, test, unit). The columns of sign_flip_tests, of which p and p_adjusted are of the
--- articles'
--- parts: those of a large article are large, so that it counts as one article whatever its size. standard_error is
--- that of
--- the jackknife that leaves out an article at a time (Efron & Stein 1981; for clusters Bell & McCaffrey 2002),
--- which is not
--- too small where a few articles have most questions; intervals, the band and smallest_detectable go by it.
+-- two_model_parts, or of sums of them by (family, test, unit). The columns of sign_flip_tests, of which p and
+-- p_adjusted are of the articles' parts: those of a large article are large, so that it counts as one article whatever
+-- its size. standard_error is that of the jackknife that leaves out an article at a time (Efron & Stein 1981; for
+-- clusters Bell & McCaffrey 2002), which is not too small where a few articles have most questions; intervals, the band
+-- and smallest_detectable go by it.
 create macro two_model_tests(parts, sign_flips) as table
 with
 part_values as (

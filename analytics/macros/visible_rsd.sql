@@ -1,13 +1,9 @@
 -- visible_rsd(accuracy, n_fewest, n_rows, n_labels, n_tests): the RSD of a model that prefers one of n_labels gold
--- labels
--- which rsd_p tells from noise with a power of 80 %, whichever label it prefers or shuns. Recall of that label lies
--- apart
--- from that of the others, which have the same; the gold label with the fewest rows, n_fewest of n_rows, needs the
--- most.
--- By normal theory of two proportions, with the correction for continuity that exact tests need (Casagrande, Pike &
--- Smith
--- 1978), at 5 % over n_tests: labels, of two 1, times demonstration sets. Null where recalls would have to lie beyond 0
--- or 1, so that no bias can be seen, and with one label or an accuracy of 0 or 1.
+-- labels which rsd_p tells from noise with a power of 80 %, whichever label it prefers or shuns. Recall of that label
+-- lies apart from that of the others, which have the same; the gold label with the fewest rows, n_fewest of n_rows,
+-- needs the most. By normal theory of two proportions, with the correction for continuity that exact tests need
+-- (Casagrande, Pike & Smith 1978), at 5 % over n_tests: labels, of two 1, times demonstration sets. Null where recalls
+-- would have to lie beyond 0 or 1, so that no bias can be seen, and with one label or an accuracy of 0 or 1.
 create macro visible_rsd(accuracy, n_fewest, n_rows, n_labels, n_tests) as
     list_transform(
         [{

@@ -1,14 +1,9 @@
 -- visible_settings(variance, n_settings, n_seeds, n_tests): the standard deviation over settings that proportions_p
--- tells
--- from noise with a power of 80 %, at 5 % over n_tests. variance: of weighted F1 between draws of demonstrations,
--- beyond
--- the effect of a seed on all settings. As the F test over settings and seeds whose p that of exchanged settings is
--- nearly
--- (Fisher 1935): F's quantiles by Paulson 1942, those under a bias by Patnaik 1949, in five steps. 0 where the
--- variance is 0:
--- any bias is found. Null with one setting or seed, without tests, and where fewer than three of the possible
--- orders make
--- up 5 % / n_tests, so that hardly any bias is found.
+-- tells from noise with a power of 80 %, at 5 % over n_tests. variance: of weighted F1 between draws of demonstrations,
+-- beyond the effect of a seed on all settings. As the F test over settings and seeds whose p that of exchanged settings
+-- is nearly (Fisher 1935): F's quantiles by Paulson 1942, those under a bias by Patnaik 1949, in five steps. 0 where
+-- the variance is 0: any bias is found. Null with one setting or seed, without tests, and where fewer than three of the
+-- possible orders make up 5 % / n_tests, so that hardly any bias is found.
 create macro visible_settings(variance, n_settings, n_seeds, n_tests) as
     list_transform(
         [{

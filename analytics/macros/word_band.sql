@@ -1,8 +1,6 @@
--- word_band(metric, low, high, list({metric, low, high})): [low, high], the band by which a difference is
--- negligible: of a
--- guarded metric (the head of its file) as wide as the widest of it and its partner, each in its own least effects
--- (least_effect);
--- else its own. Null if one of them is.
+-- word_band(metric, low, high, list({metric, low, high})): [low, high], the band by which a difference is negligible:
+-- of a guarded metric (the head of its file) as wide as the widest of it and its partner, each in its own least effects
+-- (least_effect); else its own. Null if one of them is.
 create macro word_band(metric, low, high, tests) as
     list_transform(
         [list_transform(

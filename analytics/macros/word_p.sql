@@ -1,9 +1,8 @@
--- word_p(list({metric, estimate, p, noise_p})): the p-value that a word about differences goes by, where all of
--- them have to be
--- to the same side of 0: the largest of theirs, or 1 where their signs differ (intersection-union test; Berger
--- 1982). That
--- of a partner is halved: its metric has said to which side, so that its second test is one-sided. Of a guarded metric
--- (the head of its file) noise_p, that neither side is above noise, is another of them. Null if one has none.
+-- word_p(list({metric, estimate, p, noise_p})): the p-value that a word about differences goes by, where all of them
+-- have to be to the same side of 0: the largest of theirs, or 1 where their signs differ (intersection-union test;
+-- Berger 1982). That of a partner is halved: its metric has said to which side, so that its second test is one-sided.
+-- Of a guarded metric (the head of its file) noise_p, that neither side is above noise, is another of them. Null if one
+-- has none.
 create macro word_p(tests) as
     list_transform(
         [list_transform(

@@ -1,12 +1,8 @@
--- One row per (model, suite, n_demos, method, format): means over tasks and demonstration sets in each format of
--- the prompt;
--- the base is what label_bias_by_model has. A mean is null where a task of the suite lacks the metric. A format
--- that only
--- orders demonstrations has no rows of fewer than two. rsd_floor, rsd_excess, bias_score_floor: means over the
--- tasks that
--- have one, as in label_bias_by_task. n_rows, n_bias_score_rows: predictions. majority_accuracy, majority_macro_f1:
--- of the
--- best constant answer; share_most_frequent and the columns after it: suite_constant_tests.
+-- One row per (model, suite, n_demos, method, format): means over tasks and demonstration sets in each format of the
+-- prompt; the base is what label_bias_by_model has. A mean is null where a task of the suite lacks the metric. A format
+-- that only orders demonstrations has no rows of fewer than two. rsd_floor, rsd_excess, bias_score_floor: means over
+-- the tasks that have one, as in label_bias_by_task. n_rows, n_bias_score_rows: predictions. majority_accuracy,
+-- majority_macro_f1: of the best constant answer; share_most_frequent and the columns after it: suite_constant_tests.
 select
     model, suite, n_demos, method, format,
     mean_of_all(macro_f1, task) as macro_f1,

@@ -7,19 +7,14 @@
 -- frequent. rsd_floor, rsd_excess, bias_score_floor, bias_score_of_perfect, majority_accuracy, majority_macro_f1: means
 -- over the tasks that have one, as in label_bias_by_task. n_tasks_rsd, n_tasks_bias_score: tasks whose recalls, or mean
 -- probabilities, differ from equal ones by more than rows explain (label_bias_task_tests), of the n_tasks_*_tested that
--- have a p. n_tasks_constant: more than 95 % of the answers of a demonstration set are the same;
--- n_tasks_single_gold: one
--- gold label among the main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there.
--- relative_variance,
--- squared_preference: the means of those of label_bias_by_task. is_bias_shown: a rsd_p or bias_score_p of a task,
--- times the
--- number of all of them with the method in the suite (Bonferroni: over tasks, numbers of demonstrations and both
--- metrics),
--- is at most 5 %. is_below_majority: mean accuracy is below majority_accuracy. share_most_frequent, constant_p,
--- is_above_constant, n_tasks_not_above and n_demo_sets_not_above: suite_constant_tests.
--- rsd_smallest_detectable, bias_score_smallest_detectable: means, over the tasks that have one, of the smallest
--- bias that
--- the test of a task finds in four of five runs (label_bias_by_task_over_sets).
+-- have a p. n_tasks_constant: more than 95 % of the answers of a demonstration set are the same; n_tasks_single_gold:
+-- one gold label among the main rows, RSD is 0; n_tasks_without_hit: accuracy 0 in a set, RSD is 0 there.
+-- relative_variance, squared_preference: the means of those of label_bias_by_task. is_bias_shown: a rsd_p or
+-- bias_score_p of a task, times the number of all of them with the method in the suite (Bonferroni: over tasks, numbers
+-- of demonstrations and both metrics), is at most 5 %. is_below_majority: mean accuracy is below majority_accuracy.
+-- share_most_frequent, constant_p, is_above_constant, n_tasks_not_above and n_demo_sets_not_above:
+-- suite_constant_tests. rsd_smallest_detectable, bias_score_smallest_detectable: means, over the tasks that have one,
+-- of the smallest bias that the test of a task finds in four of five runs (label_bias_by_task_over_sets).
 with
 estimates as (
     select

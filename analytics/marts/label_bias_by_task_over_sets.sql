@@ -1,17 +1,16 @@
--- One row per (model, task, n_demos, method): label_bias_by_task, averaged over demonstration sets.
--- A mean is null where a set lacks the metric. n_demo_sets_without_hit: sets with accuracy 0, whose rsd is 0 for that.
--- *_p: the smallest of the sets' times their number (Bonferroni). share_most_frequent: the largest of the sets, each of
--- which may repeat another label; is_constant: that is above 95 %, a description that nothing is judged by.
+-- One row per (model, task, n_demos, method): label_bias_by_task, averaged over demonstration sets. A mean is null
+-- where a set lacks the metric. n_demo_sets_without_hit: sets with accuracy 0, whose rsd is 0 for that. *_p: the
+-- smallest of the sets' times their number (Bonferroni). share_most_frequent: the largest of the sets, each of which
+-- may repeat another label; is_constant: that is above 95 %, a description that nothing is judged by.
 -- is_above_constant, constant_p: of the means over sets, as in label_bias_by_task; n_demo_sets_not_above: sets in which
--- neither accuracy nor macro_f1 exceeds that of an answer that is always the same.
--- Baselines, bias_score_of_perfect, numbers of labels and their rows are the same in every set.
--- *_low, *_high: 95 % intervals of these tasks and demonstrations, over resampled rows (metric_errors):
--- Wilson's for accuracy, with as many rows as give its error, at most the predictions; Student's t for macro_f1; of
--- rsd and bias_score those of what rows leave without their noise (norm_interval), with 0 inside wherever rsd_p or
--- bias_score_p does not tell from it; the measured value may lie above. Null where the floor is.
--- rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that these p tell from noise in four
--- of five
--- runs of so many rows (smallest_biases), where each set has them: means over sets.
+-- neither accuracy nor macro_f1 exceeds that of an answer that is always the same. Baselines, bias_score_of_perfect,
+-- numbers of labels and their rows are the same in every set. *_low, *_high: 95 % intervals of these tasks and
+-- demonstrations, over resampled rows (metric_errors): Wilson's for accuracy, with as many rows as give its error, at
+-- most the predictions; Student's t for macro_f1; of rsd and bias_score those of what rows leave without their noise
+-- (norm_interval), with 0 inside wherever rsd_p or bias_score_p does not tell from it; the measured value may lie
+-- above. Null where the floor is. rsd_smallest_detectable, bias_score_smallest_detectable: the smallest biases that
+-- these p tell from noise in four of five runs of so many rows (smallest_biases), where each set has them: means over
+-- sets.
 with
 means as (
     select

@@ -1,14 +1,13 @@
 -- One row per (model, task, n_demos, method, against_n_demos, against_method, metric): the differences that
 -- label_bias_changes averages, of each task; metric: macro_f1, accuracy, rsd, bias_score, relative_variance or
--- squared_preference (label_bias_by_task).
--- standard_error: over the rows of the task, the same on both sides, resampled (paired_errors); low,
--- high: 95 % by Student's t with as many degrees of freedom as rows beyond the gold labels; p: that there is no
--- difference, the same way, null where no row makes a difference. All null where a side lacks the metric, and but the
--- estimate where rows of a gold label are too few (row_influences). A row says what one task shows: of many, some p are
--- small by chance (label_bias_verdicts counts them). n_rows, against_n_rows: predictions on either side, over its sets;
--- n_units: the rows that both sides have, each counted once; n_free: the degrees of freedom. noise_p: of BiasScore
--- and its
--- partner, that no label is preferred on either side (the smaller bias_score_p, times two); null where neither has one.
+-- squared_preference (label_bias_by_task). standard_error: over the rows of the task, the same on both sides, resampled
+-- (paired_errors); low, high: 95 % by Student's t with as many degrees of freedom as rows beyond the gold labels; p:
+-- that there is no difference, the same way, null where no row makes a difference. All null where a side lacks the
+-- metric, and but the estimate where rows of a gold label are too few (row_influences). A row says what one task shows:
+-- of many, some p are small by chance (label_bias_verdicts counts them). n_rows, against_n_rows: predictions on either
+-- side, over its sets; n_units: the rows that both sides have, each counted once; n_free: the degrees of freedom.
+-- noise_p: of BiasScore and its partner, that no label is preferred on either side (the smaller bias_score_p, times
+-- two); null where neither has one.
 with
 values_of as (
     select

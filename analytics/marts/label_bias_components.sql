@@ -1,13 +1,11 @@
--- One row per (model, suite, n_demos, method, metric): where the variance of a task's value, over demonstration
--- sets, comes
--- from (analysis of variance; Searle, Casella & McCulloch 1992), in squares of the metric's unit; metric: macro_f1,
--- accuracy, rsd, bias_score, relative_variance or squared_preference.
--- variance: of the tasks' values, which is what intervals over tasks are made of. from_rows: by other rows of the same
--- tasks (metric_errors). from_sets: by other demonstrations, the variance between sets over their number, without
--- what rows
--- do in one set alone (metric_errors), which is in from_rows; at least 0. from_tasks: the remainder, at least 0, by
--- other tasks. share_*: of these three. More units of the largest share narrow intervals most. Null where a task
--- lacks the metric or its error, from_sets with one set.
+-- One row per (model, suite, n_demos, method, metric): where the variance of a task's value, over demonstration sets,
+-- comes from (analysis of variance; Searle, Casella & McCulloch 1992), in squares of the metric's unit; metric:
+-- macro_f1, accuracy, rsd, bias_score, relative_variance or squared_preference. variance: of the tasks' values, which
+-- is what intervals over tasks are made of. from_rows: by other rows of the same tasks (metric_errors). from_sets: by
+-- other demonstrations, the variance between sets over their number, without what rows do in one set alone
+-- (metric_errors), which is in from_rows; at least 0. from_tasks: the remainder, at least 0, by other tasks. share_*:
+-- of these three. More units of the largest share narrow intervals most. Null where a task lacks the metric or its
+-- error, from_sets with one set.
 with
 members as (
     select suite, task

@@ -1,9 +1,7 @@
--- One row per (task, format, n_demos, demo_set, method, metric): accuracy and macro_f1 minus those of the best
--- constant answer
--- (constant_answers), over the main rows; demo_set: null for their means over demonstration sets. difference,
--- square and
--- largest: of the rows' own differences, pseudo-values over their number (metric_influences, metric_patterns), as
--- tests_above_constant takes them. macro_f1 is null where a gold label has fewer than 5 rows.
+-- One row per (task, format, n_demos, demo_set, method, metric): accuracy and macro_f1 minus those of the best constant
+-- answer (constant_answers), over the main rows; demo_set: null for their means over demonstration sets. difference,
+-- square and largest: of the rows' own differences, pseudo-values over their number (metric_influences,
+-- metric_patterns), as tests_above_constant takes them. macro_f1 is null where a gold label has fewer than 5 rows.
 with
 counted as (
     select

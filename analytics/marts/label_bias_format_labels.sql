@@ -1,10 +1,8 @@
--- One row per (model, task, n_demos, method, format): the label that is preferred in a format of the prompt:
--- predicted most
--- beyond its share of the gold labels, over the demonstration sets (the first in code-point order on ties).
--- rsd_p_adjusted:
--- that recall does not depend on the label there (rsd_p of label_bias_by_task, the smallest of the sets' times their
--- number), for all tasks and formats with the same n_demos and method together (holm); is_rsd_above: at most 5 %.
--- n_rows: predictions.
+-- One row per (model, task, n_demos, method, format): the label that is preferred in a format of the prompt: predicted
+-- most beyond its share of the gold labels, over the demonstration sets (the first in code-point order on ties).
+-- rsd_p_adjusted: that recall does not depend on the label there (rsd_p of label_bias_by_task, the smallest of the
+-- sets' times their number), for all tasks and formats with the same n_demos and method together (holm); is_rsd_above:
+-- at most 5 %. n_rows: predictions.
 with
 totals as (
     select

@@ -1,21 +1,13 @@
 -- One row per (model, suite, task, n_demos, method, metric) of runs of several formats of the prompt: how far the
--- metric
--- differs between them (Sclar et al. 2024), of each task, over its demonstration sets, and where task is null of
--- the mean
--- over the tasks of the suite; metric: as in label_bias_changes_by_task. Only where there are two, and all have it.
--- minimum, maximum, their formats (the first in code-point order on ties) and range; deviation: the standard
--- deviation over
--- formats. deviation_of_rows: the deviation that other rows of the same tasks give without any effect of the
--- wording (the
--- paired errors of all pairs of formats, paired_errors); deviation_beyond_rows: the remainder, at least 0; null where
--- the errors are.
--- How far a task's value moves, without what rows do: format_deviation, with another format; set_deviation, with
--- another
--- demonstration set (in the base format; null with one set); task_deviation, between tasks (label_bias_components;
--- null of
--- one task). Of the mean over tasks the first two are root mean squares over the tasks: what goes up in one task
--- and down
--- in another is in them and not in deviation.
+-- metric differs between them (Sclar et al. 2024), of each task, over its demonstration sets, and where task is null of
+-- the mean over the tasks of the suite; metric: as in label_bias_changes_by_task. Only where there are two, and all
+-- have it. minimum, maximum, their formats (the first in code-point order on ties) and range; deviation: the standard
+-- deviation over formats. deviation_of_rows: the deviation that other rows of the same tasks give without any effect of
+-- the wording (the paired errors of all pairs of formats, paired_errors); deviation_beyond_rows: the remainder, at
+-- least 0; null where the errors are. How far a task's value moves, without what rows do: format_deviation, with
+-- another format; set_deviation, with another demonstration set (in the base format; null with one set);
+-- task_deviation, between tasks (label_bias_components; null of one task). Of the mean over tasks the first two are
+-- root mean squares over the tasks: what goes up in one task and down in another is in them and not in deviation.
 with
 members as (
     select suite, task

@@ -1,10 +1,7 @@
 -- One row per (model, suite, task, n_demos, method, format, metric): the value of every metric of the run, averaged
--- over
--- demonstration sets, of each task, and where task is null of the mean over the tasks of the suite; null where one
--- lacks it.
--- metric: those of label_bias_by_task, with their partners, those that the spec names (analysis.metrics) and its
--- own files
--- (analysis.sql). standard_error: over other rows of the same tasks (metric_errors). n_rows: predictions.
+-- over demonstration sets, of each task, and where task is null of the mean over the tasks of the suite; null where one
+-- lacks it. metric: those of label_bias_by_task, with their partners, those that the spec names (analysis.metrics) and
+-- its own files (analysis.sql). standard_error: over other rows of the same tasks (metric_errors). n_rows: predictions.
 with
 of_tasks as (
     select

@@ -1,29 +1,22 @@
--- One row per (model, suite, n_demos, method, against_n_demos, against_method): gains and costs of a mitigation.
--- Of rsd, bias_score, accuracy and macro_f1: *_before, without it; the mean with it; *_verdict, the word that the
+-- One row per (model, suite, n_demos, method, against_n_demos, against_method): gains and costs of a mitigation. Of
+-- rsd, bias_score, accuracy and macro_f1: *_before, without it; the mean with it; *_verdict, the word that the
 -- difference supports for other tasks like these, and *_same_tasks_verdict, for other rows of these very tasks
 -- (label_bias_verdicts). majority_accuracy, majority_macro_f1: of always giving the most frequent gold label;
 -- is_below_majority: accuracy is below that. is_above_constant, is_above_constant_before: the means with the
--- mitigation, and
--- without it, are better than those (label_bias_by_model). n_prompts: calibration inputs that are scored.
--- n_tasks_constant: of n_tasks, those where nearly all answers of a demonstration set are the same.
--- Summary of these verdicts for other tasks like these (same_tasks_*: for these very tasks): accuracy_evidence:
--- 'higher',
--- 'lower', 'no loss' where the band that holds for the whole family lies above minus least_effect
--- (non-inferiority), else
--- 'loss not ruled out'. bias_falls_in: 'rsd and bias_score', or the one that is lower; null where neither is, or
--- one is higher.
--- evidence: 'bias falls, accuracy rises', 'bias falls, no loss', 'bias falls, loss not ruled out', 'bias falls,
--- accuracy
--- falls' (or macro_f1 is lower), 'mixed' (one of rsd and bias_score is lower, one higher), 'bias rises' or 'not shown'.
--- advice: 'do not use: bias rises or performance falls' where nothing is gained beside that (no bias is lower,
--- neither accuracy nor macro_f1 higher); where a bias falls, 'bias falls, no better than a constant answer', or
--- 'bias falls,
--- not shown to be better than a constant answer' (is_above_constant); else evidence.
--- is_supported, is_supported_on_these_tasks: advice is the first or the second of these.
--- n_units: those that the test of rsd is over. *_n_needed: units like these (tasks, or rows of one task) of which a
--- test
--- alone finds a difference of 0.05 with a power of 80 %, as a rough rule: the units of this test times
--- (smallest_detectable / 0.05) ^ 2, rounded up, and at least the 6 of which a test can reach 5 %.
+-- mitigation, and without it, are better than those (label_bias_by_model). n_prompts: calibration inputs that are
+-- scored. n_tasks_constant: of n_tasks, those where nearly all answers of a demonstration set are the same. Summary of
+-- these verdicts for other tasks like these (same_tasks_*: for these very tasks): accuracy_evidence: 'higher', 'lower',
+-- 'no loss' where the band that holds for the whole family lies above minus least_effect (non-inferiority), else 'loss
+-- not ruled out'. bias_falls_in: 'rsd and bias_score', or the one that is lower; null where neither is, or one is
+-- higher. evidence: 'bias falls, accuracy rises', 'bias falls, no loss', 'bias falls, loss not ruled out', 'bias falls,
+-- accuracy falls' (or macro_f1 is lower), 'mixed' (one of rsd and bias_score is lower, one higher), 'bias rises' or
+-- 'not shown'. advice: 'do not use: bias rises or performance falls' where nothing is gained beside that (no bias is
+-- lower, neither accuracy nor macro_f1 higher); where a bias falls, 'bias falls, no better than a constant answer', or
+-- 'bias falls, not shown to be better than a constant answer' (is_above_constant); else evidence. is_supported,
+-- is_supported_on_these_tasks: advice is the first or the second of these. n_units: those that the test of rsd is over.
+-- *_n_needed: units like these (tasks, or rows of one task) of which a test alone finds a difference of 0.05 with a
+-- power of 80 %, as a rough rule: the units of this test times (smallest_detectable / 0.05) ^ 2, rounded up, and at
+-- least the 6 of which a test can reach 5 %.
 with
 words as (
     select

@@ -1,9 +1,8 @@
 -- One row per (model, suite, task, n_demos, method): which tasks of a suite are biased beyond the noise of their rows.
 -- rsd_p_adjusted: of rsd_p (label_bias_by_task_over_sets), that recall does not depend on the label;
--- bias_score_p_adjusted:
--- of bias_score_p. Both hold for all tasks of the suite in that setting together (holm), so that the chance that
--- any task
--- is wrongly called biased there is 5 %. is_rsd_above, is_bias_score_above: at most 5 %. Null where a task has no p.
+-- bias_score_p_adjusted: of bias_score_p. Both hold for all tasks of the suite in that setting together (holm), so that
+-- the chance that any task is wrongly called biased there is 5 %. is_rsd_above, is_bias_score_above: at most 5 %. Null
+-- where a task has no p.
 with
 measured as (
     select

@@ -1,38 +1,29 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method, metric): what the differences of
--- label_bias_changes may be said to show; metric: as in label_bias_changes_by_task. Those of one model and suite
--- are one
--- family (sign_flip_tests): the chance that any verdict among them is wrong where there is no effect is 5 %, and so
--- it is of
--- any same_tasks_verdict. Other suites and other models are families of their own. So is each partner (requires in
--- analytics/metrics), which has no word of its own, and each metric that a spec adds. is_primary: the change
--- answers the spec's primary question, its method against none in its metric.
--- Those changes are a family of their own.
--- unit: 'tasks', whose differences are tested, or 'rows' in a run of one task: pseudo-values, its difference plus what
--- each row moves it (row_influences). estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
+-- label_bias_changes may be said to show; metric: as in label_bias_changes_by_task. Those of one model and suite are
+-- one family (sign_flip_tests): the chance that any verdict among them is wrong where there is no effect is 5 %, and so
+-- it is of any same_tasks_verdict. Other suites and other models are families of their own. So is each partner
+-- (requires in analytics/metrics), which has no word of its own, and each metric that a spec adds. is_primary: the
+-- change answers the spec's primary question, its method against none in its metric. Those changes are a family of
+-- their own. unit: 'tasks', whose differences are tested, or 'rows' in a run of one task: pseudo-values, its difference
+-- plus what each row moves it (row_influences). estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
 -- simultaneous_high, smallest_detectable: as there. verdict: the word that this supports (verdict) of an effect of at
--- least least_effect, for tasks like these.
--- word_p_adjusted: the p_adjusted that verdict goes by. RSD falls where accuracy rises, also without any bias, and
--- relative_variance does not: 'higher' or 'lower' of either of the two needs both, so that this is the larger of RSD's
--- p_adjusted and half of the other's, 1 where they differ in sign, and null where no task has hits on both sides
--- (word_p).
--- A calibration moves the probabilities of all rows together, so that BiasScore changes for sure where the side of each
--- label is anything but sure: it needs squared_preference in the same way, and noise_p: that no label is preferred
--- on either
--- side in any task (the smallest of the tasks', Bonferroni). Null where no task has one, so that there is no word.
--- 'negligible'
--- of BiasScore takes both bands (word_band). Of other metrics word_p_adjusted is their own.
--- same_tasks_*: the same for other rows of these very tasks, behind these demonstrations: the mean, its error over the
--- tasks' rows (same_tasks_error, with same_tasks_n_free degrees of freedom), interval, p and a band for the family
--- (tests_over_rows). Intervals are of the difference of what rows
--- would show on average: rows push RSD and BiasScore up, and more where bias is small, so that with many tasks they
--- miss
--- the difference of endless rows (of relative_variance they do not). Of one task they are those above.
--- same_tasks_smallest_detectable: 2.8 such errors, which one such test of 5 % finds with a power of 80 %.
--- median, interquartile_mean (mean of the middle half, Agarwal et al. 2021) of the tasks' differences, and
--- standardized,
--- their mean over their standard deviation; null with one task. n_tasks_higher, n_tasks_lower: tasks that on their own
--- show a difference (label_bias_changes_by_task, holm, so that none of them is wrong in 95 % of runs: the partial
--- conjunction of Dror et al. 2017; a metric and its partner both must). n_rows, against_n_rows: predictions.
+-- least least_effect, for tasks like these. word_p_adjusted: the p_adjusted that verdict goes by. RSD falls where
+-- accuracy rises, also without any bias, and relative_variance does not: 'higher' or 'lower' of either of the two needs
+-- both, so that this is the larger of RSD's p_adjusted and half of the other's, 1 where they differ in sign, and null
+-- where no task has hits on both sides (word_p). A calibration moves the probabilities of all rows together, so that
+-- BiasScore changes for sure where the side of each label is anything but sure: it needs squared_preference in the same
+-- way, and noise_p: that no label is preferred on either side in any task (the smallest of the tasks', Bonferroni).
+-- Null where no task has one, so that there is no word. 'negligible' of BiasScore takes both bands (word_band). Of
+-- other metrics word_p_adjusted is their own. same_tasks_*: the same for other rows of these very tasks, behind these
+-- demonstrations: the mean, its error over the tasks' rows (same_tasks_error, with same_tasks_n_free degrees of
+-- freedom), interval, p and a band for the family (tests_over_rows). Intervals are of the difference of what rows would
+-- show on average: rows push RSD and BiasScore up, and more where bias is small, so that with many tasks they miss the
+-- difference of endless rows (of relative_variance they do not). Of one task they are those above.
+-- same_tasks_smallest_detectable: 2.8 such errors, which one such test of 5 % finds with a power of 80 %. median,
+-- interquartile_mean (mean of the middle half, Agarwal et al. 2021) of the tasks' differences, and standardized, their
+-- mean over their standard deviation; null with one task. n_tasks_higher, n_tasks_lower: tasks that on their own show a
+-- difference (label_bias_changes_by_task, holm, so that none of them is wrong in 95 % of runs: the partial conjunction
+-- of Dror et al. 2017; a metric and its partner both must). n_rows, against_n_rows: predictions.
 with
 members as (
     select

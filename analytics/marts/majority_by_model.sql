@@ -1,31 +1,26 @@
 -- One row per (model, task, n_demos, instruction, predict, method): P2's Table 1. A setting counts with its mean over
 -- seeds. sd_f1 is the sample standard deviation over settings, as in P2; mean_sd_over_seeds the mean over settings of
--- that over seeds. Intervals are over resamples of the test rows. share_majority is over settings with a majority.
--- The bootstrap of rb_at_10 leans low, and that of an sd over settings high: resampling adds noise to each setting, so
--- that fewer lie near the best of them and all lie further apart.
--- share_most_frequent: how much alike the answers are (majority_answers). constant_f1: weighted F1 of the
--- best constant answer on the same rows, which is the gold label with the largest share p: 2 p^2 / (1 + p);
--- majority_accuracy: that share, its accuracy; accuracy: of the predictions, a setting counting as in mean_f1.
--- share_majority_of_constant: the largest share_majority that a constant answer can have: of the settings with a
--- majority,
--- those of one label. has_many_without_label: more outputs than in P2, 3 % or more, are no label.
--- is_above_constant, constant_p: mean_f1 or accuracy is better than that of the best constant answer, as in
--- majority_by_setting; n_settings_above, n_settings_not_above: settings of which that is true, and false;
--- is_any_setting_above_constant: true with one of the former, false where all are the latter, else null. Where it
--- is not
--- true, rb_at_10 says nothing of robustness. is_bias_shown: proportions_p_adjusted is at most 5 %. boundary and
--- n_marked: from which weighted F1 on a setting is inside the robustness boundary, and how many are; null
--- and 0 where that says nothing (majority_over_seeds). half_width: the median half width of the settings' intervals,
--- without those of width 0 (all answers right, or all wrong) unless all are so; has_enough_rows: it is at most the 0.1
--- of the boundary, else chance decides which settings are inside. n_test_rows: of each setting and seed.
--- n_parameters is the model's, null where the run does not say.
--- All intervals over resamples of the rows, and rb_at_10, hold for these draws of demonstrations: which settings
--- are best
--- is decided by those, too. sd_f1_corrected: sd_f1 without the noise of the seeds; proportions_p and
--- proportions_p_adjusted: of a test that proportions do not matter at all; sd_f1_smallest_detectable: the smallest
--- sd_f1_corrected that this test mostly finds (majority_components; null with one seed).
--- share_last is near 1 / labels whatever a model does: majority_effect, recency and recency_at_equal_shares, with
--- intervals over seeds and test rows, say what predictions follow (majority_following).
+-- that over seeds. Intervals are over resamples of the test rows. share_majority is over settings with a majority. The
+-- bootstrap of rb_at_10 leans low, and that of an sd over settings high: resampling adds noise to each setting, so that
+-- fewer lie near the best of them and all lie further apart. share_most_frequent: how much alike the answers are
+-- (majority_answers). constant_f1: weighted F1 of the best constant answer on the same rows, which is the gold label
+-- with the largest share p: 2 p^2 / (1 + p); majority_accuracy: that share, its accuracy; accuracy: of the predictions,
+-- a setting counting as in mean_f1. share_majority_of_constant: the largest share_majority that a constant answer can
+-- have: of the settings with a majority, those of one label. has_many_without_label: more outputs than in P2, 3 % or
+-- more, are no label. is_above_constant, constant_p: mean_f1 or accuracy is better than that of the best constant
+-- answer, as in majority_by_setting; n_settings_above, n_settings_not_above: settings of which that is true, and false;
+-- is_any_setting_above_constant: true with one of the former, false where all are the latter, else null. Where it is
+-- not true, rb_at_10 says nothing of robustness. is_bias_shown: proportions_p_adjusted is at most 5 %. boundary and
+-- n_marked: from which weighted F1 on a setting is inside the robustness boundary, and how many are; null and 0 where
+-- that says nothing (majority_over_seeds). half_width: the median half width of the settings' intervals, without those
+-- of width 0 (all answers right, or all wrong) unless all are so; has_enough_rows: it is at most the 0.1 of the
+-- boundary, else chance decides which settings are inside. n_test_rows: of each setting and seed. n_parameters is the
+-- model's, null where the run does not say. All intervals over resamples of the rows, and rb_at_10, hold for these
+-- draws of demonstrations: which settings are best is decided by those, too. sd_f1_corrected: sd_f1 without the noise
+-- of the seeds; proportions_p and proportions_p_adjusted: of a test that proportions do not matter at all;
+-- sd_f1_smallest_detectable: the smallest sd_f1_corrected that this test mostly finds (majority_components; null with
+-- one seed). share_last is near 1 / labels whatever a model does: majority_effect, recency and recency_at_equal_shares,
+-- with intervals over seeds and test rows, say what predictions follow (majority_following).
 with
 intervals as (
     select

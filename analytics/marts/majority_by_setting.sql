@@ -1,14 +1,11 @@
 -- One row per (model, task, n_demos, instruction, setting, seed, predict, method): performance, and the labels that
--- predictions follow.
--- share_majority: predictions of the demonstrations' majority label (null on a tie); share_last: of the last
--- demonstration's label (recency); share_no_label: outputs that are no label, which are wrong. Intervals: the middle
--- 95 % over 1,000 resamples of the test rows; null with a single row. is_above_constant: it is better than the best
--- answer that is always the same: true where accuracy or weighted_f1 is shown to exceed that of such an answer
--- (majority_accuracy and constant_f1 of majority_by_model; constant_p, one-sided, adjusted for all settings and
--- seeds of
--- the run), false where neither exceeds it, null where that is not shown (majority_constant_tests).
--- share_most_frequent:
--- of the predictions, the most frequent one; no label counts as one.
+-- predictions follow. share_majority: predictions of the demonstrations' majority label (null on a tie); share_last: of
+-- the last demonstration's label (recency); share_no_label: outputs that are no label, which are wrong. Intervals: the
+-- middle 95 % over 1,000 resamples of the test rows; null with a single row. is_above_constant: it is better than the
+-- best answer that is always the same: true where accuracy or weighted_f1 is shown to exceed that of such an answer
+-- (majority_accuracy and constant_f1 of majority_by_model; constant_p, one-sided, adjusted for all settings and seeds
+-- of the run), false where neither exceeds it, null where that is not shown (majority_constant_tests).
+-- share_most_frequent: of the predictions, the most frequent one; no label counts as one.
 with
 intervals as (
     select

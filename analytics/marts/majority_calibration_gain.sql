@@ -1,16 +1,13 @@
 -- One row per (model, task, n_demos, instruction, predict, method): what calibration and adapters change over the
--- settings. Calibration changes likelihoods only.
--- rb_at_10, mean_f1 and sd_f1 are those of the method minus those of none: a positive rb_at_10 is a wider robustness
--- boundary, a negative sd_f1 less spread over settings. Intervals are over resamples of the test rows, the same for
--- both; null with a single row. They are percentiles, which lean narrow with few rows; those by Student's t are in
--- majority_verdicts. Those of rb_at_10 and sd_f1 may lean to a side, and even leave the estimate out:
--- resampling adds noise to each setting, more where settings are close. *_sign: 1 or -1 where majority_verdicts
--- says that
--- it is higher or lower, 0 for no difference at all (tolerance 1e-9), else null. is_above_constant: both sides have a
--- setting that is shown to be better than an answer that is always the same, so that rb_at_10 and sd_f1 are judged.
--- has_enough_rows: with the method and without, so that rb_at_10 can be judged (majority_by_model). n_rows counts
--- the rows
--- of all settings and seeds.
+-- settings. Calibration changes likelihoods only. rb_at_10, mean_f1 and sd_f1 are those of the method minus those of
+-- none: a positive rb_at_10 is a wider robustness boundary, a negative sd_f1 less spread over settings. Intervals are
+-- over resamples of the test rows, the same for both; null with a single row. They are percentiles, which lean narrow
+-- with few rows; those by Student's t are in majority_verdicts. Those of rb_at_10 and sd_f1 may lean to a side, and
+-- even leave the estimate out: resampling adds noise to each setting, more where settings are close. *_sign: 1 or -1
+-- where majority_verdicts says that it is higher or lower, 0 for no difference at all (tolerance 1e-9), else null.
+-- is_above_constant: both sides have a setting that is shown to be better than an answer that is always the same, so
+-- that rb_at_10 and sd_f1 are judged. has_enough_rows: with the method and without, so that rb_at_10 can be judged
+-- (majority_by_model). n_rows counts the rows of all settings and seeds.
 with
 differences as (
     select

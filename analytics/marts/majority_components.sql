@@ -1,23 +1,17 @@
--- One row per (model, task, n_demos, instruction, predict, method): where the variance of weighted F1 comes from,
--- and whether
--- proportions matter at all.
--- Components of the weighted F1 of one setting and seed, by analysis of variance: var_settings, between settings beyond
--- what seeds explain, not below 0; var_seeds, between seeds within a setting, which are draws of demonstrations (with
--- them goes what rows make of one draw alone); both null with one seed. var_rows: what another draw of as many test
--- rows
--- would add, from the rows' influences (majority_pattern_values); null with one row. Settings and seeds have the same
--- rows, so that most of it moves all of them together, and it is no part of the other two.
--- sd_f1_corrected: the root of var_settings, sd_f1 without the noise of the seeds:
--- sqrt(max(0, sd_f1^2 - mean over settings of the variance over seeds / n_seeds)).
--- proportions_p: the chance of as large a variance over settings of the mean over seeds if each setting's draws
--- were like
--- those of any other: settings are exchanged within a seed, in the orders of setting_permutations (Fisher 1935); null
--- with one seed or setting. Demonstrations are drawn again for each setting and seed, so that they are exchangeable
--- then.
--- proportions_p_adjusted: times the number of such tests of the run (Bonferroni).
--- sd_f1_smallest_detectable: the smallest sd_f1_corrected that proportions_p_adjusted tells from noise in four of five
--- runs of so many settings and seeds (visible_settings), from the variance of what one setting and seed has beyond what
--- both add to others.
+-- One row per (model, task, n_demos, instruction, predict, method): where the variance of weighted F1 comes from, and
+-- whether proportions matter at all. Components of the weighted F1 of one setting and seed, by analysis of variance:
+-- var_settings, between settings beyond what seeds explain, not below 0; var_seeds, between seeds within a setting,
+-- which are draws of demonstrations (with them goes what rows make of one draw alone); both null with one seed.
+-- var_rows: what another draw of as many test rows would add, from the rows' influences (majority_pattern_values); null
+-- with one row. Settings and seeds have the same rows, so that most of it moves all of them together, and it is no part
+-- of the other two. sd_f1_corrected: the root of var_settings, sd_f1 without the noise of the seeds: sqrt(max(0,
+-- sd_f1^2 - mean over settings of the variance over seeds / n_seeds)). proportions_p: the chance of as large a variance
+-- over settings of the mean over seeds if each setting's draws were like those of any other: settings are exchanged
+-- within a seed, in the orders of setting_permutations (Fisher 1935); null with one seed or setting. Demonstrations are
+-- drawn again for each setting and seed, so that they are exchangeable then. proportions_p_adjusted: times the number
+-- of such tests of the run (Bonferroni). sd_f1_smallest_detectable: the smallest sd_f1_corrected that
+-- proportions_p_adjusted tells from noise in four of five runs of so many settings and seeds (visible_settings), from
+-- the variance of what one setting and seed has beyond what both add to others.
 with
 setting_variances as (
     select

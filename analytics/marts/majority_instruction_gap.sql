@@ -1,8 +1,7 @@
--- One row per (model, task, n_demos, predict, method, region): mean weighted F1 with minus without instruction.
--- region: tails or middle (setting_regions). Positive: better with the instruction.
--- Intervals are over resamples of the test rows, the same for both. They are percentiles, which lean narrow with
--- few rows:
--- verdicts on gaps are in majority_verdicts, with an interval by Student's t.
+-- One row per (model, task, n_demos, predict, method, region): mean weighted F1 with minus without instruction. region:
+-- tails or middle (setting_regions). Positive: better with the instruction. Intervals are over resamples of the test
+-- rows, the same for both. They are percentiles, which lean narrow with few rows: verdicts on gaps are in
+-- majority_verdicts, with an interval by Student's t.
 with
 region_draws as (
     select

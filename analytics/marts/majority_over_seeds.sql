@@ -1,14 +1,12 @@
 -- One row per (model, task, n_demos, instruction, setting, predict, method): majority_by_setting, averaged over seeds.
--- sd_f1 is the sample standard deviation over seeds, null with one. n_rows counts the rows of all seeds.
--- is_within: inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings. boundary: the
--- weighted F1 from which on a setting is inside, null where being inside says nothing: most outputs are no label, and
--- weighted F1 measures their format, or no setting is shown to be better than an answer that is always the same.
--- is_marked: inside a boundary that says something. is_above_constant, constant_p: as in majority_by_setting, of
--- the means
--- over seeds, adjusted for all settings; n_seeds_not_above: seeds in which neither exceeds that of the constant answer.
--- share_most_frequent: the largest of the seeds.
--- recency: a label's share of the predictions with the seeds where it is the last demonstration's, minus that with the
--- others, averaged over the labels that are both; null where none is.
+-- sd_f1 is the sample standard deviation over seeds, null with one. n_rows counts the rows of all seeds. is_within:
+-- inside the robustness boundary, so that rb_at_10 (rb_at_k) is its share of the settings. boundary: the weighted F1
+-- from which on a setting is inside, null where being inside says nothing: most outputs are no label, and weighted F1
+-- measures their format, or no setting is shown to be better than an answer that is always the same. is_marked: inside
+-- a boundary that says something. is_above_constant, constant_p: as in majority_by_setting, of the means over seeds,
+-- adjusted for all settings; n_seeds_not_above: seeds in which neither exceeds that of the constant answer.
+-- share_most_frequent: the largest of the seeds. recency: a label's share of the predictions with the seeds where it is
+-- the last demonstration's, minus that with the others, averaged over the labels that are both; null where none is.
 with
 intervals as (
     select

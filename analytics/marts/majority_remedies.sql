@@ -1,25 +1,17 @@
 -- One row per (model, task, n_demos, instruction, predict, method): gains and costs of a calibration or an adapter
 -- against none. Of mean_f1, sd_f1 and rb_at_10 (majority_by_model): *_before, without it; the same with it;
--- *_difference,
--- the second minus the first; *_difference_low and *_difference_high, its 95 % interval by Student's t over the
--- test rows, behind these
--- draws of demonstrations; *_verdict, the word that the test supports (majority_verdicts), and *_reason, why it has
--- none.
--- RB@10 is tested over seeds, of another number: rb_at_10_of_seeds, the mean over seeds of the difference of each,
--- with its
--- interval over them. is_rb_at_10_judged: it was tested; false with fewer than six seeds, too few test rows, or a
--- side of
--- which no setting is shown to be better than one label for all.
--- constant_f1: weighted F1 of the best constant answer. is_below_constant: mean_f1 with the method is that or less.
--- is_above_constant: mean_f1 or accuracy is shown to be better than that of such an answer (majority_by_model).
+-- *_difference, the second minus the first; *_difference_low and *_difference_high, its 95 % interval by Student's t
+-- over the test rows, behind these draws of demonstrations; *_verdict, the word that the test supports
+-- (majority_verdicts), and *_reason, why it has none. RB@10 is tested over seeds, of another number: rb_at_10_of_seeds,
+-- the mean over seeds of the difference of each, with its interval over them. is_rb_at_10_judged: it was tested; false
+-- with fewer than six seeds, too few test rows, or a side of which no setting is shown to be better than one label for
+-- all. constant_f1: weighted F1 of the best constant answer. is_below_constant: mean_f1 with the method is that or
+-- less. is_above_constant: mean_f1 or accuracy is shown to be better than that of such an answer (majority_by_model).
 -- f1_evidence: 'higher', 'lower', 'no loss' where the band over rows and draws of the whole family (both_low) lies
--- above
--- minus least_effect (non-inferiority), else 'loss not ruled out'. bias_falls_in: 'sd_f1 and rb_at_10', or the one that
--- shows it (a lower sd_f1, a higher rb_at_10); null where neither does, or one shows the opposite.
--- evidence: 'bias falls, F1 rises', 'bias falls, no loss', 'bias falls, loss not ruled out', 'bias falls, F1
--- falls', 'mixed'
--- (one of sd_f1 and rb_at_10 shows that bias falls, one that it rises), 'bias rises', 'F1 rises, bias not shown to
--- fall' or
+-- above minus least_effect (non-inferiority), else 'loss not ruled out'. bias_falls_in: 'sd_f1 and rb_at_10', or the
+-- one that shows it (a lower sd_f1, a higher rb_at_10); null where neither does, or one shows the opposite. evidence:
+-- 'bias falls, F1 rises', 'bias falls, no loss', 'bias falls, loss not ruled out', 'bias falls, F1 falls', 'mixed' (one
+-- of sd_f1 and rb_at_10 shows that bias falls, one that it rises), 'bias rises', 'F1 rises, bias not shown to fall' or
 -- 'not shown'. is_supported: the first or the second of these, and is_above_constant.
 with
 words as (

@@ -1,30 +1,24 @@
 -- One row per (model, task, n_demos, instruction, against_instruction, predict, method, against_method, metric): what a
 -- paired difference on the page of a run may be said to show. A method against none, with the same instruction: metrics
 -- mean_f1, sd_f1 and rb_at_10. With against without instruction, of the same method: tails_f1 and middle_f1, which are
--- the gaps of majority_instruction_gap (majority_pairs). F1 and shares are in [0, 1].
--- estimate to smallest_detectable are of sign_flip_tests. Units of all but rb_at_10 are the test rows, by their
--- pseudo-values (majority_row_values): what holds, holds for other test rows behind these draws of demonstrations.
--- Those
--- of sd_f1 are linear in the part of a row, which is rough where settings are close. rb_at_10 has no such values.
--- Its units
--- are seeds: the estimate is the mean over seeds of the difference of the RB@10 of each, which is not that of their
--- means
--- (majority_calibration_gain). p_adjusted is over all tests of rows of the run, or all of seeds.
--- Simultaneous bands lean narrow with one seed, where the page shows none.
--- Other draws of demonstrations change a difference too: error_draws, its standard error over them
--- (majority_draw_errors);
--- p_both, p_both_adjusted, both_low and both_high: by the errors of rows and draws together (over_draws). All null of
--- rb_at_10, which seeds judge, and where draws are not distinguishable from settings.
+-- the gaps of majority_instruction_gap (majority_pairs). F1 and shares are in [0, 1]. estimate to smallest_detectable
+-- are of sign_flip_tests. Units of all but rb_at_10 are the test rows, by their pseudo-values (majority_row_values):
+-- what holds, holds for other test rows behind these draws of demonstrations. Those of sd_f1 are linear in the part of
+-- a row, which is rough where settings are close. rb_at_10 has no such values. Its units are seeds: the estimate is the
+-- mean over seeds of the difference of the RB@10 of each, which is not that of their means (majority_calibration_gain).
+-- p_adjusted is over all tests of rows of the run, or all of seeds. Simultaneous bands lean narrow with one seed, where
+-- the page shows none. Other draws of demonstrations change a difference too: error_draws, its standard error over them
+-- (majority_draw_errors); p_both, p_both_adjusted, both_low and both_high: by the errors of rows and draws together
+-- (over_draws). All null of rb_at_10, which seeds judge, and where draws are not distinguishable from settings.
 -- verdict: as the macro has it, for a smallest effect of interest of 0.01, by the larger of p_adjusted and
 -- p_both_adjusted, and the band of both. RB@10 is judged on seeds and on rows: it is higher or lower only where its
--- difference over resamples of the rows is clear to the same side too (boundary_word).
--- reason: why a difference is not judged (its verdict is 'too few' or 'unclear'); null elsewhere. 'constant answer': in
--- sd_f1 and rb_at_10, a side of which no setting is shown to be better than an answer that is always the same: that its
--- settings are alike is no robustness. 'too few rows': below 6,
--- or rb_at_10 where the settings' intervals are too wide (has_enough_rows). 'too few seeds': below 6 of rb_at_10; of
--- others, where one seed cannot tell what draws change. 'no spread': the settings of a side are all alike, where sd_f1
--- has no influences; the estimate is null too.
--- n_rows counts the rows of all settings and seeds of the method.
+-- difference over resamples of the rows is clear to the same side too (boundary_word). reason: why a difference is not
+-- judged (its verdict is 'too few' or 'unclear'); null elsewhere. 'constant answer': in sd_f1 and rb_at_10, a side of
+-- which no setting is shown to be better than an answer that is always the same: that its settings are alike is no
+-- robustness. 'too few rows': below 6, or rb_at_10 where the settings' intervals are too wide (has_enough_rows). 'too
+-- few seeds': below 6 of rb_at_10; of others, where one seed cannot tell what draws change. 'no spread': the settings
+-- of a side are all alike, where sd_f1 has no influences; the estimate is null too. n_rows counts the rows of all
+-- settings and seeds of the method.
 with
 row_changes as (
     select

@@ -1,11 +1,8 @@
 -- One row per (metric, task, format, n_demos, method): the standard error of the mean over demonstration sets
--- (metric_values_over_sets), of resampled rows (metric_patterns): n_units of them, with n_free degrees of freedom,
--- the rows
--- minus gold labels, as recalls and mean probabilities are means within gold labels.
--- of_rows_alone: the part of its square that comes from what rows do in one demonstration set and not in the
--- others, which
--- is in the variance between sets too: (mean of the sets' squared errors - that of their mean) / (sets - 1); null
--- with one.
+-- (metric_values_over_sets), of resampled rows (metric_patterns): n_units of them, with n_free degrees of freedom, the
+-- rows minus gold labels, as recalls and mean probabilities are means within gold labels. of_rows_alone: the part of
+-- its square that comes from what rows do in one demonstration set and not in the others, which is in the variance
+-- between sets too: (mean of the sets' squared errors - that of their mean) / (sets - 1); null with one.
 with
 summed as (
     select

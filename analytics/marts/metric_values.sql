@@ -1,6 +1,5 @@
--- One row per (metric, task, format, n_demos, demo_set, method): its value, null where the setting has none, and
--- the number of
--- rows that it is of.
+-- One row per (metric, task, format, n_demos, demo_set, method): its value, null where the setting has none, and the
+-- number of rows that it is of.
 with
 measured as (
     select

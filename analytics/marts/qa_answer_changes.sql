@@ -1,13 +1,10 @@
 -- One row per (debiased reader, dataset of any role or 'mean' of those out of distribution, metric 'f1' or
--- 'exact_match'):
--- what its change against the standard reader of the same base, data and seed may be said to show, from 0 to 1, on the
--- questions that both answered; the mean counts each set once, and is there where every set has a change.
--- estimate: the reader minus its standard one. From n_units on, as of two_model_tests over articles; all readers,
--- sets and
--- metrics are one family. p_adjusted is twice that of the family, for a page has another one (qa_debiasing), so
--- that in 95 %
--- of pages none of all its words is wrong. verdict: of an effect of at least 0.01. Null with a single article, but for
--- estimate and n_units.
+-- 'exact_match'): what its change against the standard reader of the same base, data and seed may be said to show, from
+-- 0 to 1, on the questions that both answered; the mean counts each set once, and is there where every set has a
+-- change. estimate: the reader minus its standard one. From n_units on, as of two_model_tests over articles; all
+-- readers, sets and metrics are one family. p_adjusted is twice that of the family, for a page has another one
+-- (qa_debiasing), so that in 95 % of pages none of all its words is wrong. verdict: of an effect of at least 0.01. Null
+-- with a single article, but for estimate and n_units.
 with
 sums as (
     select

@@ -1,19 +1,18 @@
 -- One row per (model, dataset, heuristic): the prediction bias at the threshold chosen (P3), in points (0 to 100).
 -- threshold: fixed by the spec, or searched on the predictions of `searched_on`: in the variant paper those of the
 -- first model of the spec that finds one, for all models, readers that the run trained before the others and people
--- never;
--- in reference each model's own. Bounds, means and *_f1 are as in
--- qa_bias_candidates; worse_high is the upper bound of the segment with the smaller one.
--- status: 'measured'; 'not significant': no threshold separates the segments, the significance is 0; 'groups too
--- small' (of the threshold, or of every one tried) and 'no threshold to try' (the values do not differ): it is null.
--- Without a threshold, that of F1 is not measured, and null. A significance above 0 may be chance: qa_bias_tests tells.
--- lower_exact_match, higher_exact_match, lower_f1, higher_f1: means over all rows of the segments, not over trials;
--- difference: lower minus higher, with a 95 % interval whose error is clustered by article, of which these rows have
--- n_articles: Student's t, with one degree of freedom less than the articles of the segment that has fewer. It is null
--- where a segment lies in a single article, and takes the threshold as given: at one that a search found it is not
--- corrected for the search, which picks large differences (simulated, it covers 33 to 76 % where there is no bias), so
--- that it may be shown only of a bias that qa_bias_tests supports. n_tried: thresholds of the search, of which
--- n_tried_measured had segments of the sample's size; null where the spec fixes the threshold.
+-- never; in reference each model's own. Bounds, means and *_f1 are as in qa_bias_candidates; worse_high is the upper
+-- bound of the segment with the smaller one. status: 'measured'; 'not significant': no threshold separates the
+-- segments, the significance is 0; 'groups too small' (of the threshold, or of every one tried) and 'no threshold to
+-- try' (the values do not differ): it is null. Without a threshold, that of F1 is not measured, and null. A
+-- significance above 0 may be chance: qa_bias_tests tells. lower_exact_match, higher_exact_match, lower_f1, higher_f1:
+-- means over all rows of the segments, not over trials; difference: lower minus higher, with a 95 % interval whose
+-- error is clustered by article, of which these rows have n_articles: Student's t, with one degree of freedom less than
+-- the articles of the segment that has fewer. It is null where a segment lies in a single article, and takes the
+-- threshold as given: at one that a search found it is not corrected for the search, which picks large differences
+-- (simulated, it covers 33 to 76 % where there is no bias), so that it may be shown only of a bias that qa_bias_tests
+-- supports. n_tried: thresholds of the search, of which n_tried_measured had segments of the sample's size; null where
+-- the spec fixes the threshold.
 with
 predicted as (
     select

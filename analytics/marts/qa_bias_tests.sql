@@ -1,19 +1,15 @@
 -- One row per (model, dataset, heuristic) of qa_bias_by_heuristic: is its significance more than chance? Null where it
--- could not be measured, and of runs whose answers were not permuted.
--- expected_significance: by the closed form, in points, that of the whole search on the model's answers where the
--- threshold
--- was searched on them (is_searched), else at the threshold. null_mean and null_high (95 % quantile): the same over
--- n_permutations of the answers within articles, of all models to a question together, each with the whole search again
--- (Lausen & Schumacher 1992): where another model's answers choose the threshold, theirs choose it each time, and where
--- they choose none, the model's own. Where the spec fixes the threshold, nothing is searched.
--- p: the share of all these that are at least as large. p_adjusted: for all models and heuristics of the dataset
--- together (holm), so that the chance of any wrong bias among them is 5 %. Permutations are as many as it takes for the
--- smallest p_adjusted to be 2 % or less.
--- smallest_detectable: about the significance, in points, that such a test alone finds in four of five runs:
--- null_high and
--- 0.84 standard errors of the difference, by its interval.
--- is_supported: the bias may be called significant: bias_significance is above 0, p_adjusted at most 5 %, and the plain
--- interval of the difference, which is clustered by article, excludes 0.
+-- could not be measured, and of runs whose answers were not permuted. expected_significance: by the closed form, in
+-- points, that of the whole search on the model's answers where the threshold was searched on them (is_searched), else
+-- at the threshold. null_mean and null_high (95 % quantile): the same over n_permutations of the answers within
+-- articles, of all models to a question together, each with the whole search again (Lausen & Schumacher 1992): where
+-- another model's answers choose the threshold, theirs choose it each time, and where they choose none, the model's
+-- own. Where the spec fixes the threshold, nothing is searched. p: the share of all these that are at least as large.
+-- p_adjusted: for all models and heuristics of the dataset together (holm), so that the chance of any wrong bias among
+-- them is 5 %. Permutations are as many as it takes for the smallest p_adjusted to be 2 % or less. smallest_detectable:
+-- about the significance, in points, that such a test alone finds in four of five runs: null_high and 0.84 standard
+-- errors of the difference, by its interval. is_supported: the bias may be called significant: bias_significance is
+-- above 0, p_adjusted at most 5 %, and the plain interval of the difference, which is clustered by article, excludes 0.
 with
 observed as (
     select model, dataset, heuristic, significance

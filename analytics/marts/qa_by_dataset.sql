@@ -1,13 +1,9 @@
--- One row per (model, dataset): exact match and F1 over its questions (0 to 1), with 95 % intervals. Questions
--- about the
--- same article are not independent: standard errors (*_error) are clustered by article, of which there are n_articles.
--- Intervals: wilson_interval_clustered for exact match, Student's t for F1; null with a single article (exact
--- match: unless that
--- is one question). n_missing: questions that the model has no answer for. share_most_frequent: the answers whose
--- text is
--- the most frequent one; an empty answer is a text of its own. is_constant: that share is above 95 %, so that
--- nothing else
--- that is measured of the model says anything but that.
+-- One row per (model, dataset): exact match and F1 over its questions (0 to 1), with 95 % intervals. Questions about
+-- the same article are not independent: standard errors (*_error) are clustered by article, of which there are
+-- n_articles. Intervals: wilson_interval_clustered for exact match, Student's t for F1; null with a single article
+-- (exact match: unless that is one question). n_missing: questions that the model has no answer for.
+-- share_most_frequent: the answers whose text is the most frequent one; an empty answer is a text of its own.
+-- is_constant: that share is above 95 %, so that nothing else that is measured of the model says anything but that.
 with
 sizes as (
     select

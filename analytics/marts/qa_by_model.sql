@@ -1,18 +1,14 @@
 -- One row per (model, dataset): the prediction bias of a model, which is the mean of qa_bias_by_heuristic over its
 -- heuristics (P3's average), in points. bias_significance is over the n_measurable of n_heuristics that have one, named
--- in measurable, that of F1 over the n_measurable_f1 that have a threshold and groups: averages over other
--- heuristics are
--- not comparable (qa_model_comparisons compares over the same ones). worse_high is over the n_with_groups that have a
--- threshold. n_significant: that are more than chance (qa_bias_tests.is_supported); null where that is not known.
+-- in measurable, that of F1 over the n_measurable_f1 that have a threshold and groups: averages over other heuristics
+-- are not comparable (qa_model_comparisons compares over the same ones). worse_high is over the n_with_groups that have
+-- a threshold. n_significant: that are more than chance (qa_bias_tests.is_supported); null where that is not known.
 -- bias_significance_low, bias_significance_high: the middle 95 % of n_draws bootstrap samples of whole articles, of the
 -- mean of expected_significance at the thresholds chosen, which are taken as given (0 without one); null with a single
--- article. bias_significance_null, bias_significance_null_high: the same average on permuted answers, where
--- there is no bias, on average and in 95 % of the permutations at most (qa_bias_tests). It is above 0 there, as a
--- search
--- finds something in noise, and never below. is_above_null: at most 5 % of the permutations have an average that is
--- as large;
--- null where answers were not permuted. bias_significance_low is 0 where it is not.
--- n_rows: questions answered.
+-- article. bias_significance_null, bias_significance_null_high: the same average on permuted answers, where there is no
+-- bias, on average and in 95 % of the permutations at most (qa_bias_tests). It is above 0 there, as a search finds
+-- something in noise, and never below. is_above_null: at most 5 % of the permutations have an average that is as large;
+-- null where answers were not permuted. bias_significance_low is 0 where it is not. n_rows: questions answered.
 with
 draws as (
     select

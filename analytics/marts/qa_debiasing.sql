@@ -2,39 +2,28 @@
 -- reader of the same base, data and seed, in points (0 to 100); *_change is the reader minus its standard one.
 -- is_addressed: the heuristic is the bias that its method works against. threshold, status, worse_high: its own of
 -- qa_bias_by_heuristic. All of the standard reader, and every change, is null for the standard readers themselves, and
--- where either is not measured.
--- significance_change: of the published significances. Its interval: the middle 95 % of the n_draws bootstrap samples
--- of whole articles in which both have one; of expected_significance, without the noise of the trials, of the same
--- questions for both. The threshold is taken as given: one that was searched on the standard reader's predictions
--- favours changes below 0.
--- gap: difference of qa_bias_by_heuristic (exact match, lower minus higher), times the sign that makes the standard
--- reader's positive, so that a gap below 0 is a bias the other way. gap_change: of the paired questions, with a 95 %
--- interval whose error is clustered by article: Student's t, with one degree of freedom less than the articles of the
--- segment that has fewest. Both intervals are null where a segment lies in a single article; that of
--- significance_change
--- is too narrow for few of them (simulated, it covers 93 to 95 % with 48 articles and 89 to 90 % with 12).
--- exact_match: of the whole set. is_nearly_broken: worse_high is below two thirds of the standard reader's, as with all
--- of P3's LearnedMixin models; a low significance is no success then. n_rows: questions with a value that both
--- answered.
--- expected_change: significance_change by the closed form (expected_significance), without the noise of the trials.
--- significance_error: its standard deviation over the bootstrap samples. p: of expected_change over it, by
--- Student's t with
--- one degree of freedom less than the articles of the segment that has fewest. p_adjusted: holm over all readers,
--- datasets
--- and heuristics of a page, which shows the sets in distribution (other roles are families of their own), and
--- doubled, for
--- a page has another family, that of answers (qa_answer_changes): in 95 % of pages none of its words is wrong.
--- simultaneous_low, simultaneous_high: the band of expected_change that belongs to it (Bonferroni). verdict: the
--- word that
--- this supports (verdict), of at least a point of significance_change; where it and expected_change differ in sign,
--- none.
--- searched_on: on whose answers the standard reader's threshold was searched, null where the spec gives it. A searched
--- threshold counts only where that bias is more than chance (qa_bias_tests), as in qa_model_comparisons, and is
--- then taken
--- as given, which still favours 'lower' somewhat. reason: why there is no p: 'no threshold', 'not measured for both',
--- 'threshold by chance', 'one article', 'no spread' (of the bootstrap samples). Null where there is one, and of
--- standard
--- readers.
+-- where either is not measured. significance_change: of the published significances. Its interval: the middle 95 % of
+-- the n_draws bootstrap samples of whole articles in which both have one; of expected_significance, without the noise
+-- of the trials, of the same questions for both. The threshold is taken as given: one that was searched on the standard
+-- reader's predictions favours changes below 0. gap: difference of qa_bias_by_heuristic (exact match, lower minus
+-- higher), times the sign that makes the standard reader's positive, so that a gap below 0 is a bias the other way.
+-- gap_change: of the paired questions, with a 95 % interval whose error is clustered by article: Student's t, with one
+-- degree of freedom less than the articles of the segment that has fewest. Both intervals are null where a segment lies
+-- in a single article; that of significance_change is too narrow for few of them (simulated, it covers 93 to 95 % with
+-- 48 articles and 89 to 90 % with 12). exact_match: of the whole set. is_nearly_broken: worse_high is below two thirds
+-- of the standard reader's, as with all of P3's LearnedMixin models; a low significance is no success then. n_rows:
+-- questions with a value that both answered. expected_change: significance_change by the closed form
+-- (expected_significance), without the noise of the trials. significance_error: its standard deviation over the
+-- bootstrap samples. p: of expected_change over it, by Student's t with one degree of freedom less than the articles of
+-- the segment that has fewest. p_adjusted: holm over all readers, datasets and heuristics of a page, which shows the
+-- sets in distribution (other roles are families of their own), and doubled, for a page has another family, that of
+-- answers (qa_answer_changes): in 95 % of pages none of its words is wrong. simultaneous_low, simultaneous_high: the
+-- band of expected_change that belongs to it (Bonferroni). verdict: the word that this supports (verdict), of at least
+-- a point of significance_change; where it and expected_change differ in sign, none. searched_on: on whose answers the
+-- standard reader's threshold was searched, null where the spec gives it. A searched threshold counts only where that
+-- bias is more than chance (qa_bias_tests), as in qa_model_comparisons, and is then taken as given, which still favours
+-- 'lower' somewhat. reason: why there is no p: 'no threshold', 'not measured for both', 'threshold by chance', 'one
+-- article', 'no spread' (of the bootstrap samples). Null where there is one, and of standard readers.
 with
 compared as (
     select

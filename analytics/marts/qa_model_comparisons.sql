@@ -1,23 +1,17 @@
--- One row per (ordered pair of models, dataset, metric, heuristic): other_model against model, on the questions
--- that both
--- answered. Models are those of the spec and the standard readers that the run trained; qa_debiasing compares the rest.
--- metric, from 0 to 1: 'exact_match' and 'f1' of all questions (heuristic is null); 'gap' of each heuristic: how
--- far apart
--- the exact match of its two segments lies, whichever is better, at the threshold that both have; and 'mean' of the
--- gaps
--- over those heuristics, which are named in heuristics. Averages over other heuristics are not compared.
+-- One row per (ordered pair of models, dataset, metric, heuristic): other_model against model, on the questions that
+-- both answered. Models are those of the spec and the standard readers that the run trained; qa_debiasing compares the
+-- rest. metric, from 0 to 1: 'exact_match' and 'f1' of all questions (heuristic is null); 'gap' of each heuristic: how
+-- far apart the exact match of its two segments lies, whichever is better, at the threshold that both have; and 'mean'
+-- of the gaps over those heuristics, which are named in heuristics. Averages over other heuristics are not compared.
 -- value, other_value: the models'. estimate: other_value minus value, as in qa_bias_comparison. From n_units on, as of
 -- two_model_tests over articles; p_adjusted and band are for all pairs, datasets, metrics and heuristics together.
 -- verdict: of other_model against model: 'higher' is a larger value of it; a larger gap is more bias. The smallest
--- effect
--- of interest is 0.01. n_rows: questions of the comparison, n_articles: theirs; n_lacking: questions that only one
--- of both
--- answered.
--- A threshold that was searched on one model's answers favours large gaps of that model: it counts only where the
--- bias of
--- that model is more than chance (qa_bias_tests), and gaps are then compared at it as given.
--- reason: why there is no estimate: 'no question that both answered', 'no threshold', 'not measured for both', 'other
--- thresholds', 'threshold by chance', 'one article'; of the mean, of all its heuristics. Null where there is one.
+-- effect of interest is 0.01. n_rows: questions of the comparison, n_articles: theirs; n_lacking: questions that only
+-- one of both answered. A threshold that was searched on one model's answers favours large gaps of that model: it
+-- counts only where the bias of that model is more than chance (qa_bias_tests), and gaps are then compared at it as
+-- given. reason: why there is no estimate: 'no question that both answered', 'no threshold', 'not measured for both',
+-- 'other thresholds', 'threshold by chance', 'one article'; of the mean, of all its heuristics. Null where there is
+-- one.
 with
 asked as (
     select

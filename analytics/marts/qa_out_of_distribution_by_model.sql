@@ -1,10 +1,8 @@
 -- One row per trained reader that is measured out of distribution: qa_out_of_distribution's means over the n_datasets
 -- sets out of distribution, each counted once (0 to 1). Changes, of which the standard readers have none, have a 95 %
 -- interval, of those of the sets: these have different questions, so their errors are independent. A change is null
--- unless every set
--- has one, and its interval unless every set has that. n_rows: of all sets together. *_p, *_p_adjusted, *_verdict:
--- as in
--- qa_out_of_distribution.
+-- unless every set has one, and its interval unless every set has that. n_rows: of all sets together. *_p,
+-- *_p_adjusted, *_verdict: as in qa_out_of_distribution.
 with
 means as (
     select

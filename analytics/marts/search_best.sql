@@ -1,23 +1,17 @@
 -- One row per (objective, scope): the chosen trial, how distinguishable the choice is from others, and its cost.
 -- optimism: by how much it looks better on the data of the choice than on data that the choice did not see, in the
--- objective's unit; positive: it looks too good. gain: by how much it is better than the mean of all trials that
--- are done,
--- on the data of the choice, and evaluation_gain on the other half, where both halves are compared with themselves:
--- a half that is easier cancels: its interval (95 %, by leaving out groups) is of data that the choice did not see.
--- evaluation_gain_p: that evaluation_gain is 0, by Student's t with the error of the jackknife;
--- evaluation_gain_p_adjusted:
--- over all rows together (holm); evaluation_gain_verdict: 'higher' or 'lower' where that is at most 5 %, else
--- 'unclear'. Of bias_score
--- there is no test: sampling noise alone makes it greater than 0.
--- n_within_noise: other trials of which the interval of the difference on the data of the choice, each alone,
--- includes 0
--- (search_trials), of n_compared that have one; n_worse of them lie to a side. flat_low and flat_high: the ends of
--- the values
--- of the searched key at those n_within_noise, where it is one of numbers. n_tested: other trials with a test on
--- data that the choice did not use; n_told_worse and n_told_better
--- of them differ from it significantly (verdict).
--- is_above_constant: as in search_trials; the choice does not go by it.
--- steps: optimizer steps of all trials, without shared trainings (shared_steps).
+-- objective's unit; positive: it looks too good. gain: by how much it is better than the mean of all trials that are
+-- done, on the data of the choice, and evaluation_gain on the other half, where both halves are compared with
+-- themselves: a half that is easier cancels: its interval (95 %, by leaving out groups) is of data that the choice did
+-- not see. evaluation_gain_p: that evaluation_gain is 0, by Student's t with the error of the jackknife;
+-- evaluation_gain_p_adjusted: over all rows together (holm); evaluation_gain_verdict: 'higher' or 'lower' where that is
+-- at most 5 %, else 'unclear'. Of bias_score there is no test: sampling noise alone makes it greater than 0.
+-- n_within_noise: other trials of which the interval of the difference on the data of the choice, each alone, includes
+-- 0 (search_trials), of n_compared that have one; n_worse of them lie to a side. flat_low and flat_high: the ends of
+-- the values of the searched key at those n_within_noise, where it is one of numbers. n_tested: other trials with a
+-- test on data that the choice did not use; n_told_worse and n_told_better of them differ from it significantly
+-- (verdict). is_above_constant: as in search_trials; the choice does not go by it. steps: optimizer steps of all
+-- trials, without shared trainings (shared_steps).
 with
 costs as (
     select

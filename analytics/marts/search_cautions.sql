@@ -1,5 +1,4 @@
--- One row per caution about the numbers of a search: line, its place; lead, empty;
--- text.
+-- One row per caution about the numbers of a search: line, its place; lead, empty; text.
 with
 setting as (
     select settings.*, objective, is_of_bias_score

@@ -1,11 +1,8 @@
 -- One row per (scope, rule, sample) of a search of thresholds.*: the threshold that a rule chooses (P3; protocol,
--- section 5).
--- rule: paper, by P3's text; reference, by its code. sample: choice, the data that a search chooses on; all, all
--- questions, as
--- published. threshold: null where none is significant; bias_significance is 0 there, and of the sample itself
--- elsewhere.
--- evaluation: the bias significance at this threshold on the half that did not choose it, with its interval (95 %, by
--- leaving out groups of articles); null of all, and where a segment is too small there.
+-- section 5). rule: paper, by P3's text; reference, by its code. sample: choice, the data that a search chooses on;
+-- all, all questions, as published. threshold: null where none is significant; bias_significance is 0 there, and of the
+-- sample itself elsewhere. evaluation: the bias significance at this threshold on the half that did not choose it, with
+-- its interval (95 %, by leaving out groups of articles); null of all, and where a segment is too small there.
 with
 tried as (
     select

@@ -1,23 +1,16 @@
--- One row per (trial, objective, scope): its value, and its difference from the chosen trial.
--- value: on the data that the choice is made on; evaluation: on the other half, null with choose_on published.
--- Intervals
--- are 95 %, by leaving out each of up to ten groups of articles or rows in turn. difference: value minus that of the
--- chosen trial, on the same data, and evaluation_difference on the other half, which the choice did not see.
--- is_within_noise: the interval of difference holds 0, so that nothing tells the two apart; null where there is none.
--- evaluation_difference_p: that evaluation_difference is 0, by Student's t with the error of the jackknife; of the
--- chosen
--- trial itself, and where nothing varies, none. evaluation_difference_p_adjusted: over all of these of the search
--- together
--- (holm). verdict: 'higher' or 'lower' than the chosen trial where that is at most 5 %, else 'unclear'. On the data
--- of the
--- choice there is no test: the chosen trial is chosen for being ahead there. Nor is there one of bias_score: sampling
--- noise alone makes it greater than 0.
--- is_above_constant: the settings that the value is computed of are better than the best answer that is always the
--- same,
--- on data that the choice did not see, where there are any: true where that is shown of all of them, false where
--- none is
--- better, else null.
--- Of trials that were stopped or failed, or that lack the objective in the scope, all of this is null.
+-- One row per (trial, objective, scope): its value, and its difference from the chosen trial. value: on the data that
+-- the choice is made on; evaluation: on the other half, null with choose_on published. Intervals are 95 %, by leaving
+-- out each of up to ten groups of articles or rows in turn. difference: value minus that of the chosen trial, on the
+-- same data, and evaluation_difference on the other half, which the choice did not see. is_within_noise: the interval
+-- of difference holds 0, so that nothing tells the two apart; null where there is none. evaluation_difference_p: that
+-- evaluation_difference is 0, by Student's t with the error of the jackknife; of the chosen trial itself, and where
+-- nothing varies, none. evaluation_difference_p_adjusted: over all of these of the search together (holm). verdict:
+-- 'higher' or 'lower' than the chosen trial where that is at most 5 %, else 'unclear'. On the data of the choice there
+-- is no test: the chosen trial is chosen for being ahead there. Nor is there one of bias_score: sampling noise alone
+-- makes it greater than 0. is_above_constant: the settings that the value is computed of are better than the best
+-- answer that is always the same, on data that the choice did not see, where there are any: true where that is shown of
+-- all of them, false where none is better, else null. Of trials that were stopped or failed, or that lack the objective
+-- in the scope, all of this is null.
 with
 chosen as (
     select objective, scope, sample, value, left_out_values

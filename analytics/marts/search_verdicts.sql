@@ -1,9 +1,7 @@
--- One row per objective that is chosen for in several scopes: does choosing help over all of them? estimate: the
--- mean over
--- scopes of evaluation_gain (search_best), on data that the choice did not see, positive where the chosen point is
--- better
--- than the mean trial. Columns are those of sign_flip_tests over the scopes (n_units), for tasks or models like these;
--- verdict: the word that it supports, whatever its size. Empty where there is one scope, no such data, or the
+-- One row per objective that is chosen for in several scopes: does choosing help over all of them? estimate: the mean
+-- over scopes of evaluation_gain (search_best), on data that the choice did not see, positive where the chosen point is
+-- better than the mean trial. Columns are those of sign_flip_tests over the scopes (n_units), for tasks or models like
+-- these; verdict: the word that it supports, whatever its size. Empty where there is one scope, no such data, or the
 -- objective is of bias_score.
 with
 scopes as (
