@@ -17,8 +17,8 @@ import biaseval
 from biaseval.majority_bias.prompts import template_of
 from biaseval.scoring.trie import build_trie
 from biaseval.spec import MajorityPromptSpec
-from jobs import benchmark as job
 from tests.bench import flops
+from tests.bench.commands import scoring as job
 from tests.bench.flops import useful_flops
 from tests.bench.measure import Settings, benchmark
 from tests.bench.methods import has_harness

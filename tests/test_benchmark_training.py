@@ -13,7 +13,7 @@ import torch
 from biaseval.errors import BiasevalError, InputError
 from biaseval.spec import WindowsSpec
 from biaseval.training.features import question_features
-from jobs.benchmark_training import cases
+from tests.bench.commands.training import cases
 from tests.bench.reading import random_encoder, train_tokenizer
 from tests.bench.training import SHAPES, Settings, generated_training, steps
 from tests.bench.training.steps import GROUPED, OURS, OURS_PADDED, THEIRS, THEIRS_GROUPED, THEIRS_PADDED, Bench, Trained

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from jobs import first_gpu_hour as job
 from tests.bench import flops, gpu
+from tests.bench.commands import first_gpu_hour as job
 from tests.bench.gpu import STEPS, markdown
 
 ROOT = Path(__file__).resolve().parents[1]

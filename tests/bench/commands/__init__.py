@@ -1,0 +1,1 @@
+"""The commands behind ``jobs/benchmark*.py``, ``jobs/first_gpu_hour.py`` and ``jobs/validate.py``."""
