@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 
 from biaseval.analysis import query
-from biaseval.report.charts import line_chart
+from biaseval.analysis.comparing import comparing
+from biaseval.report.charts import COLORS, lighter, line_chart
+from biaseval.report.compare_models import MODEL_RELATIONS, model_charts
+from biaseval.store import Run
 from tests.commands import call
 from tests.compare.runs import label_plan, make
 from tests.conftest import ROOT
+from tests.labelplans import two_tasks
 from tests.older_runs import copy_older_run
 
 
@@ -97,6 +101,56 @@ def test_several_runs_have_folders_and_what_compares_them(
     assert [line.split(" | ")[0] for line in lines[2:]] == ["| a", "| b"]
 
 
+def test_models_of_a_family_share_a_colour_and_tuned_ones_have_dashes(tmp_path: Path, ask: Callable[..., Any]) -> None:
+    """As in the figures of Reif & Schwartz; what a finished run does not say, `analyse` adds without scoring."""
+    for name, size in (("small", 1_000), ("small-chat", 1_000), ("large", 3_000_000), ("other", 2_000)):
+        plan = two_tasks()
+        plan.spec |= {"name": name, "calibration": ["cc"]}
+        plan.tasks = [{**row, "n_main": 30} for row in plan.tasks]
+        run = Run.open(plan.write(tmp_path / name))
+        run.write_json("environment.json", {"model_facts": {"n_parameters": size}})
+    base = ["small", "small-chat", "large", "other"]
+    for name, keys in (
+        ("small", ["family=a"]),
+        ("small-chat", ["family=a", "tuned_from=small"]),
+        ("large", ["family=a"]),
+    ):
+        sets = [word for key in keys for word in ("--set", f"model.{key}")]
+        made = ask("analyse", tmp_path / name, *sets)
+        assert made.code == 0, made.err
+    ask("analyse", tmp_path / "other", "--set", "calibration=[cc]")
+    made = ask("figures", *(tmp_path / name for name in base), "--out", tmp_path / "out", "--tables", "md,tex")
+    assert made.code == 0, made.err
+    with comparing([str(tmp_path / name) for name in base], MODEL_RELATIONS) as (_, query_runs):
+        charts = {chart.name: chart for chart in model_charts("label_bias", query_runs)}
+        rows = query_runs("from label_bias_by_model where suite = 'all' and method = 'none' order by run, n_demos")
+    assert list(charts) == ["models", "methods_a", "suites_a", "methods_models", "suites_models"]
+    assert {f"{name}.svg" for name in charts} <= set(_files(tmp_path / "out"))
+    assert not list((tmp_path / "out").glob("*.csv"))
+    [macro_f1, rsd, bias_score] = charts["models"].spec["concat"]
+    looks = {channel: macro_f1["layer"][2]["encoding"][channel]["scale"] for channel in ("color", "shape")}
+    dashes = macro_f1["layer"][1]["encoding"]["strokeDash"]["scale"]
+    names = ["small (1K)", "small-chat (1K)", "large (3M)", "other (2K)"]
+    assert [scale["domain"] for scale in (*looks.values(), dashes)] == [names] * 3
+    colors, shapes = looks["color"]["range"], looks["shape"]["range"]
+    assert colors == [lighter(COLORS[0], 0.5), lighter(COLORS[0], 0.5), COLORS[0], COLORS[1]]
+    assert (shapes[0] == shapes[1] != shapes[2], dashes["range"][1] != dashes["range"][0]) == (True, True)
+    assert dashes["range"][0] == dashes["range"][2] == dashes["range"][3]
+    for panel, metric in zip((macro_f1, rsd, bias_score), ("macro_f1", "rsd", "bias_score"), strict=True):
+        drawn = {(row["series"].split(" ")[0], row["x"]): row["y"] for row in panel["data"]["values"]}
+        assert drawn == {(row["run"], row["n_demos"]): row[metric] for row in rows}
+    grid = charts["methods_a"].spec
+    assert (grid["columns"], [view["title"][:5] for view in grid["concat"]]) == (
+        3,
+        ["small", "small", "large", *[""] * 6],
+    )
+    ends = {json.dumps(view["layer"][0]["encoding"]["y"]["scale"]) for view in grid["concat"][3:6]}
+    assert len(ends) == 1, "panels of one metric have one scale"
+    tex = (tmp_path / "out" / "label_bias_by_model.tex").read_text().splitlines()
+    assert (tex[0][:15], tex[-1], tex[2].count(" & ")) == (r"\begin{tabular}", r"\end{tabular}", tex[4].count(" & "))
+    assert r"n\_demos" in tex[2]
+
+
 def test_runs_of_other_kinds_have_tables_too(tmp_path: Path, ask: Callable[..., Any]) -> None:
     _, first = copy_older_run("majority_bias", tmp_path)
     ask("report", first)
@@ -120,6 +174,7 @@ def test_mistakes_are_one_message(runs: list[str], tmp_path: Path, ask: Callable
         ([runs[0], *out, "--format", "tiff"], "'tiff' is not one of"),
         ([instruct, *out], "is of the kind instruct, which has no metrics; name another directory\n"),
         ([runs[0], qa, *out], "name runs of one kind"),
+        ([runs[0], *out, "--tables", "csv,xls"], "--tables csv,xls: xls is not one of csv, md, tex\n"),
     ):
         made = ask("figures", *arguments)
         assert (made.code, made.out) == (2, "")

@@ -108,8 +108,10 @@ select
     tests.share_most_frequent, tests.constant_p, tests.is_above_constant, tests.n_tasks_not_above,
     tests.n_demo_sets_not_above,
     least_p * sum(n_p) over (partition by estimates.model, estimates.suite, estimates.method) <= 0.05 as is_bias_shown,
-    counts.squared_preference, counts.rsd_smallest_detectable, counts.bias_score_smallest_detectable
+    counts.squared_preference, counts.rsd_smallest_detectable, counts.bias_score_smallest_detectable,
+    run_settings.n_parameters, run_settings.family, run_settings.tuned_from
 from estimates
+inner join run_settings using (model)
 inner join counts using (model, suite, n_demos, method)
 inner join (select * from suite_constant_tests where format = 'base') as tests using (suite, n_demos, method)
 left join measured as single

@@ -87,7 +87,7 @@ select
     case when n_settings_above > 0 then true when n_settings_not_above = estimates.n_settings then false end
         as is_any_setting_above_constant,
     proportions_p_adjusted <= 0.05 as is_bias_shown,
-    sd_f1_smallest_detectable
+    sd_f1_smallest_detectable, run_settings.family, run_settings.tuned_from
 from estimates
 inner join intervals using (model, task, n_demos, instruction, predict, method)
 inner join majority_answers using (task, n_demos, instruction, predict, method)

@@ -261,9 +261,11 @@ RUN_SETTINGS = _table(
         "formats": "['base']",
         "primary_metric": "null::varchar",
         "primary_method": "null::varchar",
+        "family": "null::varchar",
+        "tuned_from": "null::varchar",
     },
     columns="""
-        model string, n_parameters trained_parameters int64, scoring_seconds float64, seed int64,
+        model family tuned_from string, n_parameters trained_parameters int64, scoring_seconds float64, seed int64,
         normalization string, eos bool, predict calibration adaptations formats string[],
         primary_metric primary_method string
     """,

@@ -11,7 +11,7 @@ import pytest
 from biaseval.analysis import query
 from biaseval.analysis.comparing import comparing
 from biaseval.report import write_comparison
-from biaseval.report.compare_models import MODEL_RELATIONS, model_charts
+from biaseval.report.compare_models import MODEL_RELATIONS, model_charts, paper_tables
 from tests.commands import call
 from tests.labelplans import two_tasks
 from tests.majority_report.runs import HOSTILE, make_run
@@ -47,12 +47,57 @@ def test_the_page_is_the_same_each_time_and_changes_no_run(page: str, runs: list
 
 def test_there_is_a_chart_per_instruction_and_one_per_model_of_every_data_set(runs: list[str]) -> None:
     with comparing(runs, MODEL_RELATIONS) as (_, ask):
-        charts = {chart.name: chart.text for chart in model_charts(ask)}
-    ends = ["without", "with", "model0", "model1"]
-    # Without a method two data sets; with LOOC one.
-    assert list(charts) == [f"f1_{place}_{end}" for place in ("0_0", "0_1", "1_0") for end in ends]
-    assert_said(charts["f1_0_0_with"], [r"boolq-small .7B. 0.767 at 0.0.*boolq-large .13B. 1.000 at 0.0"])
-    assert_said(charts["f1_0_0_model1"], ["boolq-large", "without instruction 0.100 at 0.0"])
+        charts = {chart.name: chart.text for chart in model_charts("majority_bias", ask)}
+        tables = paper_tables("majority_bias", ask)
+    # Without a method two data sets, of the same name; with LOOC one.
+    sets = {
+        "none": ("boolq", "small", "large"),
+        "none_1": ("stance", "small", "large"),
+        "looc": ("boolq", "small", "large"),
+    }
+    ends = {place: ["without", "with", *(f"{name}-{size}" for size in sizes)] for place, (name, *sizes) in sets.items()}
+    assert list(charts) == [f"f1_boolq_likelihood_{place}_{end}" for place, own in ends.items() for end in own]
+    assert_said(
+        charts["f1_boolq_likelihood_none_with"], [r"boolq-small .7B. 0.767 at 0.0.*boolq-large .13B. 1.000 at 0.0"]
+    )
+    assert_said(charts["f1_boolq_likelihood_none_boolq-large"], ["boolq-large", "without instruction 0.100 at 0.0"])
+    first = query(runs, "from majority_by_model").to_pylist()
+    for row in tables["table_1"]:
+        for end, instruction in (("without", False), ("with", True)):
+            [own] = [
+                one
+                for one in first
+                if (one["run"], one["method"], one["instruction"]) == (row["run"], row["method"], instruction)
+            ]
+            assert [row[f"{name}_{end}"] for name in ("rb_at_10", "mean_f1", "sd_f1")] == [
+                own[name] for name in ("rb_at_10", "mean_f1", "sd_f1")
+            ]
+    values = {
+        (row["run"], row["method"], row["instruction"], row["setting"]): row["weighted_f1"]
+        for row in query(runs, "from majority_over_seeds").to_pylist()
+    }
+    names = [Path(run).name for run in runs]
+    assert {name for row in tables["table_2"] for name in names if row[name] is not None} == {*names}
+    for row in tables["table_2"]:
+        for name in names:
+            assert row[name] == values.get((name, row["method"], row["instruction"], row["setting"]))
+
+
+def test_the_effect_of_size_stays_within_a_family_and_among_tuned_or_base_models(tmp_path: Path) -> None:
+    models = {
+        "small": (7_000, "a", None), "middle": (10_000, "b", None), "tuned": (12_000, "a", "small"),
+        "large": (13_000, "a", None), "larger": (20_000, "a", "large"),
+    }  # fmt: skip
+    made = [
+        make_run(
+            tmp_path / name,
+            size * 1_000_000,
+            model={"path": f"models/llm-{size}", "dtype": "float32", "family": family, "tuned_from": base},
+        )
+        for name, (size, family, base) in models.items()
+    ]
+    pairs = query(made, "select distinct run, larger_run from majority_size_effect order by all").to_pylist()
+    assert pairs == [{"run": "small", "larger_run": "large"}, {"run": "tuned", "larger_run": "larger"}]
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,8 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
     environment = read_environment(run)
     settings = {
         "model": spec.name,
+        "family": spec.model.family,
+        "tuned_from": spec.model.tuned_from,
         "n_parameters": environment.get("model_facts", {}).get("n_parameters"),
         "trained_parameters": environment.get("trained_parameters"),
         "scoring_seconds": environment.get("scorer", {}).get("scoring_s"),

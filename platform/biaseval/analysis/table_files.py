@@ -1,4 +1,4 @@
-"""Write the rows of a query as files for spreadsheets and papers: CSV and Markdown."""
+"""Write the rows of a query as files for spreadsheets and papers: CSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -34,3 +34,27 @@ def markdown_file(table: pa.Table) -> bytes:
     lines = [[name for name, _ in columns], ["---:" if is_number else "---" for _, is_number in columns]]
     lines += [[in_markdown(as_text(value)) for value in row.values()] for row in table.to_pylist()]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines).encode()
+
+
+def latex_file(table: pa.Table) -> bytes:
+    """Return a table as a LaTeX ``tabular``, with numbers to four places; it needs the package ``booktabs``."""
+    columns = columns_of(table)
+    lines = [[_in_latex(as_text(value)) for value in row.values()] for row in table.to_pylist()]
+    rows = [" & ".join(line) + r" \\" for line in [[_in_latex(name) for name, _ in columns], *lines]]
+    places = "".join("r" if is_number else "l" for _, is_number in columns)
+    body = [rf"\begin{{tabular}}{{{places}}}", r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule"]
+    return "".join(f"{line}\n" for line in [*body, r"\end{tabular}"]).encode()
+
+
+def _in_latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
+
+
+_LATEX = {one: rf"\{one}" for one in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+TABLE_FILES = {"csv": csv_file, "md": markdown_file, "tex": latex_file}
+"""File ending to what writes a table: CSV with all digits, the others as people read it."""

@@ -188,21 +188,27 @@ class FigureFormat(StrEnum):
 def figures(
     runs: RunsArgument,
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="The folder to write into, local or s3://.")],
-    output: Annotated[
-        FigureFormat, typer.Option("--format", help="Of figures; tables are CSV and Markdown.")
-    ] = FigureFormat.svg,
+    output: Annotated[FigureFormat, typer.Option("--format", help="The file format of figures.")] = FigureFormat.svg,
+    tables: Annotated[
+        str, typer.Option("--tables", metavar="LIST", help="The file formats of tables: csv, md, tex.")
+    ] = "csv,md",
     as_json: JsonOption = False,
 ) -> None:
     """Write the figures and tables of finished runs as files for a paper; the same run gives the same bytes.
 
-    Several runs of one kind get a folder each, and figures that compare them; their tables have a column `run`. CSV
-    has all digits, Markdown four places. Loads no model.
+    Several runs of one kind get a folder each, and the figures and tables of the kind's paper over several models.
+    Colours follow model.family, and dashes model.tuned_from. CSV has all digits, Markdown and LaTeX have four places.
+    Loads no model.
 
     Example: biaseval figures runs/boolq-7b runs/boolq-13b --out figures --format pdf
     """
+    from biaseval.analysis.table_files import TABLE_FILES
     from biaseval.runs import write_figures
 
-    files = write_figures(runs, out, output)
+    endings = tables.split(",")
+    if unknown := [ending for ending in endings if ending not in TABLE_FILES]:
+        raise InputError(f"--tables {tables}: {', '.join(unknown)} is not one of {', '.join(TABLE_FILES)}")
+    files = write_figures(runs, out, output, endings)
     if as_json:
         print_json({"files": files})
     else:

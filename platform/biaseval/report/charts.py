@@ -99,19 +99,41 @@ def browser_script() -> str:
     return gzip.decompress((Path(__file__).parent / "vega.js.gz").read_bytes()).decode()
 
 
-def series(names: Sequence[str], legend: str | None = "") -> dict[str, Any]:
-    """Return the encodings that distinguish lines: colour, shape and dash, in the order of their names."""
+@dataclass(frozen=True)
+class Look:
+    """How a line is drawn."""
+
+    color: str
+    shape: int = 0
+    """The place of its mark among the shapes."""
+    dash: int = 0
+    """The place of its dash; 0 is a full line."""
+
+    @property
+    def channels(self) -> dict[str, Any]:
+        """The values by channel of Vega-Lite."""
+        n = len(_SHAPES)
+        return {"color": self.color, "shape": _SHAPES[self.shape % n], "strokeDash": _DASHES[self.dash % n]}
+
+
+def lighter(color: str, share: float) -> str:
+    """Return a colour ``#rrggbb`` mixed with a share (0 to 1) of white."""
+    parts = [int(color[at : at + 2], 16) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
+
+
+def series(names: Sequence[str], legend: str | None = "", looks: Mapping[str, Look] | None = None) -> dict[str, Any]:
+    """Return the encodings that distinguish lines: colour, shape and dash, by default in the order of their names."""
     head = None if legend is None else {"title": legend or None}
-    places = [place % len(COLORS) for place in range(len(names))]
-    scales = {"color": COLORS, "shape": _SHAPES, "strokeDash": _DASHES}
+    looks = looks or {name: Look(COLORS[at % len(COLORS)], at, at) for at, name in enumerate(names)}
     return {
         channel: {
             "field": "series",
             "type": "nominal",
-            "scale": {"domain": list(names), "range": [values[place] for place in places]},
+            "scale": {"domain": list(names), "range": [looks[name].channels[channel] for name in names]},
             "legend": head,
         }
-        for channel, values in scales.items()
+        for channel in ("color", "shape", "strokeDash")
     }
 
 
@@ -126,6 +148,7 @@ def line_chart(
     reference_name: str = "",
     domain: Sequence[float | None] = (0, None),
     is_ordinal: bool = True,
+    looks: Mapping[str, Look] | None = None,
 ) -> Chart:
     """Return lines with bands of a value against x.
 
@@ -139,8 +162,9 @@ def line_chart(
         reference_name: the name of that line.
         domain: the ends of y; None: the range of the data.
         is_ordinal: whether x has few values, drawn at equal distances.
+        looks: of the lines in the legend, in its order, also of lines without rows; None: in the order of their names.
     """
-    names = list(dict.fromkeys(str(row["series"]) for row in rows))
+    names = list(looks or dict.fromkeys(str(row["series"]) for row in rows))
     x = {"field": "x", "type": "ordinal" if is_ordinal else "quantitative", "title": axes[0], "axis": {"labelAngle": 0}}
     scale = {"domainMin": domain[0], "domainMax": domain[1]}
     y = {
@@ -150,7 +174,7 @@ def line_chart(
         "scale": {k: v for k, v in scale.items() if v is not None},
     }
     several = len({row["x"] for row in rows}) > 1
-    told = series(names)
+    told = series(names, looks=looks)
     # With one value of x, the intervals of several lines would overlap.
     aside = {} if several else {"xOffset": {"field": "series", "sort": names}}
     low = {**y, "field": "low"}
@@ -186,11 +210,40 @@ def line_chart(
         marks = {"type": "line" if several else "tick", "strokeDash": [3, 3], "color": SOFT, "strokeWidth": 1.5}
         marks |= {} if several else {"width": 200, "thickness": 1.5, "type": "tick"}
         layers.append({"data": {"values": list(reference)}, "mark": marks, "encoding": {"x": x, "y": y}})
-    words = "; ".join(f"{one} {_points(row for row in rows if row['series'] == one)}" for one in names)
+    drawn = [one for one in names if any(row["series"] == one for row in rows)]
+    words = "; ".join(f"{one} {_points(row for row in rows if row['series'] == one)}" for one in drawn)
     told_reference = f"; {reference_name} {_points(reference)}" if reference else ""
     heading = {"text": title, "subtitle": subtitle} if subtitle else title
     spec = {"width": 300, "height": 200, "title": heading, "data": {"values": list(rows)}, "layer": layers}
     return Chart(name, f"{title} by {axes[0]}: {words}{told_reference}.", spec)
+
+
+def panels_chart(
+    name: str, charts: Sequence[Chart], *, title: str, columns: int, size: tuple[int, int] = (190, 150)
+) -> Chart:
+    """Return line charts beside each other as one figure, with one legend.
+
+    Args:
+        name: the name of the file.
+        charts: row by row; their lines have the same names and looks.
+        title: the title of the figure.
+        columns: the number of charts in a row.
+        size: width and height of a chart in pixels.
+    """
+    views = [{**_without_selection(chart.spec), "width": size[0], "height": size[1]} for chart in charts]
+    shared = dict.fromkeys(("color", "shape", "strokeDash"), "shared")
+    heading = {"text": title, "offset": 14}
+    spec = {"title": heading, "concat": views, "columns": columns, "resolve": {"scale": shared}, "spacing": 20}
+    return Chart(name, f"{title}. {' '.join(chart.text for chart in charts)}", spec)
+
+
+def _without_selection(spec: Any) -> Any:
+    """Return a specification whose lines a click in the legend does not hide: one name can select in one view only."""
+    if isinstance(spec, Mapping):
+        if isinstance(found := spec.get("condition"), Mapping) and "param" in found:
+            return {"value": found["value"]}
+        return {key: _without_selection(value) for key, value in spec.items() if key != "params"}
+    return [_without_selection(value) for value in spec] if isinstance(spec, list) else spec
 
 
 def triangle_chart(

@@ -1,18 +1,31 @@
-"""Models in comparisons of majority-bias runs: P2's Tables 1 and 2, Figures 2 and 3, and the effect of size."""
+"""Models beside each other: the papers' figures over several runs, P2's Tables 1 and 2, and the effect of size."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from biaseval.analysis.comparing import Compared
+from biaseval.metric_files import METRICS
 from biaseval.report.blocks import Ask, Figures, Fold, Row, Section, Table, columns
-from biaseval.report.charts import Chart, line_chart, triangle_chart
-from biaseval.report.methods import method_order
+from biaseval.report.charts import COLORS, Chart, Look, lighter, line_chart, panels_chart, triangle_chart
+from biaseval.report.methods import method_name, method_order
 from biaseval.report.names import INSTRUCTIONS, WAYS, way_name
 
-MODEL_RELATIONS = "majority_by_model majority_over_seeds majority_size_effect majority_shared_data settings"
-"""Relations that pages and figures of majority-bias runs need in addition to the comparisons."""
+MODEL_RELATIONS = (
+    "label_bias_by_model majority_by_model majority_over_seeds majority_size_effect majority_shared_data settings"
+)
+"""Relations that pages and figures of several runs need in addition to the comparisons; each kind has some of them."""
+
+_PANELS = ("macro_f1", "rsd", "bias_score")
+"""The metrics of P1's figures, in their order."""
+
+_MEANS = """
+from label_bias_by_model
+where suite in ('all', 'semantically_equivalent')
+order by family nulls last, n_parameters nulls last, tuned_from is not null, run, n_demos"""
 
 _POINTS = """
 select points.*, labels, shares, n_parameters, constant_f1
@@ -30,7 +43,106 @@ where first.run = other.run or shared.run is not null
 group by first.run"""
 
 
-def model_charts(ask: Ask) -> list[Chart]:
+def model_charts(kind: str, ask: Ask) -> list[Chart]:
+    """Return the figures of the kind's paper over several runs; none of kinds whose paper has no such figure."""
+    made = {"label_bias": _label_bias_charts, "majority_bias": _majority_bias_charts}.get(kind)
+    return [] if made is None else made(ask)
+
+
+def _label_bias_charts(ask: Ask) -> list[Chart]:
+    """Return P1's figures.
+
+    ``models`` (Figures 2, 5, 6) has a line per model: a colour per family, lighter for smaller models, dashed for tuned
+    ones. ``methods_FAMILY`` (3, 7, 8) has a column of panels per model and a line per method. ``suites_FAMILY`` (4)
+    compares all tasks with the tasks whose labels are equivalent in meaning.
+    """
+    rows = ask(_MEANS)
+    every = [row for row in rows if row["suite"] == "all"]
+    plain = [row for row in every if row["method"] == "none"]
+    lines = [(row, _called(row)) for row in plain]
+    panels = [_panel(metric, METRICS[metric].shown, lines, plain, _looks(plain)) for metric in _PANELS]
+    data = "".join(
+        {f", means over {row['n_tasks']} tasks" for row in plain if len({row["n_tasks"] for row in plain}) == 1}
+    )
+    charts = [panels_chart("models", panels, title=f"Models without mitigation{data}", columns=len(_PANELS))]
+    for family in dict.fromkeys(row["family"] for row in every):
+        own = [row for row in rows if row["family"] == family]
+        name, title = _file_name(family or "models"), f" by model{data}" if family is None else f", {family}{data}"
+        methods = sorted({row["method"] for row in own}, key=method_order)
+        if len(methods) > 1:
+            shown = {method: method_name(method) for method in methods}
+            of_all = [row for row in own if row["suite"] == "all"]
+            charts.append(_grid(f"methods_{name}", f"Mitigations{title}", of_all, "method", shown))
+        own = [row for row in own if row["method"] == "none"]
+        if len({(row["run"], row["n_tasks"]) for row in own}) > len({row["run"] for row in own}):
+            shown = {"all": "all tasks", "semantically_equivalent": "tasks with semantically equivalent labels"}
+            charts.append(_grid(f"suites_{name}", f"Equivalent labels{title}", own, "suite", shown))
+    return charts
+
+
+def _grid(name: str, title: str, rows: Sequence[Row], key: str, shown: Mapping[str, str]) -> Chart:
+    """Return panels with a column per model and a row per metric; panels of a metric share their scale."""
+    looks = {own: Look(COLORS[at % len(COLORS)], at, at) for at, own in enumerate(shown.values())}
+    runs = list(dict.fromkeys(row["run"] for row in rows))
+    panels = []
+    for metric in _PANELS:
+        for run in runs:
+            own = [row for row in rows if row["run"] == run]
+            lines = [(row, shown[row[key]]) for row in own]
+            panel = _called(own[0]) if metric == _PANELS[0] else None
+            panels.append(_panel(metric, panel, lines, rows, looks, is_first=run == runs[0]))
+    return panels_chart(name, panels, title=title, columns=len(runs))
+
+
+def _panel(
+    metric: str,
+    title: str | None,
+    lines: Sequence[tuple[Row, str]],
+    every: Sequence[Row],
+    looks: Mapping[str, Look],
+    *,
+    is_first: bool = True,
+) -> Chart:
+    """Return one panel; one without a title, and one that is not the first of its row, lets its neighbours say it."""
+    shown, better = METRICS[metric].shown, "lower" if metric in ("rsd", "bias_score") else "higher"
+    models = dict.fromkeys(_called(row) for row, _ in lines)
+    chart = line_chart(
+        metric,
+        [
+            {"x": row["n_demos"], "y": row[metric], "low": None, "high": None, "series": name}
+            for row, name in lines
+            if row[metric] is not None
+        ],
+        title=", ".join([shown, *(models if len(models) == 1 else ())]),
+        axes=("demonstrations", f"{shown} ({better} is better)" if is_first else ""),
+        domain=(0, max([row[metric] for row in every if row[metric] is not None], default=1)),
+        looks=looks,
+    )
+    return replace(chart, spec={**chart.spec, "title": title or ""})
+
+
+def _looks(rows: Sequence[Row]) -> dict[str, Look]:
+    """Return how the line of each model looks: a colour per family, lighter for smaller models, dashed where tuned."""
+    models = {row["run"]: row for row in rows}
+    groups: dict[str, list[Row]] = {}
+    for run, row in models.items():
+        groups.setdefault(row["family"] or run, []).append(row)
+    looks = {}
+    for number, own in enumerate(groups.values()):
+        sizes = sorted({row["n_parameters"] or 0 for row in own})
+        for row in own:
+            rank = sizes.index(row["n_parameters"] or 0)
+            share = 0.5 * (len(sizes) - 1 - rank) / max(len(sizes) - 1, 1)
+            color = lighter(COLORS[number % len(COLORS)], share)
+            looks[_called(row)] = Look(color, rank, int(row["tuned_from"] is not None))
+    return looks
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", text)
+
+
+def _majority_bias_charts(ask: Ask) -> list[Chart]:
     """Return P2's Figures 2 and 3, for every way of predicting and every run's data.
 
     Figure 2, for two labels, has one line per model. Figure 3 shows each model with and without instruction. With three
@@ -43,11 +155,13 @@ def model_charts(ask: Ask) -> list[Chart]:
         key=lambda way: (list(WAYS).index(way[0]), method_order(way[1])),
     )
     charts: list[Chart] = []
-    for number, way in enumerate(ways):
+    for way in ways:
         for at, same in enumerate(dict.fromkeys(data.values())):
             own = [row for row in rows if (row["predict"], row["method"]) == way and data[row["run"]] == same]
             if own:
-                charts += _of_data(f"f1_{number}_{at}", f"{own[0]['task']}, {way_name(*way)}", own)
+                task, number = own[0]["task"], f"_{at}" if at else ""
+                name = _file_name(f"f1_{task}_{'_'.join(way)}{number}")
+                charts += _of_data(name, f"{task}, {way_name(*way)}", own)
     return charts
 
 
@@ -59,9 +173,9 @@ def _of_data(prefix: str, title: str, rows: Sequence[Row]) -> list[Chart]:
                 lines = [(row, _called(row)) for row in given]
                 charts.append(_lines(f"{prefix}_{shown}", f"{title}, {shown} instruction", lines))
     values = [row["weighted_f1"] for row in rows]
-    for number, run in enumerate(dict.fromkeys(row["run"] for row in rows)):
+    for run in dict.fromkeys(row["run"] for row in rows):
         own = [row for row in rows if row["run"] == run]
-        name, told = f"{prefix}_model{number}", f"{title}, {_called(own[0])}"
+        name, told = f"{prefix}_{_file_name(run)}", f"{title}, {_called(own[0])}"
         if len(own[0]["labels"]) != 3:
             charts.append(_lines(name, told, [(row, f"{INSTRUCTIONS[row['instruction']]} instruction") for row in own]))
             continue
@@ -118,8 +232,46 @@ def _called(row: Row) -> str:
     return str(row["run"])
 
 
+def paper_tables(kind: str, ask: Ask) -> dict[str, Sequence[Row]]:
+    """Return by name the rows of the tables of the kind's paper over several runs: P2's Tables 1 and 2."""
+    if kind != "majority_bias":
+        return {}
+    runs = [
+        row["run"] for row in ask("select distinct run, n_parameters from majority_by_model order by n_parameters, run")
+    ]
+    columns = [f"max(weighted_f1) filter (run = {_quoted(run, chr(39))}) as {_quoted(run, chr(34))}" for run in runs]
+    return {"table_1": ask(_TABLE_1), "table_2": ask(_TABLE_2.format(columns=", ".join(columns)))}
+
+
+def _quoted(text: str, mark: str) -> str:
+    return f"{mark}{text.replace(mark, 2 * mark)}{mark}"
+
+
+_TABLE_1 = """
+select
+    task, run, n_parameters, n_demos, predict, method,
+    max(rb_at_10) filter (not instruction) as rb_at_10_without,
+    max(rb_at_10) filter (instruction) as rb_at_10_with,
+    max(mean_f1) filter (not instruction) as mean_f1_without,
+    max(mean_f1) filter (instruction) as mean_f1_with,
+    max(sd_f1) filter (not instruction) as sd_f1_without,
+    max(sd_f1) filter (instruction) as sd_f1_with
+from majority_by_model
+group by all
+order by task, n_demos, predict, method, n_parameters nulls last, run"""
+
+_TABLE_2 = """
+select task, n_demos, predict, method, instruction, setting, {columns}
+from majority_over_seeds
+group by task, n_demos, predict, method, instruction, number, setting
+order by task, n_demos, predict, method, instruction, number"""
+
+
 def model_sections(compared: Compared, ask: Ask) -> list[Section]:
-    """Return the sections on models; empty for other kinds of runs."""
+    """Return the sections on models; empty for kinds without figures of several models, and for two of label bias."""
+    if compared.kind == "label_bias" and len(compared.runs) > 2:
+        figures = Figures(model_charts(compared.kind, ask), _SEEN_LABELS)
+        return [Section("way-1", "Models beside each other", [figures], "Models")]
     if compared.kind != "majority_bias":
         return []
     return [
@@ -135,7 +287,7 @@ def model_sections(compared: Compared, ask: Ask) -> list[Section]:
                         Table(_SETTING, f"from majority_over_seeds {_ORDER}, number", columns(_SETTING_COLUMNS)),
                     ],
                 ),
-                Fold("Weighted F1 by label proportions", [Figures(model_charts(ask), _SEEN)]),
+                Fold("Weighted F1 by label proportions", [Figures(model_charts(compared.kind, ask), _SEEN)]),
             ],
             "Models",
         )
@@ -178,6 +330,11 @@ _SETTING = (
 _SETTING_COLUMNS = """
 setting|Setting; run|Run|name; task|Data|name; predict|Prediction|way; method|Method|method;
 instruction|With instruction|yes; weighted_f1|Weighted F1|rate; is_marked|Inside|yes"""
+
+_SEEN_LABELS = (
+    "As the figures of Reif & Schwartz (2024): means over tasks and demonstration sets. A colour is a model family, a "
+    "lighter line a smaller model, and a dashed line a tuned model, by model.family and model.tuned_from."
+)
 
 _SEEN = (
     "As Figures 2 and 3 of Gupta et al. (2023). Shaded or bars: 95 % intervals over test rows. Dashed: "

@@ -10,21 +10,23 @@ from biaseval.analysis import query, run_names
 from biaseval.analysis.compared_kinds import KINDS as COMPARED_KINDS
 from biaseval.analysis.comparing import comparing
 from biaseval.analysis.summary_marts import headline_of
-from biaseval.analysis.table_files import csv_file, markdown_file
+from biaseval.analysis.table_files import TABLE_FILES
 from biaseval.errors import InputError
 from biaseval.json_values import in_markdown
 from biaseval.pipelines.directory import read_spec
 from biaseval.progress import say
 from biaseval.report.blocks import Figure
 from biaseval.report.compare import difference_charts
-from biaseval.report.compare_models import MODEL_RELATIONS, model_charts
+from biaseval.report.compare_models import MODEL_RELATIONS, model_charts, paper_tables
 from biaseval.report.methods import METHODS
 from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
 
 
-def write_figures(run_uris: Sequence[str], out_uri: str, ending: str) -> list[str]:
-    """Write the figures of runs, and the marts that say most as CSV and Markdown; the same runs give the same bytes.
+def write_figures(
+    run_uris: Sequence[str], out_uri: str, ending: str, table_endings: Sequence[str] = ("csv", "md")
+) -> list[str]:
+    """Write the figures of runs, and the marts that say most, as files; the same runs give the same bytes.
 
     ``captions.md`` says in words what each figure shows. A mart without rows has no file.
 
@@ -35,6 +37,7 @@ def write_figures(run_uris: Sequence[str], out_uri: str, ending: str) -> list[st
         run_uris: finished runs of one kind.
         out_uri: the folder to write into; files of the same names are replaced.
         ending: of the figures, one of `charts.FORMATS`.
+        table_endings: of the tables, some of `TABLE_FILES`.
 
     Returns:
         The URIs of the files.
@@ -60,8 +63,8 @@ def write_figures(run_uris: Sequence[str], out_uri: str, ending: str) -> list[st
     if drawn:
         files["captions.md"] = "".join(f"`{name}`: {in_markdown(own.text)}\n\n" for name, own in drawn.items()).encode()
     for name, (full, short) in tables.items():
-        if full.num_rows:
-            files |= {f"{name}.csv": csv_file(full), f"{name}.md": markdown_file(short)}
+        for kind in table_endings if full.num_rows else ():
+            files[f"{name}.{kind}"] = TABLE_FILES[kind](full if kind == "csv" else short)
     for name, content in files.items():
         out.write_bytes(name, content)
     return [f"{out.uri}/{name}" for name in files]
@@ -124,15 +127,17 @@ def _rows(runs: Mapping[str, Run], queries: Mapping[str, str]) -> pa.Table:
 
 
 def _compared(run_uris: Sequence[str]) -> tuple[list[Figure], dict[str, tuple[pa.Table, pa.Table]]]:
-    """Return what compares runs: differences from the first, and of majority bias a line a model, where they exist."""
+    """Return what compares runs: differences from the first, and the paper's figures over several models."""
     kind = read_spec(Run.open(run_uris[0])).kind
     if kind not in COMPARED_KINDS:
         return [], {}
     try:
         with comparing(run_uris, MODEL_RELATIONS) as (compared, ask):
-            models = model_charts(ask) if kind == "majority_bias" else []
+            models = model_charts(kind, ask)
+            papers = paper_tables(kind, ask)
     except InputError as error:
         say(f"note: the runs are not compared: {error}")
         return [], {}
     rows = pa.Table.from_pylist([row for row in compared.tests if row["run"] == compared.reference])
-    return [*difference_charts(compared), *models], {f"{kind}_comparison": (rows, rows)}
+    tables = {f"{kind}_comparison": rows} | {name: pa.Table.from_pylist(own) for name, own in papers.items()}
+    return [*difference_charts(compared), *models], {name: (own, own) for name, own in tables.items()}

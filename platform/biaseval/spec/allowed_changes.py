@@ -62,7 +62,13 @@ def analysed_as(old: S, new: S) -> S:
         new: another spec of the same kind.
     """
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
-    sections = {key.split(".")[0]: before[key.split(".")[0]] for key in _analysis(new)}
+    sections: dict[str, Any] = {}
+    for key in _analysis(new):
+        name, _, part = key.partition(".")
+        if part in ("", "*"):
+            sections[name] = before[name]
+        else:
+            sections[name] = {**sections.get(name, after[name]), part: before[name][part]}
     if "analysis" in sections:  # new files may bring new calibrations
         files = {**after["analysis"]["files"], **before["analysis"]["files"]}
         sections["analysis"] = {**before["analysis"], "files": files}

@@ -8,7 +8,16 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from biaseval.spec.data import OnBadRow
-from biaseval.spec.shared_sections import ExecutionSpec, Method, ModelSpec, Name, RunSpec, ScoringSpec, Section
+from biaseval.spec.shared_sections import (
+    ExecutionSpec,
+    LineageSpec,
+    Method,
+    ModelSpec,
+    Name,
+    RunSpec,
+    ScoringSpec,
+    Section,
+)
 
 Source = Literal["lm-eval", "table"]
 """The kinds of score files: samples that lm-evaluation-harness logged, or a table of label scores."""
@@ -35,10 +44,12 @@ class ImportedSpec(RunSpec):
 
     PATHS: ClassVar[tuple[str, ...]] = ()
     RESOURCES: ClassVar[tuple[str, ...]] = ()
+    ANALYSIS = ("model.*",)
 
     kind: Literal["label_bias"] = "label_bias"
     name: Name
     imported: ImportedSection
+    model: LineageSpec = LineageSpec()
     scoring: ScoringSpec = ScoringSpec(normalization="sum", eos=False)
     calibration: list[Method] = []
     lora: ClassVar[None] = None

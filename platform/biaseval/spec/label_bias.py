@@ -15,6 +15,7 @@ from biaseval.prompting.calibration import Variant, leaves_one_out, permuting, p
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
 from biaseval.spec.data_pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.shared_sections import (
+    LINEAGE,
     MOST_CHARACTERS,
     NAME,
     AnalysisSpec,
@@ -223,7 +224,7 @@ class LabelBiasSpec(RunSpec):
     )
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
-    ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*")
+    ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*", *LINEAGE)
     GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data", "analysis.files")
     # Keys of other kinds that a search reads.
     thresholds: ClassVar[Mapping[str, float]] = {}

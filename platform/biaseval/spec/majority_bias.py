@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from biaseval.prompting.calibration import permuting
 from biaseval.spec.data import DataSpec, ItemSpec
 from biaseval.spec.shared_sections import (
+    LINEAGE,
     AnalysisSpec,
     ExecutionSpec,
     Method,
@@ -69,7 +70,7 @@ class MajorityBiasSpec(RunSpec):
     PATHS = ("model.path", "model.adapter", "data.train", "data.test", "lora.deepspeed_config")
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
-    ANALYSIS = ("scoring.*", "analysis.*")
+    ANALYSIS = ("scoring.*", "analysis.*", *LINEAGE)
     GROWS = ("seeds", "predict", "calibration", "prompt.instruction", "analysis.files")
     # Keys of other kinds that a search reads.
     thresholds: ClassVar[Mapping[str, float]] = {}

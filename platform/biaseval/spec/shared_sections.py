@@ -120,7 +120,20 @@ class RunSpec(Section):
         return ()
 
 
-class ModelSpec(Section):
+LINEAGE = ("model.family", "model.tuned_from")
+"""Keys of a model that its outputs do not depend on."""
+
+
+class LineageSpec(Section):
+    """Where a model belongs among others, for charts and comparisons over several runs."""
+
+    family: Name | None = None
+    """The models that differ in size or tuning only: ``llama-2``. They share a colour."""
+    tuned_from: Name | None = None
+    """The base model of a tuned one; its line is dashed."""
+
+
+class ModelSpec(LineageSpec):
     """The measured causal LM."""
 
     path: str
