@@ -16,24 +16,26 @@ from functools import cached_property
 from importlib import metadata
 from itertools import islice
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, BertConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from biaseval.demo import words
 from biaseval.qa_models import ExtractiveReader
-from biaseval.scoring import LabelScorer, kernels, prepare
+from biaseval.scoring import LabelScorer, Prepared, kernels, prepare
 from biaseval.training.batches import TrainingRow, collate, encode_rows
 from biaseval.training.loss import target_loss
 from tests.bench.flops import matrix_flops_per_s, useful_flops
 from tests.bench.measure import Settings, benchmark
+from tests.bench.reading import SHAPES as ENCODERS
+from tests.bench.reading import generated_questions, random_encoder
+from tests.bench.reading import train_tokenizer as train_wordpiece
 from tests.bench.shapes import SHAPES, load_tokenizer, random_model
 from tests.bench.texts import Scenario
-from tests.qa_models.families import CONTEXTS, QUESTIONS, random_reader, wordpiece
 
 Report = dict[str, Any]
 
@@ -94,7 +96,7 @@ class Bench:
 def machine(bench: Bench) -> Report:
     """Return versions, the device, its rate of matrix products by dtype, and its rate of copies in bytes per second."""
     names = ("torch", "transformers", "tokenizers", "peft", "pyarrow", "bitsandbytes", "accelerate")
-    versions = {}
+    versions: dict[str, str | None] = {}
     for name in names:
         try:
             versions[name] = metadata.version(name)
@@ -136,7 +138,7 @@ def exactness(bench: Bench) -> Report:
 
 def continuations(bench: Bench) -> Report:
     """Return of how many prompts the greedy continuation equals that of ``model.generate``, in float32."""
-    model = _small_model("llama", "float32", bench.device, len(bench.tokenizer))
+    model: Any = _small_model("llama", "float32", bench.device, len(bench.tokenizer))
     prompts = _sharing(7)
     found = LabelScorer(model, bench.tokenizer).generate(prompts, 12)
     same = 0
@@ -168,7 +170,7 @@ def profile(bench: Bench) -> Report:
     field = "self_device_time_total" if bench.device == "cuda" else "self_cpu_time_total"
     events = [event for event in seen.key_averages() if getattr(event, field) > 0]
     if bench.device == "cuda":
-        events = [event for event in events if event.device_type == torch.autograd.DeviceType.CUDA]
+        events = [event for event in events if event.device_type == torch._C._autograd.DeviceType.CUDA]
     total = sum(getattr(event, field) for event in events)
     events.sort(key=lambda event: -getattr(event, field))
     return {
@@ -192,7 +194,7 @@ def packs(bench: Bench) -> Report:
         scorer.score_prepared(prepared)
         if bench.device == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        seconds = _median_s(bench.device, lambda: (scorer._runner.forget_texts(), scorer.score_prepared(prepared)))
+        seconds = _median_s(bench.device, lambda: _afresh(scorer, prepared))
         peak = torch.cuda.max_memory_allocated() if bench.device == "cuda" else None
         return {
             "token_budget": scorer.token_budget,
@@ -213,12 +215,18 @@ def packs(bench: Bench) -> Report:
     return report
 
 
+def _afresh(scorer: LabelScorer, prepared: Prepared) -> None:
+    """Score without the keys and values that the last call left."""
+    scorer._runner.forget_texts()
+    scorer.score_prepared(prepared)
+
+
 def large_logits(bench: Bench) -> Report:
     """Return the path that stays, and the difference seen, as logits grow: in 16 bits the test must allow rounding."""
     report = {}
     for factor in (1, 8, 32):
         model = _small_model("llama", "bfloat16", bench.device, len(bench.tokenizer))
-        head: Any = model.get_output_embeddings()
+        head = cast(Any, model).get_output_embeddings()
         with torch.no_grad():
             head.weight.mul_(factor)
         scorer = LabelScorer(model, bench.tokenizer)
@@ -275,7 +283,7 @@ def lora(bench: Bench) -> Report:
     for _ in range(_N_LORA_STEPS):
         started = time.perf_counter()
         loss = target_loss(model, batch, torch.device(bench.device))
-        loss.backward()
+        cast(Any, loss).backward()
         optimizer.step()
         optimizer.zero_grad()
         losses.append(float(loss.detach()))
@@ -307,7 +315,7 @@ def int8(bench: Bench) -> Report:
             report[quantization or "bfloat16"] = {
                 "largest_difference": _largest(sums, expected),
                 "mean_difference": float(np.abs(sums - expected).mean()),
-                "weights_bytes": scorer.model.get_memory_footprint(),
+                "weights_bytes": cast(Any, scorer.model).get_memory_footprint(),
                 "seconds": seconds,
                 **{key: scorer.facts()[key] for key in ("path", "paths_left", "self_test_difference")},
             }
@@ -316,20 +324,14 @@ def int8(bench: Bench) -> Report:
 
 def reader(bench: Bench) -> Report:
     """Return questions per second of a reader of BERT-base's shape, and how far its answers are from a CPU's."""
-    model = random_reader(BertConfig(vocab_size=160, max_position_embeddings=512))
-    contexts = [f"{number}. {' '.join(CONTEXTS)} {number}" for number in range(bench.n_rows)]
-    questions = pa.table(
-        {
-            "example_id": [str(number) for number in range(len(contexts))],
-            "question": [QUESTIONS[number % len(QUESTIONS)] for number in range(len(contexts))],
-            "context": contexts,
-        }
-    )
+    questions = generated_questions(bench.n_rows)
+    tokenizer = train_wordpiece(questions, ENCODERS["base"].vocabulary)
     few = questions.slice(0, 16)
-    expected = ExtractiveReader(model, wordpiece()).read(few)
+    model: Any = random_encoder(ENCODERS["base"], "float32", "cpu")
+    expected = ExtractiveReader(model, tokenizer).read(few)
     report: Report = {}
     for dtype in DTYPES[bench.device]:
-        own = ExtractiveReader(model.to(bench.device, getattr(torch, dtype)), wordpiece())
+        own = ExtractiveReader(model.to(bench.device, getattr(torch, dtype)), tokenizer)
         found = own.read(few)
         scores = [np.array(table["score"].to_pylist()) for table in (found, expected)]
         report[dtype] = {
