@@ -61,22 +61,21 @@ def _label_bias_charts(ask: Ask) -> list[Chart]:
     plain = [row for row in every if row["method"] == "none"]
     lines = [(row, _called(row)) for row in plain]
     panels = [_panel(metric, METRICS[metric].shown, lines, plain, _looks(plain)) for metric in _PANELS]
-    data = "".join(
-        {f", means over {row['n_tasks']} tasks" for row in plain if len({row["n_tasks"] for row in plain}) == 1}
-    )
+    counts = {row["n_tasks"] for row in plain}
+    data = f", means over {counts.pop()} tasks" if len(counts) == 1 else ""
     charts = [panels_chart("models", panels, title=f"Models without mitigation{data}", columns=len(_PANELS))]
     for family in dict.fromkeys(row["family"] for row in every):
         own = [row for row in rows if row["family"] == family]
-        name, title = _file_name(family or "models"), f" by model{data}" if family is None else f", {family}{data}"
+        name, title = ("", f" by model{data}") if family is None else (f"_{_file_name(family)}", f", {family}{data}")
         methods = sorted({row["method"] for row in own}, key=method_order)
         if len(methods) > 1:
             shown = {method: method_name(method) for method in methods}
             of_all = [row for row in own if row["suite"] == "all"]
-            charts.append(_grid(f"methods_{name}", f"Mitigations{title}", of_all, "method", shown))
+            charts.append(_grid(f"methods{name}", f"Mitigations{title}", of_all, "method", shown))
         own = [row for row in own if row["method"] == "none"]
         if len({(row["run"], row["n_tasks"]) for row in own}) > len({row["run"] for row in own}):
             shown = {"all": "all tasks", "semantically_equivalent": "tasks with semantically equivalent labels"}
-            charts.append(_grid(f"suites_{name}", f"Equivalent labels{title}", own, "suite", shown))
+            charts.append(_grid(f"suites{name}", f"Equivalent labels{title}", own, "suite", shown))
     return charts
 
 
@@ -134,7 +133,7 @@ def _looks(rows: Sequence[Row]) -> dict[str, Look]:
             rank = sizes.index(row["n_parameters"] or 0)
             share = 0.5 * (len(sizes) - 1 - rank) / max(len(sizes) - 1, 1)
             color = lighter(COLORS[number % len(COLORS)], share)
-            looks[_called(row)] = Look(color, rank, int(row["tuned_from"] is not None))
+            looks[_called(row)] = Look(color, rank + number // len(COLORS), int(row["tuned_from"] is not None))
     return looks
 
 
@@ -154,14 +153,14 @@ def _majority_bias_charts(ask: Ask) -> list[Chart]:
         {(row["predict"], row["method"]) for row in rows},
         key=lambda way: (list(WAYS).index(way[0]), method_order(way[1])),
     )
+    tasks = {data[row["run"]]: row["task"] for row in rows}
     charts: list[Chart] = []
     for way in ways:
-        for at, same in enumerate(dict.fromkeys(data.values())):
+        for at, (same, task) in enumerate(tasks.items()):
             own = [row for row in rows if (row["predict"], row["method"]) == way and data[row["run"]] == same]
-            if own:
-                task, number = own[0]["task"], f"_{at}" if at else ""
-                name = _file_name(f"f1_{task}_{'_'.join(way)}{number}")
-                charts += _of_data(name, f"{task}, {way_name(*way)}", own)
+            namesakes = list(tasks.values())[:at].count(task)
+            name = _file_name("_".join(["f1", task, *way, *([str(namesakes)] if namesakes else [])]))
+            charts += _of_data(name, f"{task}, {way_name(*way)}", own) if own else []
     return charts
 
 
