@@ -1,6 +1,6 @@
 """Measure label bias, majority-label bias and prediction bias of language models.
 
-`run` makes a run and `open` asks finished ones. Both import what they need when they are called.
+`run` executes a spec, and `open` reads finished runs. Both import their dependencies at the first call.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ def __dir__() -> list[str]:
 
 
 def open(*runs: str | Path | Sequence[str | Path]) -> Results:
-    """Return finished runs, to be asked: ``biaseval.open("runs/demo").df("label_bias_by_model")``.
+    """Open finished runs for queries: ``biaseval.open("runs/demo").df("label_bias_by_model")``.
 
-    Of several, ``biaseval.open("runs/a", "runs/b")`` or a list of them, every table has the column ``run``.
+    With several runs, ``biaseval.open("runs/a", "runs/b")`` or a list, every table has the column ``run``.
 
     Args:
         runs: run directories, local or ``s3://``.
 
     Raises:
-        InputError: there is no run, or of a kind that there is not.
+        InputError: a directory holds no run, or a run of an unknown kind.
         BiasevalError: a run is not finished.
     """
     from biaseval.results import Results
@@ -37,16 +37,16 @@ def open(*runs: str | Path | Sequence[str | Path]) -> Results:
 
 
 def run(spec: str | Path | Mapping[str, Any], run_dir: str | Path | None = None, **overrides: Any) -> Results:
-    """Run a spec, as ``biaseval run`` does, and return the run, to be asked. The same call resumes.
+    """Run a spec as ``biaseval run`` does, and return the run for queries. The same call resumes a killed run.
 
     Args:
-        spec: a YAML file, or what it would hold; relative paths in that are relative to the working directory.
-        run_dir: local or ``s3://``; if left out, ``runs/NAME`` with the spec's name.
-        overrides: keys of the spec to other values: ``seed=7``, ``**{"tasks.max_eval": 100}``.
+        spec: a YAML file, or its content as a mapping, whose relative paths start from the working directory.
+        run_dir: a local path or ``s3://`` URI; by default ``runs/NAME`` with the spec's name.
+        overrides: new values for keys of the spec: ``seed=7``, ``**{"tasks.max_eval": 100}``.
 
     Raises:
-        InputError: the spec has mistakes, which are all in one message, or other bad input.
-        BiasevalError: something failed; what is complete stays.
+        InputError: the spec has mistakes (one message lists all), or other input is bad.
+        BiasevalError: a stage failed; complete parts stay.
     """
     import copy
 

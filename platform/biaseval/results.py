@@ -1,4 +1,4 @@
-"""Finished runs as Python asks them: any query, as a data frame of the reader's choice."""
+"""The Python interface to finished runs: the rows of any query as DuckDB relation, Arrow table or data frame."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """One or many finished runs; with several, every table and mart has a first column ``run``.
+    """One or several finished runs; with several, every table and mart has a first column ``run``.
 
-    What is ``asked`` is the name of a table or mart, or one DuckDB query over them.
+    The argument ``asked`` is the name of a table or mart, or one DuckDB query over them.
     """
 
     def __init__(self, run_dirs: Sequence[str | Path]) -> None:
         """Open runs; Raises: as `biaseval.open`."""
         self.runs = run_names(run_dirs)
-        """Their names: what the column ``run`` has."""
+        """The names of the runs, as in the column ``run``."""
         self._connection = open_runs(run_dirs)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """Return a query as DuckDB's relation, which shows its first rows and can be asked further.
+        """Return a DuckDB relation of the query; printing it shows its first rows, and its methods refine it.
 
         Raises:
-            InputError: the query is wrong; the message says what may be meant.
+            InputError: the query is wrong; the message suggests similar names.
         """
         import duckdb
 

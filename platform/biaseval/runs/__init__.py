@@ -1,10 +1,9 @@
-"""What a command does with runs: ``commands`` is one function a command, ``kinds`` lists all kinds of run.
+"""The work of commands on runs: ``commands`` has one function per command, ``kinds`` lists all kinds of runs.
 
-``figure_files`` writes figures and tables, ``exported_samples`` gives scores away. ``train`` makes the stages that
-train alone, ``status`` and ``measured_rate`` look at a directory, ``new_spec`` writes a first spec.
+``figure_files`` writes figures and tables, and ``exported_samples`` exports scores. ``train`` makes the stages of
+commands that only train. ``status`` and ``measured_rate`` read a run directory. ``new_spec`` writes a first spec.
 
-What is imported from here brings only what it needs: ``status``, which is asked beside a run that works, needs no
-report.
+Names import their module at first use: ``status`` does not import the report.
 """
 
 from __future__ import annotations

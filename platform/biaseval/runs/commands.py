@@ -42,16 +42,16 @@ from biaseval.store import Run
 
 
 def run_spec(spec: AnySpec, run_uri: str) -> Run:
-    """Plan, train, score, analyse and report a run; on a directory that has it already, only what is missing.
+    """Plan, train, score, analyse and report a run; in a directory of the same run, only the missing parts.
 
-    The metrics are those of the spec, also where the run was analysed otherwise before.
+    The analysis follows the spec, also if `reanalyse_run` changed the analysis before.
 
     Returns:
         The complete run.
 
     Raises:
         InputError: bad input, before any model is loaded.
-        BiasevalError: making something or a check failed; the same call resumes.
+        BiasevalError: a stage or a check failed; the same call resumes.
     """
     kind = kind_of(spec)
     if kind.page is None:
@@ -126,10 +126,10 @@ def headline(spec: AnySpec) -> str:
 
 
 def report_run(run_uri: str | Path) -> Run:
-    """Compute the metrics of a finished run anew, and write its report.
+    """Compute the metrics of a finished run again, and write its report.
 
     Raises:
-        InputError: it holds no run of a kind that has metrics.
+        InputError: the directory holds no run of a kind with metrics.
         BiasevalError: the run is not finished, or a check failed.
     """
     with _finished(run_uri) as (run, kind, spec):
@@ -138,7 +138,7 @@ def report_run(run_uri: str | Path) -> Run:
 
 
 def analyse_run(run_uri: str | Path) -> Run:
-    """Compute the metrics of a finished run anew; Raises: as `report_run`."""
+    """Compute the metrics of a finished run again; Raises: as `report_run`."""
     with _finished(run_uri) as (run, kind, spec):
         analyse(run, kind, spec)
     return run
@@ -146,7 +146,7 @@ def analyse_run(run_uri: str | Path) -> Run:
 
 @contextmanager
 def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
-    """Yield a finished run of a kind that has metrics, held, with its kind and spec; Raises: as `report_run`."""
+    """Yield a finished run of a kind with metrics, under its lease, with its kind and spec; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
     with kept(run) as run, logged(run):
         refuse_unfinished(run, kind, spec)
@@ -154,14 +154,14 @@ def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
 
 
 def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
-    """Change keys of the analysis of a finished run, and compute its metrics and report anew from what is stored.
+    """Change keys of the analysis of a finished run, and compute metrics and report from the stored results.
 
     Args:
         run_uri: of the run.
         overrides: ``key.subkey=value`` strings; values are YAML.
 
     Raises:
-        InputError: it holds no run of a kind that has metrics, or a key is none of the analysis.
+        InputError: the directory holds no run of a kind with metrics, or a key does not belong to the analysis.
         BiasevalError: the run is not finished, or a check failed.
     """
     with _finished(run_uri) as (run, kind, own):

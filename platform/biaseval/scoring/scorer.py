@@ -52,29 +52,29 @@ CONTINUATIONS = pa.schema(
 class LabelScorer:
     """Scores labels, and continues texts, with one causal language model.
 
-    Texts that share a beginning, as few-shot prompts do, are run as a trie of tokens, in one of three ways:
+    Texts with a common prefix, such as few-shot prompts, run as a trie of tokens on one of four paths:
 
-    ``packed``: each shared prefix once, many inputs and labels behind it in one row; for the families that are known
-    to take that. ``prefix_cache``: long shared prefixes once, the rest in padded batches; for every other model whose
-    cache is keys and values, and for texts beyond a sliding window. ``full_text``: whole texts in padded batches.
-    ``one_by_one``: each text alone, for models that do not heed the mask of a batch, and for texts so long that rotary
-    embeddings would follow the longest of a batch.
+    ``packed`` computes each shared prefix once, with many inputs and labels after it in one row, for families on a
+    list. ``prefix_cache`` computes long shared prefixes once and the rest in padded batches, for other models with a
+    cache of keys and values, and for texts beyond a sliding window. ``full_text`` runs whole texts in padded batches.
+    ``one_by_one`` runs each text alone, for models that ignore the mask of a batch, and for texts so long that rotary
+    embeddings would depend on the longest text of a batch.
 
-    All but the last are compared with the plain forward pass of a text alone on the first texts that share anything, or
-    that a batch fills up, and left for the next where they differ or fail; again so after weights or adapters of the
-    model changed. All give the plain forward pass's scores up to rounding of the dtype, whatever else is in the call
-    and in whatever order.
+    The scorer compares the first three with the plain forward pass of single texts, on the first texts that share a
+    prefix or need padding. If a path differs or fails, the scorer takes the next. It repeats the test after the model's
+    weights or adapters change. Every path gives the scores of the plain forward pass up to the rounding of the dtype,
+    independent of the other texts of the call and of their order.
 
     Args:
         model: a causal language model in eval mode.
         tokenizer: its tokenizer.
-        token_budget: most tokens in one forward pass; halved for good when CUDA memory runs out. By default found from
-            the device's free memory.
-        cache_budget: most tokens whose keys and values a padded batch holds; likewise.
-        path: the fastest way to use; by default whatever is fastest for the model.
+        token_budget: the maximum of tokens in one forward pass; the scorer halves it when CUDA memory runs out. By
+            default it follows from the device's free memory.
+        cache_budget: the maximum of tokens whose keys and values a padded batch holds; likewise.
+        path: the fastest path to use; by default the fastest for the model.
 
     Raises:
-        InputError: a model that is not causal, or a path that it does not take.
+        InputError: the model is not causal, or does not support the path.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class LabelScorer:
         self._slot: AdapterSlot | None = None
 
     def tell_pace(self, hear: Callable[[int, float], None]) -> None:
-        """Tell a function once, while texts are scored, how many tokens some batches took, and how many seconds."""
+        """Call a function once during scoring with the tokens of some batches and their seconds."""
         self._runner.hear_pace = hear
 
     @classmethod
@@ -114,7 +114,7 @@ class LabelScorer:
         """Load model and tokenizer (see ``models.ModelSource`` and ``models.Loading``) and return their scorer.
 
         Raises:
-            InputError: what ``models.load_tokenizer`` and ``models.load_model`` refuse.
+            InputError: ``models.load_tokenizer`` or ``models.load_model`` refuses the model.
         """
         source = ModelSource(path, revision, adapter, trust_remote_code)
         check_source(source)
@@ -123,10 +123,10 @@ class LabelScorer:
         return cls(model, tokenizer, token_budget=token_budget, cache_budget=cache_budget)
 
     def put_adapter(self, name: str, config: bytes, weights: bytes) -> None:
-        """Score with a LoRA adapter on the model from now on, in place of the last that was put there.
+        """Put a LoRA adapter on the model, in place of the previous adapter; later calls score with it.
 
-        Paths are tested again with the first adapter; what is found then holds for the others, which change numbers
-        only.
+        The scorer tests its paths again with the first adapter. Further adapters change numbers only, so they need no
+        test.
 
         Args:
             name: of the adapter, for messages.
@@ -145,7 +145,7 @@ class LabelScorer:
             self._runner.forget_texts()
 
     def use_adapter(self, is_on: bool) -> None:
-        """Score with the adapter that was put there last, or with the model as it was loaded."""
+        """Score with the last adapter of `put_adapter`, or with the model as loaded."""
         if self._slot is not None:
             self._slot.use(is_on=is_on)
             self._runner.forget_texts()
@@ -154,21 +154,21 @@ class LabelScorer:
 
     @property
     def path(self) -> Path:
-        """How texts run: ``packed``, ``prefix_cache``, ``full_text`` or ``one_by_one``."""
+        """The path in use: ``packed``, ``prefix_cache``, ``full_text`` or ``one_by_one``."""
         return self._runner.paths[0]
 
     @property
     def path_beyond_window(self) -> Path | None:
-        """How texts run that are too long for ``path``; None where no text is."""
+        """The path of texts that are too long for ``path``; None if no text is."""
         return self._runner.path_beyond_window
 
     @property
     def token_budget(self) -> int:
-        """Most tokens in one forward pass."""
+        """The maximum of tokens in one forward pass."""
         return self._runner.token_budget
 
     def facts(self) -> dict[str, Any]:
-        """Return how scores were made, for the record: paths, attention, dtype, device, budgets, self-test."""
+        """Return the settings of scoring for the record: paths, attention, dtype, device, budgets, self-test."""
         return {
             "path": self.path,
             "path_beyond_window": self.path_beyond_window,
@@ -192,8 +192,8 @@ class LabelScorer:
             ``token_logprobs`` (nats; label tokens, then EOS), ``n_label_tokens`` (without EOS).
 
         Raises:
-            InputError: a table that ``encode`` refuses, or a text longer than the model's window.
-            BiasevalError: the model gives a score that is not a finite number, or memory does not suffice.
+            InputError: ``encode`` refuses the table, or a text is longer than the model's window.
+            BiasevalError: a score is not a finite number, or memory does not suffice.
         """
         prepared = prepare(self.tokenizer, prompts)
         for caution in bos_cautions(self.tokenizer, prompts["text"].to_pylist()):
