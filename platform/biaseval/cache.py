@@ -1,6 +1,6 @@
-"""What is kept on this machine: digests of large files, and copies of what lies on an object store, one a machine.
+"""The cache of this machine: digests of large files, and one copy per machine of files on an object store.
 
-Copies are of models, adapters and folders of tasks, which are read from a disk.
+Models, adapters and folders of tasks are copied, because their readers need a disk.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def is_remote(path: str) -> bool:
 
 
 def local_copy(uri: str, *, has_weights: bool = True) -> Path:
-    """Return where a folder or file of an object store lies on this machine; it is fetched where it is not there.
+    """Return the path of the local copy of a folder or file of an object store; fetch it if it is missing.
 
-    The copy's name holds a digest of the names, sizes and times of the files: what changes on the store is another
-    copy, and what is there is complete. Processes of a machine that ask at the same time fetch it once.
+    The copy's name has a digest of the names, sizes and times of the files, so a change on the store gives a new copy.
+    An existing copy is complete. Processes that ask at the same time fetch it once.
 
     Args:
         uri: ``s3://bucket/folder``, or another that Arrow reads.
         has_weights: with the weights of a model; without them if only its tokenizer is asked for.
 
     Raises:
-        InputError: there is nothing, or the store does not answer; then its own error is the cause.
+        InputError: the URI has no file, or the store does not answer; then its own error is the cause.
     """
     fs, own, files = _listed(uri)
     whole = _place(uri, files)
@@ -72,7 +72,7 @@ def kept_copy(uri: str) -> Path | None:
 
 
 def _listed(uri: str) -> tuple[pafs.FileSystem, pafs.FileInfo, dict[str, pafs.FileInfo]]:
-    """Return the file system of a URI, what is there, and its files by their names in it."""
+    """Return the file system of a URI, its file information, and its files by their names below the URI."""
     try:
         fs, root = pafs.FileSystem.from_uri(uri.rstrip("/"))
         own = fs.get_file_info(root)
@@ -98,9 +98,9 @@ def _place(uri: str, files: dict[str, pafs.FileInfo]) -> Path:
 
 
 def file_digest(file: Path) -> str:
-    """Return the SHA-256 of a file, read in blocks; of a large one it is remembered until the file changes.
+    """Return the SHA-256 of a file, read in blocks; the cache keeps that of a large file until the file changes.
 
-    A file that was written since has other times, which is what is looked at, beside its path and its size.
+    A change shows in the path, the size or the times of the file.
     """
     before = _state(file)
     kept = _folder() / "digests" / hashlib.sha256(json.dumps(before).encode()).hexdigest()
@@ -119,7 +119,7 @@ def file_digest(file: Path) -> str:
 
 
 def _state(file: Path) -> tuple[str, int, int, int, int]:
-    """Return what says that a file is as it was."""
+    """Return the facts that change when a file changes."""
     own = file.stat()
     return str(file.resolve()), own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns
 

@@ -1,8 +1,8 @@
-"""Digests of the finished files of a run: what is damaged, lost or unknown is found before anything reads it.
+"""Digests of the finished files of a run: they reveal damaged, lost and unknown files before anything reads these.
 
-``digests.json`` names every finished file with its size, its SHA-256 and the time at which it was written. Whoever
-holds the run writes it, when files have their final names. A file whose size and time are those is not read again; any
-other is. What a killed process left unrecorded is read whole once.
+``digests.json`` has the size, SHA-256 and time of every finished file. The process with the run's lease writes it after
+files have their final names. A file with the recorded size and time is not read again; every other file is. Files that
+a killed process left unrecorded are read whole once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TRAINED = ("adapters", "adapter", "models", "model")
 """Folders of what training makes: all files of a folder there belong together."""
 
 _REMADE = ("marts", "results.duckdb")
-"""What every run and report makes anew of the tables."""
+"""Files that every run and report computes again from the tables."""
 
 _SPEC = "spec.yaml"
 """It says itself whether it is whole; its digest tells which spec was lost."""
@@ -46,9 +46,9 @@ _THREADS = 8
 
 @contextmanager
 def kept(run: Run) -> Iterator[Run]:
-    """Hold a run (`biaseval.lease.held`) with only whole files in it, and record what is made while the block lasts.
+    """Hold a run (`biaseval.lease.held`) with only whole files, and record the files that the block writes.
 
-    A file that differs from the recorded digest is moved to ``RUN/aside``, and so counts as missing.
+    A file that differs from its recorded digest moves to ``RUN/aside`` and counts as missing.
 
     Raises:
         TransientError, BiasevalError: as `biaseval.lease.held`.
@@ -222,7 +222,7 @@ def _seen(run: Run, folders: Collection[str]) -> dict[str, tuple[int, int]]:
 
 
 def _digests(run: Run, seen: Mapping[str, tuple[int, int]], known: Mapping[str, Digest]) -> dict[str, Digest | None]:
-    """Return the digests of files; None: one differs from what is known of it, or cannot be read."""
+    """Return the digests of files; None for a file that differs from its record or cannot be read."""
     if not seen:
         return {}
     # Within one tick of the store's clock a file may have changed behind its record.

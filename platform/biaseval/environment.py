@@ -48,7 +48,7 @@ _PACKAGES = (
 
 
 def read_environment(run: Run) -> dict[str, Any]:
-    """Return what is known of how a run is made; nothing of a run that never had such a file.
+    """Return the record of how a run was made; an empty one if the run never had such a file.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -87,7 +87,7 @@ def raw_spec(run: Run) -> dict[str, Any]:
 
 
 def write_spec(run: Run, text: str) -> None:
-    """Write the spec of a run, with what says that it is whole."""
+    """Write the spec of a run, with its schema version and its digest."""
     run.write_sealed_yaml(SPEC, f"{text}# schema: {SCHEMA}\n")
 
 

@@ -19,7 +19,7 @@ class BiasevalError(Exception):
 
 
 class InputError(BiasevalError):
-    """Bad input. The message names the file or key, says what is wrong and what to do; exit code 2."""
+    """Bad input. The message names the file or key, the mistake and the correction; exit code 2."""
 
     exit_code = 2
 
@@ -59,14 +59,14 @@ def how_to_install(extra: str) -> str:
 
 
 class Problems:
-    """Collects what is wrong with independent inputs, so that all of it comes in one message."""
+    """Collects the mistakes of independent inputs, so that one message lists all."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note the InputError of a block, and go on behind it."""
+        """Record the InputError of a block, and continue after it."""
         try:
             yield
         except InputError as error:

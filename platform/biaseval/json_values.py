@@ -11,7 +11,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: data classes as objects, what is not finite as null, dates as text."""
+    """Return a value as JSON: data classes as objects, numbers that are not finite as null, dates as text."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -33,5 +33,5 @@ def as_text(value: object) -> str:
 
 
 def in_markdown(text: str) -> str:
-    """Return a text as a cell of Markdown shows it as it is; names with underscores stay what they are."""
+    """Return a text for a cell of Markdown, with escaped marks; underscores inside names stay."""
     return re.sub(r"([\\|<>*`\[\]]|\b_|_\b)", r"\\\1", " ".join(text.split()))

@@ -17,10 +17,10 @@ _LEAST_SECONDS = 0.5
 """From which on a speed is one: two parts may be reported nearly at once."""
 
 _ESTIMATE_SHARES = (0.64, 1.39)
-"""Of the time that all parts would take at the speed of the first, the shortest and the longest that is likely."""
+"""The likely shortest and longest share of the time that all parts would take at the speed of the first."""
 
 _hearers: list[Callable[[str], None]] = []
-"""What is told each line that is said."""
+"""Functions that receive every printed line."""
 
 console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
@@ -61,7 +61,7 @@ class MakingProgress:
     total: int
     n_done: int
     what: str
-    """What is counted, and what has happened to it: ``rows scored``."""
+    """The counted things and their state: ``rows scored``."""
     tokens: int = 0
     _last_line: float = 0.0
     _warm_since: float | None = None
@@ -70,7 +70,7 @@ class MakingProgress:
     _bar_task: TaskID | None = None
 
     def advance(self, size: int, tokens: int) -> None:
-        """Count what was just made.
+        """Count finished work.
 
         Args:
             size: rows, questions, adapters or steps.
@@ -101,12 +101,12 @@ class MakingProgress:
 
 @contextmanager
 def making_progress(total: int, n_done: int, what: str) -> Iterator[MakingProgress]:
-    """Yield what counts what is made; draws a bar where standard error is a terminal.
+    """Yield a counter of finished work; it draws a bar if standard error is a terminal.
 
     Args:
-        total: to be made, before and now.
-        n_done: made before.
-        what: is counted, and what has happened to it.
+        total: the number in all.
+        n_done: the number that was finished before.
+        what: the counted things and their state: ``rows scored``.
     """
     if not sys.stderr.isatty():
         yield MakingProgress(total, n_done, what)

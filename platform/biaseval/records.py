@@ -57,18 +57,18 @@ class Records:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.problems: list[str] = []
-        """What is wrong, each with its place; known once all rows were asked for. Bad rows are not among the rows."""
+        """The mistakes, each with its place; complete after the last row. Bad rows are not among the rows."""
         self.notes: list[str] = []
-        """What a reader of the results should know of how the file is written, a sentence each; known with them."""
+        """Sentences about the file for readers of the results; complete after the last row."""
         self._digest = hashlib.sha256()
 
     @property
     def sha256(self) -> str:
-        """Of the bytes of the file (of all files of a folder, in the order of their names) once all rows were read."""
+        """The hash of the bytes of the file, or of a folder's files in order of their names; complete after the last row."""
         return self._digest.hexdigest()
 
     def __iter__(self) -> Iterator[Row]:
-        """Yield the good rows with their places; what is wrong with others is in ``problems`` behind the last."""
+        """Yield the good rows with their places; ``problems`` has the mistakes of the others after the last."""
         self.problems, self.notes, self._digest = [], [], hashlib.sha256()
         try:
             fs, path = filesystem(self.uri)
@@ -193,7 +193,7 @@ class Records:
                     return
 
     def _note(self, problem: str) -> bool:
-        """Note what is wrong with a row, and return whether that is enough."""
+        """Record a row's mistake, and return whether there are enough to stop."""
         self.problems.append(problem)
         return len(self.problems) > _MOST_PROBLEMS
 
@@ -337,15 +337,15 @@ def json_values(
     known_formats: str,
     is_lines: bool = False,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield what a JSON file holds: each line with its place (``line 3``), or the one text with the place ``""``.
+    """Yield the values of a JSON file: each line with its place (``line 3``), or the whole text with the place ``""``.
 
-    Lines are told from one text by the first of them: it is JSON by itself and others follow. Gzipped content is
+    A file has lines if its first line is JSON by itself and others follow. Gzipped content is
     decompressed on the way, so that a file of lines takes the memory of one.
 
     Args:
         uri: the file's name, for messages; empty where the caller names it.
         content: the file's bytes, or a stream of them.
-        known_formats: what could be read instead, for messages.
+        known_formats: the formats that biaseval reads, for messages.
         is_lines: several lines are lines even where the first is no JSON.
 
     Raises:
@@ -418,7 +418,7 @@ class _Files(NamedTuple):
 
 
 def _files(fs: pafs.FileSystem, path: str) -> _Files:
-    """Return the files of a data set: the path itself, or what lies in the folder, in the order of names.
+    """Return the files of a data set: the path itself, or the files of the folder in the order of their names.
 
     Raises:
         InputError: there is nothing, or a folder of several data sets.

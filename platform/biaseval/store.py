@@ -1,8 +1,8 @@
-"""Run directories: tables as folders of atomic Parquet parts, and what is still missing.
+"""Run directories: tables as folders of atomic Parquet parts, and the list of missing parts.
 
-A file is complete when its final name exists. On a local disk it is written under a temporary name (which never
-ends in ``.parquet``) and renamed; on an object store one PUT makes it appear. Whether it still is what was written,
-`biaseval.digests` knows; ``plan.json``, ``environment.json`` and ``spec.yaml`` end in a digest of their own.
+A file is complete when its final name exists. On a local disk biaseval writes a temporary name, which never ends in
+``.parquet``, and renames it. On an object store one PUT creates the file. `biaseval.digests` detects later changes;
+``plan.json``, ``environment.json`` and ``spec.yaml`` also end in their own digest.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from biaseval.parsing import ParseError, json_value, yaml_value
 
 _PART = re.compile(r"part-(\d{5,})\.parquet")
 _SMALLEST_PART = 12
-"""Bytes of the shortest Parquet file, magic numbers and the length of the footer: what is shorter is none."""
+"""Bytes of the shortest possible Parquet file: magic numbers and the length of the footer."""
 _TEMPORARY_MARK = ".incomplete-"
 _LOCK = ".lock"
 _PROBE = ".writable"
 
 PAUSES_S = (1.0, 4.0, 12.0, 30.0)
-"""Between attempts to write to an object store; each of them is several of Arrow's."""
+"""Seconds between attempts to write to an object store; each attempt includes several by Arrow."""
 
 _NO_BUCKET = ("NO_SUCH_BUCKET", "NoSuchBucket")
-"""What Arrow and boto3 call a bucket that does not exist."""
+"""The error names of Arrow and boto3 for a bucket that does not exist."""
 
 _REFUSALS = (*_NO_BUCKET, "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
-"""What they call answers of a store that will be the same next time."""
+"""The error names for answers of a store that a retry does not change."""
 
 FIRST = "environment.json"
-"""The file that a run writes before all others: it tells a run from other people's files."""
+"""The first file of a run: a folder with this file is a run."""
 
 DIGESTS = "digests.json"
 """The file of a run that holds a digest of every finished file (`biaseval.digests`)."""
@@ -58,7 +58,7 @@ _OWN_DIGEST = "own_sha256"
 """The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
 
 LOG = "run.log"
-"""The file of a run for what was said while a process worked on it."""
+"""The file of a run with the output of the processes that worked on it."""
 
 LEASE = "lease.json"
 """The file of a run that says which process works on it (`biaseval.lease`)."""
@@ -90,7 +90,7 @@ def parquet_bytes(rows: pa.Table) -> bytes:
 
 
 def temporary_name(name: str) -> str:
-    """Return a name that nobody else has, of what is no file of a run."""
+    """Return a unique temporary name, which no file of a run has."""
     return f"{name}{_TEMPORARY_MARK}{uuid.uuid4().hex[:12]}"
 
 
@@ -103,8 +103,8 @@ def write_file(uri: str, text: str) -> str:
     """Write ``text`` as UTF-8 to a file that is in no run, in one step, and return its absolute URI.
 
     Args:
-        uri: a local path or ``s3://bucket/name``; what is there is replaced.
-        text: all of it.
+        uri: a local path or ``s3://bucket/name``; an existing file is replaced.
+        text: the content.
 
     Raises:
         BiasevalError: it cannot be written.
@@ -155,7 +155,7 @@ class Run:
     guard: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     """Called before anything is written or deleted; raises where this process may not any more."""
     ledger: Ledger = field(default_factory=Ledger, repr=False, compare=False)
-    """Of this process; what it writes is noted there."""
+    """The record of the files that this process writes."""
     keeps: bool = field(default=False, repr=False, compare=False)
     """Whether the Parquet files that are there stay: they are a plan's, which is made again."""
 
@@ -245,9 +245,9 @@ class Run:
         """Write ``data`` to ``name`` in one step: a reader sees all of it or nothing.
 
         Raises:
-            BiasevalError: the disk is full or the store does not answer; what was complete stays.
+            BiasevalError: the disk is full or the store does not answer; complete files stay.
             TransientError: another process took the run over.
-            InputError: a plan that is made again differs from what is there.
+            InputError: a repeated plan differs from the stored plan.
         """
         self.guard()
         if self.keeps and name.endswith(".parquet") and self._is_there(name, data):
@@ -418,9 +418,9 @@ class Run:
         return {number for name, number in numbers.items() if number is not None and is_own(name)}
 
     def files(self, name: str) -> set[str]:
-        """Return the names of the complete files below the folder ``name``, or itself where it is a file.
+        """Return the names of the complete files below the folder ``name``, or the name itself if it is a file.
 
-        What is empty, or too short for a Parquet file and has the name of one, is not complete; nor is what is damaged.
+        Empty files, damaged files and files ``.parquet`` that are too short are not complete.
         """
         return set(self.listed(name))
 

@@ -1,4 +1,4 @@
-"""The smallest work of a run, and what is missing of it: a set difference of file names, and nothing else knows."""
+"""The units of work of a run; the missing units are a set difference of file names."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class Unit:
     files: tuple[str, ...]
     """Names inside the run, such as ``label_scores/part-00003.parquet``."""
     work: Mapping[str, Any] = field(default_factory=dict)
-    """What its worker is told, as JSON values."""
+    """The arguments of its worker, as JSON values."""
     products: tuple[str, ...] = ()
-    """Files that are made with this unit: while all are there nothing needs it, and when it is made anew so are they.
+    """Files whose making needs this unit: if all exist, the unit is not needed; if it runs again, they do too.
 
     None for units that are wanted for themselves.
     """
     beside: tuple[str, ...] = ()
-    """Parts of tables that say how its files were made; those that are there belong to the run."""
+    """Parts of tables with facts about its files; existing ones belong to the run."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What came of a unit, beside its files."""
+    """The result of a unit, besides its files."""
 
     unit: Unit
     tokens: int = 0
-    """Computed for it, about."""
+    """The approximate number of computed tokens."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """How it was made."""
     actor: str = ""
