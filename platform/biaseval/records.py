@@ -64,7 +64,7 @@ class Records:
 
     @property
     def sha256(self) -> str:
-        """The hash of the bytes of the file, or of a folder's files in order of their names; complete after the last row."""
+        """The hash of the bytes of the file, or of the files of a folder by name; complete after the last row."""
         return self._digest.hexdigest()
 
     def __iter__(self) -> Iterator[Row]:
