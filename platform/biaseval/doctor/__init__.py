@@ -1,6 +1,6 @@
-"""What is wrong with a store, a cluster file or Ray, and what to do: a finding for each thing that is looked at.
+"""Checks of a store, a cluster file and Ray: one finding per checked thing, with its correction.
 
-finding       what a check says
+finding       the result of a check
 examine       all checks, in order: open this first
 ray           Ray, without starting one
 run_dir       a run directory: readable, writable, how long that takes, who works on it

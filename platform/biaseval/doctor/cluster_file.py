@@ -16,7 +16,7 @@ _NAME = "cluster file"
 
 
 def cluster_file(path: Path) -> Iterator[Finding]:
-    """Say what is wrong with a file of Ray's cluster launcher."""
+    """Yield findings about a file of Ray's cluster launcher."""
     try:
         config = yaml_1_1_value(path.read_text())
     except (OSError, ValueError) as error:

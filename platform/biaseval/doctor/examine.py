@@ -1,4 +1,4 @@
-"""All checks, in the order in which a run would meet what they find."""
+"""All checks, in the order in which a run would meet their problems."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from biaseval.doctor.finding import Finding, State
 
 
 def examine(directory: str | None = None, cluster: Path | None = None) -> Iterator[Finding]:
-    """Yield what is found, good or bad; starts no Ray and leaves no file.
+    """Yield the findings, good and bad; start no Ray and leave no file.
 
     Args:
-        directory: a run directory, local or ``s3://``, which need not exist; None: none is looked at.
-        cluster: a file of Ray's cluster launcher; None: none is looked at.
+        directory: a run directory, local or ``s3://``, which need not exist; None skips these checks.
+        cluster: a file of Ray's cluster launcher; None skips these checks.
     """
     checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [("ray", ray.ray)]
     if directory is not None:

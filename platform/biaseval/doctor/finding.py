@@ -20,13 +20,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check says of one thing."""
+    """The result of a check of one thing."""
 
     check: str
-    """What was looked at, in a word or two."""
+    """The checked thing, in a word or two."""
     state: State
     found: str
     remedy: str | None = None
-    """What to do, where it is not ok."""
+    """The correction, unless the state is ok."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Numbers of it as JSON values, with units in their names."""

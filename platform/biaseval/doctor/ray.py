@@ -34,7 +34,7 @@ def ray() -> Iterator[Finding]:
 
 
 def judge_address(address: str, version: str) -> Finding:
-    """Return what is to say of where a run would find Ray.
+    """Return the finding about the Ray that a run would connect to.
 
     Args:
         address: ``RAY_ADDRESS``, or ``local``.

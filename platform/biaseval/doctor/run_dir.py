@@ -19,11 +19,11 @@ from biaseval.store import Run, temporary_name
 _N_WRITES = 5
 _LONG_S = 0.5
 _SIZE = 100_000
-"""Bytes of what is written and read back: about a small part."""
+"""Bytes of the test file, about those of a small part."""
 
 
 def run_dir(uri: str) -> Iterator[Finding]:
-    """Say what a run in a directory would meet; nothing stays in it, and a local one is not made."""
+    """Yield findings about a run directory; no file stays in it, and a missing local directory is not created."""
     run = Run.open(uri)
     place, name = _existing(run), temporary_name("doctor")
     try:
@@ -40,7 +40,7 @@ def run_dir(uri: str) -> Iterator[Finding]:
 
 
 def _existing(run: Run) -> Run:
-    """Return what is there of a local run that may not be made yet: a folder above it."""
+    """Return the nearest existing folder of a local run that may not exist yet."""
     if not run.is_local:
         return run
     path = Path(run.root)

@@ -1,12 +1,12 @@
-"""Who works on a run, and whether it still does: a small file of the run that its driver renews while it works.
+"""The lease of a run: a small file that its driver renews while it works, so that others know who works on the run.
 
-On a local disk the file lock keeps others out, and the lease is what they are told of. On an object store the lease
-itself keeps them out, by conditional requests.
+On a local disk the file lock keeps others out, and the lease says who holds it. On an object store the lease itself
+keeps them out, by conditional requests.
 
-record   what the file says, and of which process
-files    how it is read and written: with conditions, or without
-hold     taking it, renewing it, losing it
-look     who held a run last, for whoever only looks
+record   the content of the file, and the process that it describes
+files    reading and writing, with conditions or without
+hold     taking, renewing and losing a lease
+look     the last holder of a run, for commands that only read
 """
 
 from biaseval.lease.files import Seen

@@ -54,25 +54,25 @@ class LeaseFile(Protocol):
     """The file of a run's lease."""
 
     is_exclusive: bool
-    """Of two that write at once only one succeeds."""
+    """Whether only one of two simultaneous writers succeeds."""
 
     def read(self) -> Seen | None:
-        """Return what is there; None: no file."""
+        """Return the file's content and version; None without a file."""
 
     def write(self, lease: Lease, instead_of: str | None) -> str:
-        """Write the file in place of a version (None: where there is none), and return its new version.
+        """Replace a version of the file (None: create the file), and return the new version.
 
         Raises:
-            ChangedError: there is another version.
-            TransientError: it cannot be written.
+            ChangedError: the file has another version.
+            TransientError: the file cannot be written.
         """
 
     def delete(self, version: str) -> None:
-        """Delete a version; another one stays."""
+        """Delete the file if it has this version."""
 
 
 class PlainFile:
-    """A lease that is read before it is written: two that write at once may both succeed."""
+    """A lease on a store without conditions: of two simultaneous writers both may succeed, as each reads first."""
 
     is_exclusive = False
 
@@ -80,7 +80,7 @@ class PlainFile:
         self._run = run
 
     def read(self) -> Seen | None:
-        """Return what is there."""
+        """Return the file's content and version; None without a file."""
         info = self._run.fs.get_file_info(self._run.path(LEASE))
         if info.type != pafs.FileType.File:
             return None
@@ -121,7 +121,7 @@ class ConditionalFile:
         self._place = {"Bucket": bucket, "Key": key}
 
     def read(self) -> Seen | None:
-        """Return what is there."""
+        """Return the file's content and version; None without a file."""
         try:
             answer = self._request("get_object")
         except ChangedError:
@@ -132,7 +132,7 @@ class ConditionalFile:
         return Seen(Lease.parse(answer["Body"].read()), answer["ETag"], written_s, now_s)
 
     def write(self, lease: Lease, instead_of: str | None) -> str:
-        """Write the file, under the condition that it is what it was."""
+        """Write the file on the condition that its version is still ``instead_of``."""
         condition = {"IfNoneMatch": "*"} if instead_of is None else {"IfMatch": instead_of}
         return str(self._request("put_object", Body=lease.data(), **condition)["ETag"])
 
@@ -188,10 +188,10 @@ def lease_file(run: Run) -> LeaseFile:
 
 
 def prove_conditions(run: Run, name: str) -> None:
-    """Try with a file of a run, which must not be there, whether its store heeds all conditions; delete it again.
+    """Test with a new file whether the store of a run respects all conditions, and delete the file.
 
     Raises:
-        UnconditionalError: it does not, or what makes such requests is not installed; the message says which.
+        UnconditionalError: it does not, or the package for such requests is missing; the message says which.
         TransientError: the store is out of reach.
     """
     if not isinstance(run.fs, pafs.S3FileSystem):

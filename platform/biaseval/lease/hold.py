@@ -42,10 +42,10 @@ _PATIENCE_S = 30.0
 
 @contextmanager
 def held(run: Run) -> Iterator[Run]:
-    """Keep other processes out of a run while the block lasts; yield the run as this one may write it.
+    """Keep other processes out of a run while the block lasts; yield the run with permission to write.
 
-    Once another process has taken it over, because this one was silent for so long (suspended, or cut off), nothing is
-    written or deleted any more by what is yielded.
+    Another process takes the run over if this one is silent for long (suspended, or cut off). The yielded run then
+    writes and deletes nothing more.
 
     Raises:
         TransientError: another process holds the run, or took it over.

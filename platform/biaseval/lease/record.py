@@ -26,10 +26,10 @@ _CREDENTIALS = re.compile(r"://[^/@\s]+@")
 
 @dataclass(frozen=True)
 class Lease:
-    """What the file of a lease says. No clock in it is compared with another machine's."""
+    """The content of a lease file. Its times are never compared with another machine's clock."""
 
     id: str
-    """Random, of one sitting of one process."""
+    """A random number per process and lease."""
     host: str
     pid: int
     command: str

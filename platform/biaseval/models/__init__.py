@@ -1,14 +1,13 @@
 """Loads tokenizers, models and adapters, and describes and identifies them; nothing else in the package does.
 
 sources    where a model is: directory or hub name, configuration, complete files, fingerprint
-weights    whether those in its files are those of its configuration
-loading    how it is held: numbers, device, quantization
-adapters   LoRA adapters: made anew, put on, taken off, their files
+weights    whether the weights in a model's files fit its configuration
+loading    dtype, device and quantization
+adapters   LoRA adapters: creating, attaching and removing them, their files
 causal     causal language models, and tokenizers that can score labels
 readers    models that answer questions, and their tokenizers
 
-What is imported from here brings only what it needs: ``sources`` needs no torch, nothing needs peft until an adapter is
-made or put on.
+Names import their module at first use: ``sources`` needs no torch, and only adapters need peft.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""LoRA adapters in PEFT's layout: made anew, put on a model from their files, taken off again, written as files.
+"""LoRA adapters in PEFT's layout: created, attached to a model from their files, removed again, written as files.
 
-PEFT is imported where it is used: a model without adapter does without it.
+Functions import PEFT when they use it, so a model without adapter does not need it.
 """
 
 from __future__ import annotations
@@ -226,9 +226,9 @@ def _fitting(adapter: str, path: str) -> AbstractContextManager[None]:
 
 
 class AdapterSlot:
-    """Room for one LoRA adapter on a model that stays in memory; each adapter takes the place of the last.
+    """A slot for one LoRA adapter on a model that stays in memory; a new adapter replaces the previous one.
 
-    Base weights are not changed: without its adapter the model computes what it did before.
+    Base weights do not change: without its adapter the model computes the same as before.
 
     Args:
         model: in eval mode, without an adapter.

@@ -1,4 +1,4 @@
-"""Causal language models: their tokenizers, as scoring needs them, their weights, and what is known without those."""
+"""Causal language models: their tokenizers as scoring needs them, weights, and facts from configurations alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _N_PROBED = 6
 _ROUNDED = 8
 _OTHERWISE = "name a causal language model, or ask a model that answers questions by kind: qa_bias"
 _ENCODERS = {*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "bert-generation"}
-"""Their tokens see those behind them, unless the configuration says ``is_decoder``; XLM's says ``causal``."""
+"""Types whose tokens see later tokens, unless the configuration says ``is_decoder``; XLM's says ``causal``."""
 
 REFUSED = {
     "blt": "it reads bytes in patches, which transformers cannot run with a cache",
@@ -154,10 +154,10 @@ def _kv_values(model: Any) -> int | None:
 
 
 def check_causal(path: str, config: PretrainedConfig) -> None:
-    """Make sure by its configuration that a model is a causal language model: no token sees those behind it.
+    """Make sure by its configuration that a model is a causal language model: no token sees later tokens.
 
     Raises:
-        InputError: it is none, or of a type that cannot be scored (`REFUSED`).
+        InputError: the model is not causal, or its type cannot be scored (`REFUSED`).
     """
     family = config.model_type
     if config.is_encoder_decoder:
@@ -194,13 +194,12 @@ def inputs_taken(model: PreTrainedModel, **inputs: Any) -> dict[str, Any]:
 
 
 def refuse_looking_ahead(path: str, model: PreTrainedModel) -> None:
-    """Make sure, with two short texts that differ in their last token, that no token sees those behind it.
+    """Make sure, with two short texts that differ in their last token, that no token sees later tokens.
 
-    Quantized models are passed over, as what they round depends on all tokens of a pass, and so are models without
-    storage.
+    The function skips quantized models, whose rounding depends on all tokens of a pass, and models without storage.
 
     Raises:
-        InputError: what the model predicts before the last token depends on it.
+        InputError: a prediction before the last token depends on the last token.
     """
     if getattr(model, "is_quantized", False) or model.device.type == "meta":
         return

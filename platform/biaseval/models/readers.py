@@ -35,7 +35,7 @@ _PART = "question answering model"
 
 @dataclass(frozen=True)
 class ReaderFacts:
-    """What is known of a model that answers questions before its weights are read."""
+    """Facts about a question answering model from its configuration and file headers."""
 
     n_parameters: int
     window: int | None
@@ -80,7 +80,7 @@ def describe_reader(source: ModelSource, answers: str, *, has_weights: bool = Tr
 
 
 def check_encoder(source: ModelSource) -> None:
-    """Make sure that each token of a model sees those behind it, as the question may stand behind the answer.
+    """Make sure that each token of a model sees later tokens, because the question may come after the answer.
 
     Raises:
         InputError: no such model, a decoder, or an encoder with a decoder.

@@ -68,14 +68,14 @@ class ModelSource:
 
 
 def located(path: str, *, has_weights: bool = True) -> str:
-    """Return what ``from_pretrained`` should be given; what lies on an object store is fetched once a machine.
+    """Return the argument for ``from_pretrained``; files on an object store are fetched once per machine.
 
     Args:
         path: of a model or adapter, or its name on the hub.
         has_weights: they are read, too.
 
     Raises:
-        InputError: neither a directory nor the hub can have it.
+        InputError: the path is no directory and no possible name on the hub.
     """
     if is_remote(path):
         return str(local_copy(path, has_weights=has_weights))
@@ -111,11 +111,11 @@ def kept_folder(path: str) -> Path | None:
 
 @contextmanager
 def explained(problem: str, remedy: str, *, is_description: bool = False) -> Iterator[None]:
-    """Turn what transformers and PEFT raise for unusable files into one InputError.
+    """Turn the errors of transformers and PEFT for unusable files into one InputError.
 
     Args:
-        problem: what the message begins with.
-        remedy: what it ends with.
+        problem: the beginning of the message.
+        remedy: its end.
         is_description: nothing is computed in the block, so that every error is one of the files. Otherwise a
             RuntimeError, which may be one of the device, passes unless it is about sizes.
     """

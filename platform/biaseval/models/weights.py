@@ -1,6 +1,6 @@
-"""Whether the weights in a model's files are those of its configuration: all there, all used, all of the right shape.
+"""Checks that the weights in a model's files fit its configuration: none missing, none unused, all of the right shape.
 
-transformers goes on with random numbers where one is missing, and drops what has no place.
+transformers fills missing weights with random numbers and drops unused ones.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def refuse_unfit(path: str, model: PreTrainedModel, found: Mapping[str, Any], *,
 
     Args:
         path: of the model, for messages.
-        model: what was built of the configuration.
+        model: the model that was built from the configuration.
         found: transformers' ``missing_keys``, ``unexpected_keys`` and ``mismatched_keys`` (names and two shapes).
-        is_body: the files may have other heads than the model: what lies outside its body may be missing or unused.
+        is_body: the files may have other heads than the model, so weights outside its body may be missing or unused.
 
     Returns:
         The missing weights outside the body, sorted; empty without ``is_body``.

@@ -14,5 +14,5 @@ KINDS: dict[str, AnyKind] = {**TRIAL_KINDS, "instruct": INSTRUCT, "score": SCORE
 
 
 def kind_of(spec: AnySpec) -> AnyKind:
-    """Return what the main path knows of a spec's kind; scores that are there already need none of what makes them."""
+    """Return the kind of a spec; the kind of imported scores has no stages."""
     return IMPORTED if isinstance(spec, ImportedSpec) else KINDS[spec.kind]

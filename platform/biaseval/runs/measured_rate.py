@@ -18,18 +18,18 @@ _RECENT = 20
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast the stage that is being made goes."""
+    """The speed of the current stage."""
 
     noun: str
-    """What is counted: ``rows``, ``steps``."""
+    """The counted things: ``rows``, ``steps``."""
     verb: str
-    """What happens to it: ``scored``."""
+    """The work on them: ``scored``."""
     rate_per_s: float | None
-    """Of what ``noun`` says, a second, over the parts last written in the last sitting; None: too few to say."""
+    """Counted things per second, over the latest parts of the last process; None with too few parts."""
     left_s: float | None
-    """Seconds until the stage is complete at this rate; None: nothing works on it, or the rate is not known."""
+    """Seconds until the stage is complete at this rate; None if no process works on it or the rate is unknown."""
     last_part_age_s: float | None
-    """Seconds since a part of the stage was written; None: there is none."""
+    """Seconds since the last part of the stage was written; None without a part."""
 
 
 def rate_of(written: Sequence[tuple[float, int]]) -> float | None:
@@ -58,7 +58,7 @@ def written_units(run: Run, units: Sequence[Unit]) -> list[tuple[float, int]]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What its scorers took, over all sittings that ended in order."""
+    """The time and tokens of a run's scorers, over all processes that ended in order."""
 
     run: str
     """URI of the run."""

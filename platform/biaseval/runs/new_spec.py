@@ -1,4 +1,4 @@
-"""A spec to begin with, from a data file: what was found in it stands beside the keys that follow from it."""
+"""Write a first spec from a data file, with the facts found in the file beside the keys that follow from them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class FirstSpec:
     text: str
     """YAML."""
     found: list[str]
-    """What the file holds, a sentence each."""
+    """Sentences about the content of the file."""
     cautions: list[str]
-    """What would spoil a measurement, a sentence each."""
+    """Sentences about properties that would spoil a measurement."""
 
 
 def first_spec(file: str, model: str | None, folder: Path) -> FirstSpec:
@@ -162,7 +162,7 @@ def init_name(uri: str) -> str:
 
 
 def _place(path: str, folder: Path) -> str:
-    """Return a path as a spec in ``folder`` names it; what is no local file is a name."""
+    """Return a path as a spec in ``folder`` names it; names of no local file stay as they are."""
     local = Path(path).expanduser()
     if "://" in path or not local.exists():
         return path

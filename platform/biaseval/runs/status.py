@@ -59,23 +59,23 @@ class Status:
     has_marts: bool
     has_report: bool
     is_complete: bool
-    """Nothing is left to do."""
+    """No work is left."""
     under_way: list[UnderWay]
-    """Readers whose training has begun and not ended; also of a process that was killed."""
+    """Readers whose training has begun and not ended, also by a killed process."""
     driver: Sight | None
-    """The process that works on it, or ended without a word; None: it ended in order, or none ever began."""
+    """The process that works on the run, or ended without notice; None if it ended in order or none ever began."""
     pace: Pace | None
-    """Of the stage that is to be made; None: all are."""
+    """The speed of the current stage; None if all are complete."""
     given_up: Mapping[str, str]
-    """What it goes on without, and why, as far as that is known yet."""
+    """The units that the run continues without, and the reasons known so far."""
     damaged: Sequence[str]
-    """Files that are gone or differ from the recorded digest; the same command makes them again."""
+    """Files that are missing or differ from their recorded digest; the same command makes them again."""
     is_planned: bool = True
-    """The plan is complete; otherwise a process that works is planning, and there are no stages yet."""
+    """Whether the plan is complete; otherwise a process is planning, and the stages are unknown."""
 
     @property
     def is_live(self) -> bool:
-        """A process works on it."""
+        """A process works on the run."""
         return self.driver is not None and self.driver.is_live
 
     @property
@@ -85,17 +85,17 @@ class Status:
 
     @property
     def n_parts_done(self) -> int:
-        """Of these, complete ones."""
+        """Complete units of all stages."""
         return sum(stage.n_units_done for stage in self.stages)
 
     @property
     def size(self) -> int:
-        """Of all stages together."""
+        """The size of all stages."""
         return sum(stage.size for stage in self.stages)
 
     @property
     def size_done(self) -> int:
-        """Of this, what is made."""
+        """The completed part of that size."""
         return sum(stage.size_done for stage in self.stages)
 
 
@@ -204,7 +204,7 @@ def _pace(
     driver: Sight | None,
     seen: Seen | None,
 ) -> Pace:
-    """Return how fast a stage goes, or went in the last sitting where its driver ended without a word."""
+    """Return the speed of a stage, now or of the last process if its driver ended without notice."""
     written = written_units(run, stage.units)
     began_s = 0.0 if driver is None or seen is None else seen.written_s - driver.held_s
     now_s = time.time() if seen is None else seen.now_s
