@@ -1,10 +1,10 @@
-"""Makes the missing parts of a run, on Ray unless they are little work; nothing else knows Ray.
+"""Makes the missing parts of a run, on Ray unless the work is little; no other package uses Ray.
 
-cluster     connects, once a run; `address` says where, and asks whether a Ray answers there
-resources   nodes in, shares out; `node_types` says which nodes may come, `gpu_sharing` how many actors have one GPU
-parts       the stage of independent parts, of which a task and its worker are `tasks`: by `datasets` (one actor, one
-            loop, on Ray Data), or by `here` (in the driver's own process)
-training    the stage of what is trained, on Ray Train: `groups` has the worker's main, `workers` begins lost ones anew
-waiting     what is said while no actor is there; `devices` leaves a broken GPU; `versions` compares workers
+cluster     connects once per run; `address` gives the address and tests whether a Ray answers there
+resources   from nodes to shares; `node_types` lists possible nodes, `gpu_sharing` the actors per GPU
+parts       the stage of independent parts, with tasks and workers in `tasks`: by `datasets` (one actor, one loop, on
+            Ray Data), or by `here` (in the driver's own process)
+training    the stage of trainings, on Ray Train: `groups` has the worker's main, `workers` restarts lost workers
+waiting     messages while no actor is there; `devices` leaves a broken GPU; `versions` compares workers
 machine     this machine
 """

@@ -1,7 +1,7 @@
-"""Things of which each is made for itself by one of some CPU actors of Ray, and heard of in their order.
+"""A pool of CPU actors that make independent items; the results arrive in the order of the items.
 
-What is made is in two: facts, which come here, and what is to be kept, which does not. The actor that made it keeps it,
-when those before it have said under which names.
+Each result has two parts: facts, which come to this process, and content to keep, which does not. The actor that made
+the content stores it after all earlier items have announced their names.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Kept = TypeVar("Kept")
 _AHEAD = 3
 """How many things a worker may be ahead of the oldest that is not heard of yet, on average."""
 _RETRIES = 3
-"""Of each worker, and of what it was making: its process or node may die."""
+"""The retries of a worker and of its current item, because its process or node may die."""
 
 
 def is_spread() -> bool:
-    """Return whether work may be spread: not by what is itself a task or an actor, and not on one core alone."""
+    """Return whether work may be spread: not from inside a task or an actor, and not on a single core."""
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         context = ray.get_runtime_context()
@@ -45,20 +45,20 @@ def spread(
     *,
     hands_on: bool,
 ) -> Iterator[tuple[Facts, Callable[..., None]]]:
-    """Yield, in order, the facts of what is made of each item, and what has the rest kept: ``keep(kept, *arguments)``.
+    """Yield in order the facts of each item, and a function that stores its content: ``keep(kept, *arguments)``.
 
-    All is kept before the last is followed by nothing.
+    All content is stored before the iteration ends.
 
     Args:
-        items: what this process begins, while others make what it began.
+        items: from this process, while actors work on earlier items.
         make: runs in an actor with a CPU.
         keep: runs there, too.
         execution: of the run.
-        name: what is done, for messages.
-        hands_on: leave Ray to what comes next (`Cluster`).
+        name: of the work, for messages.
+        hands_on: leave Ray to the next step (`Cluster`).
 
     Raises:
-        BiasevalError: our own, from a worker.
+        BiasevalError: a worker raised it.
         TransientError: Ray failed.
     """
     import ray
@@ -107,10 +107,10 @@ def spread(
 
 
 class _Worker:
-    """Makes one thing at a time, and keeps what it made while it makes the next.
+    """Makes one item at a time, and stores its content while it makes the next.
 
-    An actor, whose process lives as long as there is anything to make: what it imports and loads would take a task of
-    Ray, whose processes come and go, longer than what it makes.
+    It is an actor, whose process lives until all items are made. In a Ray task, whose processes come and go, imports
+    and loading would take longer than the work.
     """
 
     def __init__(self, make: Callable[[Any], tuple[Any, Any]], keep: Callable[..., None]) -> None:

@@ -27,12 +27,12 @@ class Unusable:
 
 
 def ray_address() -> str:
-    """Return where Ray is, as ``RAY_ADDRESS`` says it, or that one of a run's own is to start."""
+    """Return the address of Ray from ``RAY_ADDRESS``, or the word for starting a local Ray."""
     return os.environ.get("RAY_ADDRESS") or LOCAL
 
 
 def unusable(address: str) -> Unusable | None:
-    """Return what is wrong with an address of Ray; None: a Ray answers there, or a run starts its own.
+    """Return the problem of an address of Ray; None if a Ray answers there or the run starts a local Ray.
 
     Args:
         address: ``HOST:PORT`` of the head, ``ray://HOST:PORT``, ``auto`` or ``local``.

@@ -1,4 +1,4 @@
-"""GPU-hours that a run may take: counted while it works, kept in ``environment.json`` over its sittings."""
+"""The limit of GPU-hours of a run: counted while it works, kept in ``environment.json`` across processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from biaseval.store import Run
 from biaseval.units import Done
 
 HALT = "halt"
-"""The file of a run that tells its actors and groups to begin nothing else; it goes with the sitting."""
+"""The file of a run that tells its actors and groups to start nothing more; it is deleted when the process ends."""
 
 
 IDLE_BUDGET = "no GPU is used: execution.max_gpu_hours counts nothing"
@@ -29,12 +29,12 @@ def _say_once(run_uri: str) -> None:
 
 
 class GpuHours:
-    """Counts what actors take, from the arrival of their first part to the end of their last, and what trainings take.
+    """Counts the GPU time of actors, from the arrival of their first part to the end of their last, and of trainings.
 
     Args:
-        run: whose earlier sittings count, too.
-        most: GPU-hours that the spec allows; None: any number.
-        gpus_per_actor: of this stage; of a group that trains.
+        run: the run, whose earlier processes count too.
+        most: the limit of the spec in GPU-hours; None for no limit.
+        gpus_per_actor: of this stage, or per training group.
     """
 
     def __init__(self, run: Run, most: float | None, gpus_per_actor: float) -> None:
@@ -49,7 +49,7 @@ class GpuHours:
 
     @property
     def used(self) -> float:
-        """GPU-hours so far, of all sittings."""
+        """GPU-hours so far, of all processes."""
         seconds = self._trained_s + sum(ended - arrived for arrived, ended in self._spans.values())
         return self._before + self._n_gpus * seconds / 3600
 
@@ -74,13 +74,13 @@ class GpuHours:
             self._run.write_text(HALT, "")
 
     def close(self) -> None:
-        """Keep what was used."""
+        """Store the used GPU-hours."""
         self._run.delete(HALT)
         if self._n_gpus and (self._spans or self._trained_s):
             amend_environment(self._run, gpu_hours=round(self.used, 6))
 
     def error(self) -> BiasevalError:
-        """Return what is said where parts are left."""
+        """Return the error for a run with parts left."""
         return BiasevalError(
             f"execution.max_gpu_hours: {self._most:g} are used up ({self.used:.3g}) before all is made; raise it and "
             "run the same command again: complete parts are kept"

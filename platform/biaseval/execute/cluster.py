@@ -1,4 +1,4 @@
-"""Ray itself: connecting to it, once a run, and what it has."""
+"""The connection to Ray, once per run, and the resources of the cluster."""
 
 from __future__ import annotations
 

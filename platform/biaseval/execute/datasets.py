@@ -88,7 +88,7 @@ def made_on_ray(
                 if row["error"] is not None:
                     kind, message = json_value(row["error"])
                     raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
-                if row["done"] is None:  # left for another sitting
+                if row["done"] is None:  # left for another process
                     continue
                 found = json_value(row["done"])
                 heard.hear(found.pop("versions"))
@@ -116,12 +116,12 @@ def _rows(mapped: ray.data.Dataset) -> Generator[dict[str, Any], None, None]:
 
 @contextmanager
 def _looked_after(wait: Wait, allocation: Allocation, pace: Pace) -> Iterator[type]:
-    """Look in the block, again and again, whether an actor has its place and what it works on, and how fast it is.
+    """Watch in the block whether an actor has its place, its current part, and its speed.
 
-    A thread looks: Ray Data's own loop stands still while there is no node.
+    A thread watches, because Ray Data's own loop stands still while there is no node.
 
     Yields:
-        What Ray Data has to call at each step, where a wait that nothing can end becomes an error.
+        A callback for each step of Ray Data, which turns an endless wait into an error.
     """
     from ray.data._internal.execution.execution_callback import ExecutionCallback
     from ray.data.exceptions import ExecutionTimeoutError
@@ -230,7 +230,7 @@ def _prepare(
 
 
 class _Actor:
-    """Holds a worker; has it make one part at a time, writes it, and says what came of it: it is there or it is not."""
+    """Holds a worker, lets it make one part at a time, writes the part, and reports whether it exists."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class _Actor:
         return pa.table({"done": pa.array([done], pa.string()), "error": pa.array([error], pa.string())})
 
     def _done(self, batch: pa.Table, arrived: float) -> str | None:
-        """Return what came of a part, as JSON, or nothing where it is left for another sitting."""
+        """Return the outcome of a part as JSON, or None if it is left for another process."""
         task = _task(batch)
         # Made by `_prepare` in this very run, never read from a file.
         prepared = pickle.loads(batch["prepared"][0].as_buffer()) if "prepared" in batch.column_names else None
@@ -288,7 +288,7 @@ class _Actor:
 
 
 def _made(make: Callable[[], Worker]) -> Worker:
-    """Return what is made, at the third attempt at last where a network, a hub or a store does not answer before."""
+    """Return the worker; make up to three attempts if a network, a hub or a store does not answer."""
     for pause_s in _PAUSES_S:
         try:
             return make()
@@ -313,7 +313,7 @@ def _task(batch: pa.Table) -> Task:
 
 
 def _as_row(error: Exception, name: str) -> str:
-    """Return an error as text that the driver turns into it again: Ray would wrap it, and so lose what it is."""
+    """Return an error as text, from which the driver restores it; Ray would wrap the error and lose its type."""
     own = as_ours(error, name)
     if own is not error:
         logger.error("%s failed", name, exc_info=error)
@@ -340,7 +340,7 @@ def _set_context(resources: Resources) -> None:
     context = ray.data.DataContext.get_current()
     context.max_consecutive_actor_init_deaths = _MOST_DEATHS
     if resources.types:
-        # Ray Data asks for twice what it has, and an autoscaler grants all that is asked for or nothing.
+        # Ray Data asks for twice its resources, and an autoscaler grants a whole request or nothing.
         context.execution_options.resource_limits = ray.data.ExecutionResources.for_limits(
             cpu=resources.most("CPU"), gpu=resources.most("GPU")
         )

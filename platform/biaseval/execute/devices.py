@@ -12,7 +12,7 @@ from biaseval.store import Run
 logger = logging.getLogger(__name__)
 
 _TROUBLE = "trouble"
-"""The folder of a run that counts how often a part broke a GPU; it goes with the sitting."""
+"""The folder of a run that counts how often a part broke a GPU; it is deleted when the process ends."""
 
 _ATTEMPTS = 3
 _WORDS = ("CUDA error", "CUDA driver error", "device-side assert", "NCCL error")
@@ -35,7 +35,7 @@ def refuse_unusable_gpu(num_gpus: float) -> None:
 
 
 def unusable_gpu(node: str, version: str, cuda: str | None) -> str:
-    """Return what is said of a node whose GPU torch cannot use.
+    """Return the message about a node whose GPU torch cannot use.
 
     Args:
         node: its IP address.
@@ -69,6 +69,6 @@ def leave_broken_device(run: Run, part: int, error: Exception) -> None:
 
 
 def forget_broken_devices(run: Run) -> None:
-    """Count anew."""
+    """Reset the counts."""
     if run.files(_TROUBLE):
         run.delete(_TROUBLE)

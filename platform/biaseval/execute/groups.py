@@ -58,17 +58,17 @@ def queued(units: Sequence[Unit]) -> Any:
 
 @ray.remote(num_cpus=0, max_retries=0)
 def lead(job: Job, queue: Any, group: int) -> None:
-    """Have a group train one unit of the queue after another; when a worker or its node dies, begin it anew.
+    """Let a group train the units of the queue one after another; restart it if a worker or its node dies.
 
     Args:
-        job: what all groups are told.
+        job: the arguments that all groups share.
         queue: see `queued`.
         group: the number of this one.
     """
     run = Run.open(job.run_uri)
 
     had: dict[int, Unit] = {}
-    """What it was given and did not end, by number."""
+    """Its unfinished units, by number."""
 
     def config() -> dict[str, Any]:
         n_ended, unit = ray.get(queue.begin.remote(group))
@@ -135,7 +135,7 @@ def _following(run: Run, job: Job, queue: Any, group: int) -> Iterator[Unit]:
         unit: Unit | None = ray.get(queue.take.remote(group))
         if unit is None:
             return
-        # A worker may have died between the last file of a unit and what it says of it.
+        # A worker may have died between the last file of a unit and its report.
         if missing_units(run, [unit]) and not run.has(outcome_file(unit)):
             yield unit
 

@@ -81,7 +81,7 @@ def remove_strays() -> None:
 
 
 def free_of_nodes() -> list[Mapping[str, float]]:
-    """Return what is free on each node that is there."""
+    """Return the free resources of each node."""
     return list(ray._private.state.available_resources_per_node().values())
 
 

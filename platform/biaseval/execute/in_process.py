@@ -1,7 +1,7 @@
-"""Little work in the driver's own process, where a Ray of the run's own would take longer to start than to do it.
+"""Little work in the driver's own process, when starting a local Ray would take longer than the work.
 
-A node of Ray starts in about four seconds, and each of its workers imports torch and transformers anew for another
-four, which the driver has imported already. What makes a part is the same either way.
+A node of Ray starts in about four seconds. Each of its workers imports torch and transformers in another four; the
+driver has imported them already. The code that makes a part is the same.
 """
 
 from __future__ import annotations

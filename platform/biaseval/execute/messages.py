@@ -16,7 +16,7 @@ PROGRESS = f"{STORAGE}/progress"
 """The folder of a run that holds what each training with checkpoints says of itself while it works."""
 
 OUTCOMES = f"{STORAGE}/outcomes"
-"""The folder of a run that holds, while it trains, what came of each unit of this sitting."""
+"""The folder of a run with the outcome of each unit of this process, while it trains."""
 
 
 def progress_file(unit: Unit) -> str:
@@ -25,15 +25,15 @@ def progress_file(unit: Unit) -> str:
 
 
 def outcome_file(unit: Unit) -> str:
-    """Return where a group says what came of a unit."""
+    """Return the file in which a group reports the outcome of a unit."""
     return f"{OUTCOMES}/{unit.number:05d}.json"
 
 
 def under_way(run: Run) -> list[Mapping[str, Any]]:
-    """Return what each training said last that has begun and not ended: ``model``, ``n_steps`` of ``n_planned``,
-    ``loss`` and ``seconds``.
+    """Return the last report of each unfinished training: ``model``, ``n_steps`` of ``n_planned``, ``loss`` and
+    ``seconds``.
 
-    A process that was killed leaves what it said; it is what the same command goes on from, about.
+    A killed process leaves its reports; the same command continues from about there.
     """
     ended = {name.removeprefix(OUTCOMES) for name in run.files(OUTCOMES)}
     names = sorted(name for name in run.files(PROGRESS) if name.removeprefix(PROGRESS) not in ended)

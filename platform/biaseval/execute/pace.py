@@ -19,7 +19,7 @@ from biaseval.store import Run
 from biaseval.units import Done, Unit
 
 _FILE = "pace"
-"""The file of a run with which an actor says how many tokens took how many seconds; it goes with the sitting."""
+"""The file in which an actor reports tokens and their seconds; it is deleted when the process ends."""
 
 _LEAST_ESTIMATED_S = 30.0
 """Seconds that nobody needs to be told of before they have passed."""

@@ -27,9 +27,9 @@ class Queue:
         return self._held[group]
 
     def begin(self, group: int) -> tuple[int, Unit | None]:
-        """Take back what a group had when it died, and return how many units it is done with, and what it had.
+        """Take back the unit of a group that died, and return the number of its finished units, and that unit.
 
-        What is taken back waits behind all others: what makes its workers die is tried again when nothing else is left.
+        The unit goes to the end of the queue: a unit that kills its workers runs again when no other is left.
         """
         self._begun.add(group)
         if (unit := self._held.pop(group, None)) is not None:

@@ -14,7 +14,7 @@ SPARE_CPUS = 2
 """Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
 
 LEADER_CPUS = 0.01
-"""What a run that another one starts takes beside its work: Ray Tune gives nothing to what takes nothing."""
+"""The CPUs of a run that another run starts, besides its work: Ray Tune places no trial without resources."""
 
 _MOST_ACTORS = 1000
 
@@ -56,7 +56,7 @@ class Resources:
     omp_threads: int | None = None
     """``OMP_NUM_THREADS`` of this machine, which Ray hides from its workers."""
     types: Sequence[NodeType] = ()
-    """What may come; empty where nothing does, or nobody says what."""
+    """The node types that may join; empty if none does or none is known."""
     is_shared: bool = False
     """Other runs of the same process have the rest of the cluster."""
 
@@ -123,7 +123,7 @@ class Ask:
     """Bundles, all of which it needs at once."""
 
     def fits(self, nodes: Sequence[Mapping[str, float]]) -> bool:
-        """Return whether some nodes, each with what is given of it, have room for all bundles."""
+        """Return whether nodes with these free resources have room for all bundles."""
         asked = {kind: amount for kind, amount in self.bundle.items() if amount > 0}
         rooms = [[int((own.get(kind, 0) + 1e-6) / amount) for kind, amount in asked.items()] for own in nodes]
         return sum(min(room, default=self.n) for room in rooms) >= self.n
@@ -361,7 +361,7 @@ def _caution(num_gpus: int, resources: Resources, weights_bytes: int | None) -> 
 
 
 def _awaited(n_gpus: int) -> str:
-    """Return what is said of GPUs that nobody says will come: nodes may join by hand, or by an unknown autoscaler."""
+    """Return the message about GPUs that no node type offers: nodes may join by hand, or by an unknown autoscaler."""
     return (
         f"waits for a node with {'a GPU' if n_gpus == 1 else f'{n_gpus} GPUs'}: there is none, and no autoscaler is "
         "known that would add one; if none is going to join, end this (Ctrl-C) and set execution.gpus_per_actor to "

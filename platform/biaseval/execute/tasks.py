@@ -1,4 +1,4 @@
-"""One part of a stage's work, who makes it, and what is said when that fails; needs no Ray."""
+"""A part of a stage's work, its worker, and the messages of failures; needs no Ray."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Recorder(Protocol):
         """Hear of a finished part."""
 
     def close(self) -> None:
-        """Hear that the sitting ends, however it does."""
+        """Clean up when the process ends, with or without an error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +63,9 @@ class Making:
     """How parts that are independent of each other are made."""
 
     name: str
-    """What is done, for messages: ``scoring``."""
+    """The name of the work, for messages: ``scoring``."""
     verb: str
-    """What has happened to a part that is complete: ``scored``."""
+    """The state of a complete part: ``scored``."""
     noun: str = "rows"
     """What units are measured in."""
     units: Sequence[Unit]
@@ -74,7 +74,7 @@ class Making:
     """Makes the worker in its actor: ``worker(run, allocation, **arguments)``."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[..., Any] | None = None
-    """What a CPU task does before: ``prepare(run, task, **arguments)``; the worker gets what it returns."""
+    """The function of a CPU task before the worker, which gets its result: ``prepare(run, task, **arguments)``."""
     weights_bytes: int | None = None
     """Of the model that each worker holds; None: nobody knows."""
     n_passes: int = 0
@@ -85,7 +85,7 @@ class Making:
 
 
 def as_ours(error: Exception, name: str) -> BiasevalError:
-    """Return an error of a worker as one of ours: what it is, and what to do."""
+    """Return an error of a worker as a BiasevalError with its cause and the correction."""
     if isinstance(error, BiasevalError):
         return error
     reason = " ".join(str(error).split()) or "no reason is given"

@@ -1,9 +1,8 @@
-"""A stage whose units are trained, on Ray Train: groups of workers, each with the base model, side by side.
+"""A stage of trainings on Ray Train: groups of workers, each with the base model, side by side.
 
-A group trains one unit after another; several workers of a group share every step of each. Groups take units from one
-queue, the costliest first, so that a slow one, or one whose machine never comes, keeps nothing from the others. What is
-complete stays, whatever dies, and what a group had that lost a worker is begun again: behind the last checkpoint, where
-there are any.
+A group trains one unit after another; several workers of a group share every step. Groups take units from one queue,
+the costliest first, so that a slow group, or one without a machine, does not delay the others. Complete units stay,
+whatever dies. The current unit of a group that lost a worker starts again after its last checkpoint, if it has any.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ class Training:
     """
 
     name: str
-    """What is done, for messages: ``training``."""
+    """The name of the work, for messages: ``training``."""
     verb: str
-    """What has happened to a unit that is complete: ``trained``."""
+    """The state of a complete unit: ``trained``."""
     noun: str
     """What units are measured in: ``adapters``, ``steps``."""
     units: Sequence[Unit]
@@ -58,19 +57,19 @@ class Training:
     recipes: Mapping[int, Recipe] = field(default_factory=dict)
     """Of units that are trained otherwise, by their number; ``training`` of all of them asks for the same workers."""
     work: Callable[..., Work]
-    """Says in a worker what is trained for a unit: ``work(run, unit.work, base, **arguments)``."""
+    """Returns in a worker the training of a unit: ``work(run, unit.work, base, **arguments)``."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Train the missing units in any order, and yield each when it is complete or given up.
 
-        A unit without checkpoints is given up where a loss or gradient is not finite: nothing is written but its steps,
-        and ``is_complete`` of its facts is false.
+        A unit without checkpoints is given up if a loss or gradient is not finite: only its steps are written, and
+        ``is_complete`` of its facts is false.
 
         Raises:
             InputError: the model cannot be trained, or Ray lacks the resources asked for.
             BiasevalError: training failed, or a loss or gradient of a unit with checkpoints was not finite, or
-                ``max_gpu_hours`` are used up. What is complete stays, and so does the last checkpoint.
+                ``max_gpu_hours`` are used up. Complete units and the last checkpoint stay.
         """
         from biaseval.execute.groups import Job, lead, queued
         from biaseval.execute.holdings import end_leads
@@ -89,7 +88,7 @@ class Training:
         most = self.execution.max_gpu_hours
         hours = GpuHours(run, most, groups.n_workers if groups.use_gpu else 0)
         job = Job(run.uri, self.recipe, self.work, self.arguments, groups, self.recipes, is_bounded=most is not None)
-        # Where workers have processes of their own, Ray Train begins anew when one dies; otherwise Ray does.
+        # If workers have their own processes, Ray Train restarts them when one dies; otherwise Ray does.
         held = {"num_cpus": groups.resources_per_worker["CPU"], "max_retries": ATTEMPTS - 1} if groups.is_alone else {}
         leader = lead.options(scheduling_strategy=this_node(), **held)
         queue = queued(missing)
@@ -179,7 +178,7 @@ class Training:
         )
 
     def _sitting(self, ended: Sequence[Done]) -> dict[str, Any]:
-        """Return what ``environment.json`` says of this sitting."""
+        """Return the record of this process for ``environment.json``."""
         facts, training = [done.facts for done in ended], self.recipe.training
         n_complete = {f"n_{self.noun}": sum(own["problem"] is None for own in facts)}
         steps = {name: facts[0][name] for name in ("first_step", "n_steps")}
@@ -195,7 +194,7 @@ class Training:
 
 
 def _name(unit: Unit) -> str:
-    """Return what a person calls one of several trainings, with what follows a name."""
+    """Return the name of one of several trainings for messages, with its punctuation."""
     return f"{unit.work['model']}: " if "model" in unit.work else ""
 
 

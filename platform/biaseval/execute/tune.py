@@ -1,7 +1,7 @@
-"""Trials of a search on Ray Tune: so many at a time, each with its share of the cluster, begun again where one dies.
+"""Trials of a search on Ray Tune: several at a time, each with its share of the cluster, restarted when one dies.
 
-Ray Tune runs them and knows nothing of what they find: that is in files, which say what is complete. Nothing that it
-writes is read.
+Ray Tune runs the trials and does not know their results: files hold the results and show which are complete. biaseval
+reads no file of Ray Tune.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Attempts:
     at_once: int
     """Trials at a time."""
     num_cpus: float = LEADER_CPUS
-    """What each takes; what it starts takes the rest of its share."""
+    """The CPUs of a trial itself; its work takes the rest of its share."""
 
 
 def try_all(

@@ -1,4 +1,4 @@
-"""Work that waits for its place on a cluster: what is said, and when a wait ends that nothing else can end."""
+"""Work that waits for its place on a cluster: its messages, and the end of an endless wait."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _BETWEEN_LOOKS_S = 1.0
 
 
 class Wait:
-    """Looks at work that may wait: says so after a minute and then every five, and ends what waits for nothing.
+    """Watches work that may wait: prints a message after a minute and then every five, and ends an endless wait.
 
-    A wait may last for ever while nodes may come, another job or another run of this one holds what is asked for, or
-    tasks do, which end.
+    A wait has no limit while nodes may join, or while tasks, another job or another run of this job hold the
+    resources.
 
     Args:
         name: of the work.
-        execution: of its spec; a number of GPUs says that nodes with them come.
-        resources: of the cluster, and what may come.
+        execution: of its spec; a number of GPUs means that nodes with GPUs will join.
+        resources: of the cluster, with the node types that may join.
     """
 
     def __init__(self, name: str, execution: ExecutionSpec, resources: Resources) -> None:
@@ -47,14 +47,14 @@ class Wait:
         return time.monotonic() - self._looked >= _BETWEEN_LOOKS_S
 
     def look(self, ask: Ask | None, *, is_idle: bool = True) -> None:
-        """Hear what is waited for; called now and then.
+        """Record the current request; called repeatedly.
 
         Args:
-            ask: None: everything has its place.
-            is_idle: nothing else of the work has its place, which it would give back.
+            ask: the request; None if all work has its place.
+            is_idle: no other part of the work has a place that it would give back.
 
         Raises:
-            TransientError: for `ENDS_S` nothing could give it its place.
+            TransientError: for `ENDS_S` seconds nothing could free its place.
         """
         self._looked = now = time.monotonic()
         if ask is None:
@@ -82,7 +82,7 @@ class Wait:
 
 
 def _hold_for_ever(ask: Ask, resources: Resources) -> Sequence[Holder] | None:
-    """Return who holds what is asked for and does not give it back by itself; None: it may become free, or is."""
+    """Return the holders of the requested resources that keep them; None if they are free or may become free."""
     free = free_of_nodes()
     if ask.fits(free):
         return None
@@ -109,7 +109,7 @@ def waiting_words(
     free: Mapping[str, float],
     waited_s: float,
 ) -> str:
-    """Return what is said: for how long, for what, what there is, and what may come."""
+    """Return the message: the time, the request, the cluster's resources, and the node types that may join."""
     [kind] = [kind for kind in ("GPU", "CPU") if ask.bundle.get(kind)][:1] or ["CPU"]
     amounts = f"of {there.get(kind, 0):g} {kind}s there {free.get(kind, 0):g} are free"
     needed = ask.bundle.get(kind, 0)

@@ -1,4 +1,4 @@
-"""Groups of workers that train together on Ray Train: what is done when one dies."""
+"""Groups of workers that train together on Ray Train, and their restart when one dies."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def fit(
     section: str,
     groups: Groups,
 ) -> Any:
-    """Do work in all workers of a group at once; when a worker or its node dies, go on with what is left.
+    """Do work in all workers of a group at once; if a worker or its node dies, continue with the unfinished work.
 
-    Three deaths in a row that leave the work where it was are an error. However many come with something done in
-    between, as on spot nodes, are none. A worker that is alone works in this process; whoever called it begins it anew.
+    Three deaths in a row without progress are an error. Deaths with progress between them, as on spot nodes, are not
+    limited. A single worker works in this process; its caller restarts it.
 
     Args:
         run: the run directory.
-        work: what each worker does.
-        config: what it is given: what is left to do, which is another as soon as some of it is done.
+        work: the function that each worker calls.
+        config: returns its argument: the unfinished work, which shrinks with progress.
         section: the spec's section that says how to train, for messages.
-        groups: how many workers, and what each gets.
+        groups: the number of workers, and the resources of each.
 
     Returns:
-        What the first worker returns.
+        The result of the first worker.
 
     Raises:
-        BiasevalError: our own, from a worker; or workers died three times.
+        BiasevalError: a worker raised it, or workers died three times.
     """
     quiet_worker()
     left = config()
