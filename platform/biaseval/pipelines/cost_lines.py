@@ -38,7 +38,7 @@ def idle_budget(execution: ExecutionSpec) -> list[str]:
 
 
 def price_lines(flops: float, execution: ExecutionSpec) -> list[tuple[str, str]]:
-    """Return a line for each accelerator that ``execution.prices`` names: its hours, and what they cost."""
+    """Return a line for each accelerator of ``execution.prices``: its hours and their cost."""
     lines, n_gpus = [], execution.n_gpus
     for accelerator, facts in costs(flops, execution).items():
         hours = f"{_amount(facts['gpu_hours'])} GPU-hours at {EFFICIENCY:.0%} of its peak"
@@ -52,7 +52,7 @@ def price_lines(flops: float, execution: ExecutionSpec) -> list[tuple[str, str]]
 
 
 def costs(flops: float, execution: ExecutionSpec) -> dict[str, dict[str, float]]:
-    """Return by accelerator the hours of one GPU and what they cost, in the unit of ``execution.prices``."""
+    """Return by accelerator the hours of one GPU and their cost, in the unit of ``execution.prices``."""
     return {
         accelerator: {"gpu_hours": hours, "cost": hours * price}
         for accelerator, price in execution.prices.items()
@@ -61,7 +61,7 @@ def costs(flops: float, execution: ExecutionSpec) -> dict[str, dict[str, float]]
 
 
 def _beyond(hours: float, execution: ExecutionSpec | None) -> str:
-    """Return what is said of more GPU-hours than a run may take."""
+    """Return the message about GPU-hours beyond the limit of a run."""
     most = None if execution is None else execution.max_gpu_hours
     return "" if most is None or hours <= most else f"; execution.max_gpu_hours stops it at {most:g}"
 

@@ -186,16 +186,16 @@ def _record_primary(run: Run, spec: AnySpec) -> None:
 
 
 def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> None:
-    """Make a directory the planned run of a spec: plan a new one, resume one, or extend one by what the spec adds.
+    """Make a directory the planned run of a spec: plan a new run, resume a run, or extend it by the spec's additions.
 
     Args:
-        run: held, as `biaseval.digests.kept` yields it.
+        run: under this process's lease, as `biaseval.digests.kept` yields it.
         kind: of the spec.
         spec: the run's.
-        inputs: what planning starts from, where it has been read.
+        inputs: of the plan, if they have been read.
 
     Raises:
-        InputError: the directory is another run's, or what is there does not fit the spec.
+        InputError: the directory belongs to another run, or its content does not fit the spec.
     """
     plan = _stored_plan(run)
     if plan is None and not _holds_results(run):
@@ -238,10 +238,10 @@ def _plan_new(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> 
 
 
 def _resumed(run: Run, kind: Kind[Any, Any], spec: AnySpec, plan: Plan | None) -> Plan:
-    """Return the plan of a run that is there, having planned again what is missing of it; what is there stays.
+    """Return the plan of an existing run, after planning its missing parts again; existing parts stay.
 
     Raises:
-        InputError: a part that is there would be another, or one that is missing is not planned again.
+        InputError: an existing part would change, or a missing part is not planned again.
     """
     if plan is None:
         _refuse_growth(run, spec)
@@ -258,13 +258,13 @@ def _resumed(run: Run, kind: Kind[Any, Any], spec: AnySpec, plan: Plan | None) -
 
 
 def _extend(run: Run, kind: Kind[Any, Any], spec: AnySpec, known: Plan) -> None:
-    """Add to the plan of a run what a spec asks for beyond it; what is there keeps its bytes.
+    """Add the additions of a spec to the plan of a run; existing files keep their bytes.
 
-    A killed call changes nothing: parts that the plan does not name are none of the run's, and the same call begins
+    A killed call changes nothing: parts that the plan does not name do not belong to the run, and the same call starts
     again.
 
     Raises:
-        InputError: the spec's inputs do not make a run, or would change what is there.
+        InputError: the spec's inputs do not make a run, or would change existing parts.
     """
     assert kind.extend is not None
     inputs = read_with_weights(kind, spec)
@@ -361,7 +361,7 @@ def fingerprints(spec: AnySpec) -> dict[tuple[str, ...], dict[str, Any]]:
 
 
 def _write_environment(run: Run, spec: AnySpec, known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write what is known of how a run is made, with the models and files of its spec."""
+    """Write the record of how a run is made, with the models and files of its spec."""
     environment = dict(known)
     for place, fingerprint in fingerprints(spec).items():
         section = environment

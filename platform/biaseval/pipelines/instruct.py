@@ -53,7 +53,7 @@ class InstructPlan:
     n_steps: int
     why_not_packed: str | None
     notes: list[str]
-    """What was left out or cut."""
+    """Conversations that were left out or cut, with their counts."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class InstructInputs:
 
     @property
     def subject(self) -> str:
-        """What is planned."""
+        """The planned work."""
         return f"{self.plan.n_conversations:,} conversations"
 
     @property
@@ -89,11 +89,11 @@ class InstructSummary:
     """Of the first step, in nats an answer token."""
     last_loss: float
     eval_losses: list[float]
-    """Of what is held out, epoch by epoch."""
+    """The losses on held-out conversations, per epoch."""
     n_made: int
-    """Steps of this sitting."""
+    """Steps of this process."""
     seconds: float
-    """Of this sitting, without starting workers."""
+    """Seconds of this process, without starting workers."""
 
     @property
     def lines(self) -> list[tuple[str, str]]:
@@ -283,12 +283,12 @@ _RESULTS = {"model": MODEL_CONFIG, "adapter": CONFIG_FILE}
 
 
 def instruct_summary(run: Run, spec: InstructSpec, made: Sequence[Done]) -> InstructSummary:
-    """Return what a finished tuning is, and drop its checkpoints.
+    """Return the summary of a finished tuning, and delete its checkpoints.
 
     Args:
         run: the run directory.
         spec: its spec.
-        made: in this sitting; nothing if all was made before.
+        made: units of this process; empty if all were made before.
     """
     from biaseval.training.checkpoints import CHECKPOINTS
 

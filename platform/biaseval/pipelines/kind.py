@@ -19,11 +19,11 @@ Plan = Mapping[str, Any]
 
 
 class Stage(Protocol):
-    """One step of a planned run. What is missing of it is a set difference of names; nothing else knows."""
+    """One step of a planned run. Its missing units are a set difference of file names."""
 
     @property
     def verb(self) -> str:
-        """What has happened to a unit that is complete: ``scored``."""
+        """The state of a complete unit: ``scored``."""
 
     @property
     def noun(self) -> str:
@@ -42,7 +42,7 @@ class Inputs(Protocol):
 
     @property
     def subject(self) -> str:
-        """What is planned, in a few words."""
+        """The planned work, in a few words."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -69,14 +69,14 @@ class Need:
     """Packages beside those of every installation."""
 
     why: str
-    """What needs them, with its verb: ``lora needs``."""
+    """The section that needs them, with its verb: ``lora needs``."""
     extra: str
     """Of the installation, that has them."""
     packages: tuple[str, ...]
 
 
 class Trained(Protocol):
-    """What came of training alone."""
+    """The result of a command that only trains."""
 
     @property
     def uri(self) -> str:
@@ -84,14 +84,14 @@ class Trained(Protocol):
 
     @property
     def folder(self) -> str:
-        """Of the run, that holds what was trained."""
+        """The folder of the run with the trained models."""
 
     @property
     def lines(self) -> Sequence[tuple[str, str]]:
         """Names and values, for a person."""
 
     def refuse_given_up(self) -> None:
-        """Raise a BiasevalError if something was given up, which what is said has to come before."""
+        """Raise a BiasevalError if a training was given up; callers print the summary first."""
 
 
 class Page(Protocol):
@@ -138,7 +138,7 @@ class Kind(Generic[S, I]):
     changes: Callable[[S, Mapping[str, Any]], list[str]] = field(default=lambda spec, environment: [])
     """Says what of a spec's inputs, beside its files and models, is not what ``environment.json`` has of them."""
     refuse_analysis: Callable[[Run, S], None] = field(default=lambda run, spec: None)
-    """Raises an InputError where what is stored does not allow the analysis that a spec asks for."""
+    """Raises an InputError if the stored results do not allow the analysis of a spec."""
     given_up: Callable[[Run, S], Mapping[str, str]] = field(default=lambda run, spec: {})
     """Returns what a run goes on without so far, by its name, and why."""
     refuse_given_up: Callable[[Run, S], None] = field(default=lambda run, spec: None)
@@ -146,7 +146,7 @@ class Kind(Generic[S, I]):
     derive: Callable[[Run, S], None] | None = None
     """Writes the settings and draws that SQL reads beside the outputs; None: a run without metrics."""
     conclude: Callable[[Run, S], None] | None = None
-    """Writes what follows from the metrics, beside the report."""
+    """Writes further files from the metrics, beside the report."""
     page: Callable[[Run], Page] | None = None
     headline: Callable[[S], str] = field(default=lambda spec: "")
     """The query whose rows `biaseval run` prints."""

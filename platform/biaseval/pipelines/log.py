@@ -1,4 +1,4 @@
-"""The log of a run: what was said while a process worked on it, one line each, with its time."""
+"""The log of a run: the output of the processes that worked on it, with the time of each line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from biaseval.store import LOG, Run
 
 @contextmanager
 def logged(run: Run) -> Iterator[None]:
-    """Append to ``RUN/run.log`` what is said in the block, and the error that ends it.
+    """Append the output of the block to ``RUN/run.log``, and the error that ends it.
 
-    On a local disk each line is there at once. An object store cannot append, so there the file is written when the
-    block ends. A log that cannot be written stops nothing, and a directory that did not become a run has none.
+    On a local disk each line appears at once. An object store cannot append, so there the file appears when the block
+    ends. A log that cannot be written stops nothing. A directory that did not become a run gets no log.
 
     Args:
-        run: held by this process.
+        run: under this process's lease.
     """
     lines: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Packages that only some specs need: what is not installed is said before anything is planned, with the remedy."""
+"""Packages that only some specs need: a missing one stops the run before planning, with the command to install it."""
 
 from __future__ import annotations
 

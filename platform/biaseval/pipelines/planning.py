@@ -1,7 +1,7 @@
-"""What tasks and settings add to a run, planned one by one: in this process, or by actors of Ray where it is much.
+"""Plans the tasks and settings of a run one by one: in this process, or in actors of Ray if the work is much.
 
-A driver hears of each in order and keeps numbers. Files of a plan are named by what comes before them: until that is
-known they wait without a name, where they were made. A plan does without weights; a run begins with all of them.
+The driver receives the numbers of each in order. The names of files depend on the earlier ones: until those are known,
+the files wait where they were made. A plan needs no weights; a run checks at its start that all are there.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Outline:
 
     @classmethod
     def of(cls, planned: Planned) -> Outline:
-        """Return the outline of what is planned."""
+        """Return the outline of a planned piece."""
         parts = [PartFacts(part.prompts.num_rows, part.tokens, part.adapter) for part in planned.parts]
         return cls(planned.summary, planned.problems, planned.sha256, planned.adapters, parts, list(planned.tables))
 
@@ -130,7 +130,7 @@ class Files:
 
     @classmethod
     def of(cls, planned: Planned) -> Files:
-        """Return what is planned as files."""
+        """Return a planned piece as files."""
         tables = {table: parquet_bytes(rows) for table, rows in planned.tables.items()}
         return cls(tables, [parquet_bytes(part.prompts) for part in planned.parts])
 
@@ -156,7 +156,7 @@ class Piece(Protocol):
     """One task, or one setting, that is to be planned. Can be sent to another process."""
 
     def plan(self, tokenizer: Any) -> Planned:
-        """Return what it adds to the run; what is wrong with it is in there."""
+        """Return its additions to the run, with its mistakes."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Ready:
     planned: Planned
 
     def plan(self, tokenizer: Any) -> Planned:
-        """Return what it adds to the run."""
+        """Return its additions to the run."""
         return self.planned
 
 
@@ -178,11 +178,11 @@ class CausalInputs:
     model: ModelFacts
     tokenizer: Any
     start: PlanSummary
-    """Of the run before any of what is planned."""
+    """The summary of the run before the planned additions."""
     problems: list[str]
-    """What is wrong so far, and did not keep the rest from being looked at."""
+    """Mistakes so far that did not stop the check of the rest."""
     pieces: Callable[[], Iterator[Piece]]
-    """Begins anew, one task or setting in memory at a time."""
+    """Returns a new iterator, with one task or setting in memory at a time."""
     most_prompts: int = 0
     """That may be planned apart from each other, at most; 0: all in one process."""
 
@@ -192,7 +192,7 @@ class CausalInputs:
         return {"model_facts": asdict(self.model), "data": {}}
 
     def all_planned(self) -> Iterator[Planned]:
-        """Yield what is planned, with its rows, and refuse it all behind the last if anything is wrong.
+        """Yield the planned pieces with their rows, and refuse the plan after the last if any has a mistake.
 
         Raises:
             InputError: with every problem.

@@ -1,7 +1,7 @@
-"""What a run is, from spec to report. Read this first.
+"""The path of a run from spec to report. Read this first.
 
-spec → claim the run directory → plan (Parquet parts) → make what is missing, stage by stage, on Ray → marts by SQL →
-report. What is planned, which stages there are and what is shown differs by kind: see `kind`; `runs.kinds` lists them.
+spec → claim the run directory → plan (Parquet parts) → make missing units, stage by stage, on Ray → marts by SQL →
+report. Plan, stages and report differ by kind: see `kind`; `runs.kinds` lists the kinds.
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ def make_missing(
     is_whole_run: bool = True,
     at_once: int | None = None,
 ) -> list[Done]:
-    """Make what each stage lacks, one stage behind the other; Ray starts once, and only if something is missing.
+    """Make the missing units, one stage after the other; Ray starts once, and only if a unit is missing.
 
     Args:
         run: a planned run.
-        stages: in order; what one makes the next may need.
+        stages: in order; a stage may need the results of earlier ones.
         execution: actors and their resources.
-        is_whole_run: what nothing needs is not made, as its products are there, and what is given up ends the run;
-            otherwise the stages are made for themselves.
-        at_once: runs of a search that share the cluster, of which this is one; None: it has all of it.
+        is_whole_run: skip units whose products exist, and end the run if a unit is given up; otherwise make all units
+            of the stages.
+        at_once: the number of runs of a search that share the cluster; None if this run has all of it.
 
     Returns:
-        What was made now; a unit that was given up is among it.
+        The units of this call, with those that were given up.
 
     Raises:
         InputError, BiasevalError: as the stages raise them; complete units stay.
@@ -170,7 +170,7 @@ def write_page(run: Run, kind: AnyKind) -> list[str]:
 
 
 def _delete_products(run: Run, units: Sequence[Unit]) -> None:
-    """Delete what was made with units that are made anew: it may not be the same to the last bit."""
+    """Delete the products of units that are made again: the new ones may differ in the last bits."""
     products = {name for unit in units for name in unit.products}
     for name in sorted(products & files_of(run, products)):
         run.delete(name)

@@ -1,4 +1,4 @@
-"""The stage that trains the few-shot adapters of a run, what that costs, and what came of it."""
+"""The stage that trains the few-shot adapters of a run, its cost and its summary."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """What a sitting of training did, and what the run's adapters are."""
+    """The adapters of a run, and the training of this process."""
 
     uri: str
     n_adapters: int
     """Complete, of the whole run."""
     n_planned: int
     n_trained: int
-    """In this sitting."""
+    """In this process."""
     n_steps: int
     """Of the complete adapters."""
     first_loss: float | None
@@ -42,11 +42,11 @@ class TrainingSummary:
     last_loss: float | None
     """The same at their last step."""
     seconds: float
-    """Sum over the adapters of this sitting, without starting workers and loading the model."""
+    """Sum over the adapters of this process, without starting workers and loading the model."""
     overhead_share: float | None
     """Part of these seconds outside optimizer steps, in [0, 1]; None if nothing was trained."""
     made: Sequence[Done]
-    """In this sitting."""
+    """In this process."""
     folder: str = ADAPTERS
 
     def refuse_given_up(self) -> None:
@@ -78,8 +78,8 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
         spec: its spec.
         lora: the spec's section ``lora``.
         plan: ``adapters`` of the run.
-        scored: the units that need them: an adapter that is trained anew need not be the same to the last bit, so its
-            outputs are made anew too.
+        scored: the units that need the adapters: an adapter that is trained again may differ in the last bits, so its
+            outputs are made again too.
 
     Raises:
         InputError: the run was planned without adapters.
@@ -188,7 +188,7 @@ def lora_of(spec: AnySpec) -> LoraSpec:
 
 
 def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> TrainingSummary:
-    """Return what a sitting of training did.
+    """Return the summary of this process's training.
 
     Raises:
         BiasevalError: an adapter's steps are lost.

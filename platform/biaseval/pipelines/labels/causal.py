@@ -62,10 +62,10 @@ def with_training_rows(
 
 
 def write_causal(run: Run, spec: CausalSpec, inputs: CausalInputs) -> Plan:
-    """Write contexts, prompts and what else is planned, and return what ``plan.json`` says.
+    """Write contexts, prompts and the other planned tables, and return the content of ``plan.json``.
 
     Raises:
-        InputError: something is wrong with what is planned; the message has all of it.
+        InputError: the plan has mistakes; the message lists all.
     """
     summary = inputs.start
     parts: list[dict[str, Any]] = []
@@ -89,12 +89,12 @@ def write_causal(run: Run, spec: CausalSpec, inputs: CausalInputs) -> Plan:
 
 
 def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) -> Plan:
-    """Write the contexts and prompts that a spec asks for and the plan lacks, in parts behind its own.
+    """Write the contexts and prompts of a spec that the plan lacks, in parts after its own.
 
     Raises:
-        InputError: something is wrong with what is planned, or what is there would be another.
+        InputError: the plan has mistakes, or existing parts would change.
     """
-    for _ in inputs.all_planned():  # what is wrong is said before anything is written
+    for _ in inputs.all_planned():  # mistakes stop the plan before anything is written
         pass
     contexts_part = _stored(run, "contexts", "context_id")
     made = {table: run.parts(table) for table in ("tasks", "splits", "settings")}
@@ -156,7 +156,7 @@ def _text(prompt: Mapping[str, Any]) -> int:
 
 
 def _refuse_other_contexts(run: Run, contexts: pa.Table, contexts_part: Mapping[str, int]) -> None:
-    """Make sure that contexts that are there have the texts that would be planned anew; Raises InputError: not so."""
+    """Make sure that existing contexts have the same texts as a new plan; Raises InputError if not."""
     texts = dict(zip(contexts["context_id"].to_pylist(), contexts["text"].to_pylist(), strict=True))
     for part in sorted({contexts_part[name] for name in texts if name in contexts_part}):
         stored = run.read_part("contexts", part)
@@ -189,10 +189,10 @@ def causal_stages(run: Run, spec: CausalSpec, plan: Plan, predict: Sequence[Pred
 
 
 def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
-    """Return what `biaseval plan` says of a spec.
+    """Return the description of a spec for `biaseval plan`.
 
     Raises:
-        InputError: something is wrong with what would be planned; the message has all of it.
+        InputError: the plan would have mistakes; the message lists all.
     """
     summary = inputs.start
     adapters: list[Mapping[str, Any]] = []
@@ -260,7 +260,7 @@ def _detectable_lines(summary: PlanSummary) -> list[tuple[str, str]]:
 
 
 def say_what_is_cut(spec_max_tokens: int, plan: Plan) -> None:
-    """Say how many prompts do not hold what they should, where there are some."""
+    """Print how many prompts are cut or have fewer demonstrations than requested, if any."""
     if plan["n_cut"] or plan["n_shortened"]:
         say(
             f"prompt.max_tokens {spec_max_tokens}: of {plan['n_prompts']:,} prompts {plan['n_shortened']:,} "

@@ -49,13 +49,13 @@ def imported_spec(
     """Return the spec of files of scores: it names them by content.
 
     Args:
-        source: what they are.
+        source: their format.
         files: at least one.
-        name: of the run; None: what the files call the model, or else the first file's name.
+        name: of the run; None takes the model's name from the files, or else the first file's name.
         on_bad_row: of a table: ``drop`` leaves prompts out that lack their right label.
 
     Raises:
-        InputError: a file cannot be read, or does not hold what its source says; the message lists what is wrong.
+        InputError: a file cannot be read, or does not have the format; the message lists the mistakes.
     """
     outputs = _read_outputs(source, files, on_bad_row)
     called = name or _name_of(outputs.model or files[0].stem)

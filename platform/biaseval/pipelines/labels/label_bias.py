@@ -92,7 +92,7 @@ class _Piece:
     window: int | None
 
     def plan(self, tokenizer: Any) -> Planned:
-        """Return what it adds to the run."""
+        """Return its additions to the run."""
         spec, plan = self.spec, plan_task(self.spec, self.begun, tokenizer, self.window)
         training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, self.window)
         n_rows = Counter(plan.splits["role"].to_pylist())

@@ -46,9 +46,9 @@ def scoring_stage(
     """Return the stage that writes the outputs of every part of ``prompts``.
 
     Args:
-        run: the run directory; what is known of how it was scored before is taken from there.
+        run: the run directory, with the record of earlier scoring.
         plan: ``parts`` of the run, and ``adapters`` where it has some.
-        model: what to score with.
+        model: the spec's section.
         execution: actors and their resources.
         predict: how predictions are made.
     """
@@ -76,7 +76,7 @@ def scoring_stage(
 
 
 def n_passes(predict: Sequence[Prediction]) -> int:
-    """Return how often a model reads each prompt: what is continued is read again."""
+    """Return how often a model reads each prompt: generation reads it again."""
     return ("label_scores" in output_tables(predict)) + ("generate" in predict)
 
 
@@ -88,7 +88,7 @@ def _width(model: ModelSpec) -> float:
 
 
 def _seconds(execution: ExecutionSpec, n_parameters: int | None) -> Callable[[Unit], float] | None:
-    """Return what says how long this process would take for a part, where no actors are asked for."""
+    """Return a function for the seconds that this process would take for a part; None if the spec names actors."""
     if n_parameters is None or (execution.actors, execution.gpus_per_actor) != ("auto", "auto"):
         return None
     return lambda unit: float(2 * n_parameters * unit.work["tokens"] / (_FLOPS_OF_A_CORE * n_cores()))

@@ -148,7 +148,7 @@ def _has_half_surrogate(value: object) -> bool:
 
 
 def _odd_labels(prompts: pa.Table) -> Iterator[str]:
-    """Yield what is odd about labels, each once."""
+    """Yield oddities of labels, each once."""
     seen: set[object] = set()
     for row in prompts.to_pylist():
         labels = tuple(sorted(row["labels"]))
@@ -164,7 +164,7 @@ def _refuse_indistinct_labels(path: Path, prompts: pa.Table, tokenizer: Any) -> 
     problems = []
     seen = set()
     for row in prompts.to_pylist():
-        # What stands further ahead does not change how a label is tokenised.
+        # Earlier text does not change the tokens of a label.
         key = (row["text"][-_END_CHARACTERS:], tuple(row["labels"]))
         if key not in seen:
             seen.add(key)

@@ -1,4 +1,4 @@
-"""How a run is scored, in its ``environment.json``: over all actors, and over all sittings of a resumed run."""
+"""The record of scoring in ``environment.json``, over all actors and all processes of a resumed run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ScorerRecord:
 
     @property
     def busy_share(self) -> float:
-        """Which part of their time the actors of this sitting were busy, in [0, 1]."""
+        """The share of their time in which the actors of this process were busy, in [0, 1]."""
         return self._scoring_s / (self._elapsed_s or 1.0)
 
     @property
@@ -52,14 +52,14 @@ class ScorerRecord:
         self._write(_combined(self.facts, done.facts))
 
     def close(self) -> None:
-        """Add this sitting's times to the record, and say how busy the actors were."""
+        """Add this process's times to the record, and print how busy the actors were."""
         if not self._spans:
             return
         scoring_s = self.facts.get("scoring_s", 0.0) + self._scoring_s
         elapsed_s = self.facts.get("elapsed_s", 0.0) + self._elapsed_s
         times = {"scoring_s": scoring_s, "elapsed_s": elapsed_s, "busy_share": scoring_s / elapsed_s}
         rounded = {name: round(value, 3) for name, value in times.items()}
-        # Sittings of older versions have no tokens, and their times would pass for those of others.
+        # Records of older versions have no tokens, so their times would distort the rate.
         has_all = "tokens" in self.facts or "elapsed_s" not in self.facts
         tokens = {"tokens": self.facts.get("tokens", 0) + self._tokens} if has_all else {}
         self._write({**self.facts, **rounded, **tokens})

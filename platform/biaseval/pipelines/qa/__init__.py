@@ -1,5 +1,5 @@
-"""QA bias: ``kind`` is the kind of run, ``plan`` and ``training_plan`` what is planned, ``stages`` what answers.
+"""QA bias: ``kind`` is the kind of run, ``plan`` and ``training_plan`` plan it, and ``stages`` has its answering.
 
-``trained_models`` says which readers a run trains, and ``training_stages`` makes a stage of each step of it.
-``biased_segments`` and ``guide_logits`` have what methods against shortcuts are told.
+``trained_models`` lists the readers that a run trains, and ``training_stages`` makes a stage of each training step.
+``biased_segments`` and ``guide_logits`` make the inputs of debiasing methods.
 """

@@ -248,10 +248,10 @@ class Segments:
 def segment_problems(
     spec: QaBiasSpec, sets: Sequence[tuple[str, QuestionSet]], tfidf: Callable[[], Tfidf]
 ) -> list[str]:
-    """Return why training would fail for want of questions in a segment, by the questions alone: no model is read.
+    """Return why training would fail for lack of questions in a segment, from the questions alone, without a model.
 
-    It counts the first questions of a set, and more of them for as long as they are too few. So what it returns is
-    true of whole sets, and a study without a problem is read in part only.
+    The function counts the first questions of a set, and more while they are too few. So its result holds for whole
+    sets, and it reads only a part of a study without a problem.
 
     Args:
         spec: has a section ``train``.
@@ -259,10 +259,10 @@ def segment_problems(
         tfidf: fits the document frequencies of ``cos_sim``.
 
     Returns:
-        Of each heuristic that fails its threshold, the counts, and what to do.
+        For each heuristic that fails its threshold, the counts and the correction.
 
     Raises:
-        InputError: a heuristic of the user's fails, or has too many thresholds to try.
+        InputError: a user's heuristic fails, or has too many thresholds to try.
     """
     train = spec.train
     assert train is not None

@@ -1,7 +1,7 @@
 """The kind qa_bias: do QA models answer by shortcut (P3)?
 
-Part p of the questions becomes part p of the attributes, and part m * n_parts + p of the predictions of model m; those
-that the run trains itself come behind those of the spec.
+Part p of the questions becomes part p of the attributes, and part m * n_parts + p of the predictions of model m.
+Models that the run trains have higher numbers than the models of the spec.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class QuestionsInputs:
 
     @property
     def subject(self) -> str:
-        """What is planned."""
+        """The planned work."""
         asked = f"{sum(self.plan.datasets.values()):,} questions"
         return asked if self.training is None else f"{asked}, and to train {len(self.training.readers):,} readers"
 
@@ -125,7 +125,7 @@ def _problems(spec: QaBiasSpec, inputs: QuestionsInputs, key: str = "train.thres
 
 
 def _notes(spec: QaBiasSpec, sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | None) -> list[str]:
-    """Return what is left out of questions and heuristics, and where document frequencies come from."""
+    """Return notes about omitted questions and heuristics, and the source of document frequencies."""
     notes = [note for questions, _ in sets.values() for note in questions.notes]
     left_out = annotated(HEURISTICS)
     if spec.text.spacy is None and set(HEURISTICS).difference(spec.heuristics) == {*left_out}:
@@ -170,7 +170,7 @@ def _tfidf(sets: Mapping[str, tuple[QuestionSet, Role]], train: QuestionSet | No
 
 
 def _extend(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs, plan: Plan) -> Plan:
-    """Add models and heuristics: predictions are behind those of the plan's models, attributes in parts of their own.
+    """Add models and heuristics: predictions in parts after those of the plan's models, attributes in their own parts.
 
     Raises:
         InputError: the models of the run do not come first.
@@ -196,7 +196,7 @@ def _measured_before(run: Run) -> list[str]:
 def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
     """Yield what costs least first: a heuristic of the user's that fails does so before hours of models."""
     for own in plan.get("measured", [{"heuristics": spec.heuristics, "first": 0}]):
-        # Of a run that grew each stage is told from the others.
+        # In a run that grew, the stages need different names.
         by = {} if own["heuristics"] == spec.heuristics else {"verb": f"measured by {', '.join(own['heuristics'])}"}
         yield measuring_stage(spec, _units(plan, "qa_attributes", own["first"]), own["heuristics"], **by)
     for number, model in enumerate(spec.models):
@@ -250,7 +250,7 @@ def _needs(spec: QaBiasSpec) -> Iterator[Need]:
 
 
 def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
-    """Return what is measured otherwise now: text data, a spaCy pipeline, a library, a heuristic of the user's."""
+    """Return the changed inputs of heuristics: text data, a spaCy pipeline, a library, a user's heuristic."""
     recorded, found = environment["text"], _text_sources(spec)
     changed = [name for name, own in found.items() if _identity(recorded.get(name, {})) != _identity(own)]
     return [f"{name}: changed from {recorded.get(name)} to {found.get(name)}" for name in dict.fromkeys(changed)]
@@ -353,7 +353,7 @@ order by trained_models.number, dataset, heuristic
 
 
 def _headline(spec: QaBiasSpec) -> str:
-    """Return the query for how biased the models are; of a study, what was addressed."""
+    """Return the query for the bias of the models; of a study, for the addressed heuristics."""
     if spec.train is not None:
         return _CHANGES
     n_datasets = len({**spec.datasets.in_distribution, **spec.datasets.out_of_distribution})
@@ -362,18 +362,18 @@ def _headline(spec: QaBiasSpec) -> str:
 
 @dataclass(frozen=True)
 class ReadersSummary:
-    """What a sitting of training did, and what the run's readers are."""
+    """The readers of a run, and the training of this process."""
 
     uri: str
     n_readers: int
     """Complete, of the whole run, bias models among them."""
     n_planned: int
     n_trained: int
-    """In this sitting."""
+    """In this process."""
     n_steps: int
     """Of the complete ones."""
     seconds: float
-    """Sum over the readers of this sitting, without starting workers."""
+    """Sum over the readers of this process, without starting workers."""
     overhead_share: float | None
     """Part of these seconds outside optimizer steps and evaluations, in [0, 1]; None if nothing was trained."""
     left_out: Mapping[str, str]
@@ -401,7 +401,7 @@ class ReadersSummary:
 
 
 def readers_summary(stages: TrainingStages, made: Sequence[Done]) -> ReadersSummary:
-    """Return what a sitting of training did."""
+    """Return the summary of this process's training."""
     rows = trained_rows(stages.run)
     trained = [done for done in made if "step_seconds" in done.facts]
     seconds = sum(done.facts["seconds"] for done in trained)

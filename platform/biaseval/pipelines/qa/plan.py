@@ -53,7 +53,7 @@ def model_plan(
             ids = [question.example_id for question in sets[name][0].questions]
             found, said = read_predictions(uri, ids, on_missing=model.on_missing)
             n_questions += len(found)
-            # Where the file lies must not show in what is the same for the same file.
+            # The path of the file must not appear in facts about its content.
             notes += [f"{model.name}: {note.replace(uri, Path(uri).name)}" for note in said]
         return ModelPlan(model.name, n_questions, None, None, None)
     if model.annotators:
@@ -99,7 +99,7 @@ def model_plan(
 
 
 def describe_questions(spec: QaBiasSpec, plan: QuestionsPlan, training: TrainingInputs | None) -> Description:
-    """Return what `biaseval plan` says: the questions, what each model reads, what can be found, what is trained."""
+    """Return the description for `biaseval plan`: questions, tokens per model, detectable bias, trainings."""
     lines = [(f"questions, {name}", f"{n_questions:,}") for name, n_questions in plan.datasets.items()]
     for model in plan.models:
         answered = f"{model.n_questions:,} questions"

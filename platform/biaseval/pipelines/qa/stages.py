@@ -212,7 +212,7 @@ class GivenAnswers:
 
     @property
     def verb(self) -> str:
-        """What has happened to a part that is complete."""
+        """The state of a complete part."""
         return f"answered by {self.model.name}"
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
@@ -252,7 +252,7 @@ class PeoplesAnswers:
 
     @property
     def verb(self) -> str:
-        """What has happened to a part that is complete."""
+        """The state of a complete part."""
         return f"answered by {self.name}"
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:

@@ -17,10 +17,10 @@ BIAS_MODEL = "bias_model"
 """The method of readers that are trained on a biased segment alone, and are not measured."""
 
 _MOST_CHARACTERS = 100
-"""Of a name in that of a folder; its number tells it from others."""
+"""The maximum length of a reader's name in a folder name; its number makes the folder unique."""
 
 READERS = "models"
-"""The folder of a run that holds what it trained."""
+"""The folder of a run with its trained readers."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Reader:
     bias: str | None
     seed: int
     standard: str | None
-    """The name of the standard reader of the same base, data and seed, which is its teacher and what it is compared
-    with; None: it is that itself, or a bias model."""
+    """The name of the standard reader of the same base, data and seed: its teacher and reference. None for standard
+    readers and bias models."""
     guide: str | None
-    """The name of what knows its bias, if anything does: a bias model, or what stands in its place."""
+    """The name of the source of its bias logits: a bias model or its substitute; None without one."""
 
     @property
     def folder(self) -> str:
@@ -50,7 +50,7 @@ class Reader:
 
     @property
     def guides(self) -> dict[str, str]:
-        """The names of what it is trained with the logits of: what knows its ``bias``, and its ``teacher``."""
+        """The names of the sources of its training logits: of its ``bias``, and its ``teacher``."""
         teacher = self.standard if self.method == "confidence_regularization" else None
         return {role: name for role, name in (("bias", self.guide), ("teacher", teacher)) if name is not None}
 
@@ -67,13 +67,13 @@ class Reader:
 
 
 def readers_of(train: QaTrainSpec) -> list[Reader]:
-    """Return the readers of a study, in an order in which each comes behind what it needs."""
+    """Return the readers of a study, each after the readers that it needs."""
     return [Reader(number, **kind) for number, kind in enumerate(_kinds(train))]
 
 
 @dataclass(frozen=True)
 class Guide:
-    """What gives logits that readers are trained with."""
+    """A source of logits that readers are trained with."""
 
     name: str
     source: Literal["reader", "tfidf", "predictions"]
@@ -85,9 +85,9 @@ class Guide:
 
 
 def guides_of(train: QaTrainSpec) -> list[Guide]:
-    """Return what gives logits, in order: for each of the methods that need some a bias model, and teachers.
+    """Return the sources of logits in order: a bias model for each method that needs one, and teachers.
 
-    A bias model is one for each base, data set and bias, whatever the seeds of those that it guides.
+    There is one bias model per base, data set and bias, for all seeds.
     """
     found: dict[str, Guide] = {}
     for reader in readers_of(train):
@@ -193,7 +193,7 @@ class StudyFiles:
         return {part["part"]: first + part["part"] for part in self.plan["parts"]}
 
     def segments(self, base: str, data: str) -> int:
-        """Return the part of ``qa_segments`` of a base and what it is trained on."""
+        """Return the part of ``qa_segments`` of a base and a training set."""
         return [(own.name, name) for own in self.train.bases for name in self.train.data].index((base, data))
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What training the readers of a QA-bias run starts from, and what it will cost; loads no weights."""
+"""The inputs of training the readers of a QA-bias run, and its cost; loads no weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from biaseval.training.recipe import reader_recipe
 _N_NAMED = 3
 
 _SEEDS = {"train": 1, "validation": 2, "measured": 3}
-"""Generated sets differ by what they are for."""
+"""Seeds of generated sets, by their use."""
 
 _CHECKPOINT_BYTES = 24 + 12
 """Of a parameter: a checkpoint beside the next, in float32 with what Adam keeps; the best weights, those before
@@ -188,7 +188,7 @@ def write_training(run: Run, inputs: TrainingInputs, part_questions: int) -> dic
 
 
 def training_lines(train: QaTrainSpec, inputs: TrainingInputs, execution: ExecutionSpec) -> list[tuple[str, str]]:
-    """Return what a plan says of training: readers in order, their steps, and what they cost."""
+    """Return the lines of a plan about training: readers in order, their steps and costs."""
     lines = [
         (f"questions, {questions.name} ({role})", f"{len(questions.questions):,}") for role, questions in inputs.sets
     ]
@@ -326,7 +326,7 @@ def _reading_flops(
 
 
 def _overlaps(training: Sequence[QuestionSet], asked: Iterable[QuestionSet]) -> list[str]:
-    """Return which questions are trained on and measured: what is measured there is no generalisation."""
+    """Return notes on questions that are both trained on and measured: such results do not show generalisation."""
     notes = []
     for questions in training:
         known = {(own.question, own.context): own.example_id for own in questions.questions}

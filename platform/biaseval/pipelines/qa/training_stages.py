@@ -99,7 +99,7 @@ class TrainingStages:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """The readers that are not there, and why: they were given up, or what they need was."""
+        """The missing readers and the reason: they, or readers that they need, were given up."""
         why = given_up_readers(self.run)
         judged = {(judge.base, judge.data) for judge in self._judges(why)}
         for reader in self._readers:
