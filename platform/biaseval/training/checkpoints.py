@@ -1,8 +1,8 @@
-"""Checkpoints of a training that goes on for long: what it trains, and what Adam keeps of it, as safetensors.
+"""Checkpoints of a long training: its trained parameters and Adam's state, as safetensors.
 
-They do not depend on how many workers there are, nor on the ZeRO stage. Every tensor is whole, in float32, and in one
-of several files, which the workers write side by side; none of them holds more than one file's tensors. A checkpoint is
-complete when its JSON file exists, which comes last.
+They do not depend on the number of workers or the ZeRO stage. Every tensor is whole and in float32. Workers write
+several files side by side, and each holds the tensors of one file at a time. A checkpoint is complete when its JSON
+file exists, which is written last.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Checkpoint:
     place: str
     """The folder of the run that holds it and its like."""
     n_steps: int
-    """That are behind it."""
+    """The optimizer steps before the checkpoint."""
     n_files: int
     loss_scale: LossScale | None = None
     """Of a training in float16."""
@@ -96,12 +96,12 @@ def write_checkpoint(run: Run, place: str, n_steps: int, prepared: Prepared, sha
     Args:
         run: the run directory.
         place: the folder of the run for this training's checkpoints.
-        n_steps: that are behind it.
-        prepared: what is trained.
+        n_steps: optimizer steps before the checkpoint.
+        prepared: the model and its trained parameters.
         share: of this worker.
 
     Raises:
-        BiasevalError: the disk is full or the store does not answer; the checkpoint before is still there.
+        BiasevalError: the disk is full or the store does not answer; the previous checkpoint stays.
     """
     trained = prepared.trained
     sizes = {name: _STATE_BYTES * n_elements(parameter) for name, parameter in trained.items()}
@@ -136,7 +136,7 @@ def read_states(
     Args:
         run: the run directory.
         checkpoint: of it.
-        trained: what is trained, by name.
+        trained: the trained parameters by name.
 
     Raises:
         BiasevalError: a file is damaged, or does not have the parameters of this model.

@@ -36,7 +36,7 @@ class Conversation:
 
     id: str
     group: str
-    """What it shares turns with has the same: the identifier of its tree, or its own."""
+    """The identifier of its tree, or its own; conversations that share turns have the same."""
     turns: tuple[Turn, ...]
 
 

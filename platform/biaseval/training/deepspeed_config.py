@@ -16,7 +16,7 @@ _AUTO = "auto"
 """What Hugging Face's integration writes for values that come from elsewhere."""
 
 _BUCKET = 500_000_000
-"""DeepSpeed's default for what it reduces and gathers at once, in elements; its buffers are that large."""
+"""DeepSpeed's default for elements that it reduces and gathers at once; its buffers have this size."""
 
 
 # fmt: off
@@ -42,14 +42,14 @@ def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]
     """Return the configuration for training one adapter or model.
 
     DeepSpeed casts nothing: the model has its dtypes already, and ZeRO keeps the optimizer's own weights in float32.
-    In float16 ZeRO scales losses, by what it is told before each step (`loss_scale.LossScale`).
+    In float16 ZeRO scales losses by the factor that it gets before each step (`loss_scale.LossScale`).
 
     Args:
         training: its ``zero`` is not null.
-        n_trainable: parameters that are trained; bounds the buffers.
+        n_trainable: trained parameters; they bound the buffers.
 
     Raises:
-        InputError: the file cannot be read, is no JSON object, has a key that DeepSpeed would pass over, or
+        InputError: the file cannot be read, is no JSON object, has a key that DeepSpeed would ignore, or
             contradicts the spec; all contradictions in one message, each with both keys.
     """
     bucket = min(_BUCKET, max(n_trainable + n_trainable % 2, 2))  # ZeRO 1 and 2 take an even number
@@ -77,7 +77,7 @@ def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]
 
 
 def deepspeed_file(training: TrainingSpec) -> dict[str, Any]:
-    """Return what the spec's DeepSpeed file says, without what it leaves to others (``auto``); empty if there is none.
+    """Return the keys of the spec's DeepSpeed file, without those set to ``auto``; empty without a file.
 
     Raises:
         InputError: the file cannot be read, or is no JSON object.
@@ -95,10 +95,10 @@ def deepspeed_file(training: TrainingSpec) -> dict[str, Any]:
 
 
 def check_deepspeed(recipe: Recipe) -> None:
-    """Make sure that a DeepSpeed file does not contradict the spec, and that checkpoints can hold what it asks for.
+    """Make sure that a DeepSpeed file does not contradict the spec, and that checkpoints support its settings.
 
     Raises:
-        InputError: see `deepspeed_config`; or something goes where checkpoints are not made of.
+        InputError: see `deepspeed_config`; or a part is offloaded to a place that checkpoints do not support.
     """
     training = recipe.training
     if training.zero is None:

@@ -161,10 +161,10 @@ def memory_of(
 
     Each ZeRO stage shares one thing more among the workers: optimizer state (1), gradients (2), weights (3).
 
-    Below an adapter the model is in ``precision``; few-shot adapters are too, others in float32. Adam keeps two values
-    a parameter, in the numbers of what is trained. From stage 1 on, ZeRO keeps them and a copy of what is trained in
-    float32; where that is all parameters, the model itself is then in ``precision`` instead of float32, and its
-    gradients at stage 1: from stage 2 on DeepSpeed sums them in float32.
+    Under an adapter the model is in ``precision``; few-shot adapters are too, others in float32. Adam keeps two values
+    per parameter, in the dtype of the parameters. From stage 1 on, ZeRO keeps them, and a copy of the trained
+    parameters, in float32. With all parameters trained, the model itself is then in ``precision`` instead of float32,
+    and so are its gradients at stage 1; from stage 2 on DeepSpeed sums them in float32.
 
     Args:
         shape: of the model.
@@ -172,7 +172,7 @@ def memory_of(
         n_tokens: of the longest row.
         zero: the ZeRO stage, or None for no DeepSpeed.
         n_workers: at least 1.
-        offloaded: any of ``optimizer``, ``gradients`` and ``weights``: what DeepSpeed keeps in the machine's memory.
+        offloaded: any of ``optimizer``, ``gradients`` and ``weights``, which DeepSpeed keeps in host memory.
     """
     stage = zero or 0
     width = 4 if recipe.training.precision == "float32" else 2

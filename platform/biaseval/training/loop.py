@@ -18,7 +18,7 @@ from biaseval.training.schedule import learning_rate_at, planned_steps
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One row of the table ``training``, but for what was trained."""
+    """One row of the table ``training``, without the columns of the unit."""
 
     step: int
     epoch: int
@@ -31,7 +31,7 @@ class StepRecord:
     n_tokens: int | None = None
     """Of all texts of the step, where they are many."""
     eval_loss: float | None = None
-    """The same loss of what is held out, behind the step; where it was computed."""
+    """The loss on held-out rows after the step; None if it was not computed."""
     is_skipped: bool = False
     """The step was not made, as the gradient was too large for float16, and training goes on with a smaller scale."""
 
@@ -46,20 +46,20 @@ def training_steps(
 ) -> Iterator[StepRecord]:
     """Make the steps, up to the first whose loss or gradient is not finite, and yield each.
 
-    Workers of a group call this at once, and each yields the same. Behind the last step of an epoch the loss of what is
-    held out is taken.
+    Workers of a group call this at once, and each yields the same. After the last step of an epoch, the loss on
+    held-out rows is computed.
 
     Args:
-        optimization: behind step ``start``.
-        objective: what is trained on.
-        recipe: how.
+        optimization: with the state after step ``start``.
+        objective: the data and the loss.
+        recipe: the settings.
         share: of this worker.
         start: steps that were made before.
     """
     planned = steps_of(objective, recipe)
     for step, (epoch, rows) in list(enumerate(planned))[start:]:
         started = time.perf_counter()
-        # What dropout drops depends on the step alone, not on what came before: a resumed training drops the same.
+        # Dropout depends on the step alone, not on earlier steps: a resumed training drops the same units.
         torch.manual_seed(int(np.random.SeedSequence([recipe.seed, step, share.rank]).generate_state(1)[0]))
         learning_rate = learning_rate_at(step, len(planned), recipe.training, recipe.schedule)
         done = optimization.step(objective.batches(rows, share), learning_rate)

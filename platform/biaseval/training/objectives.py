@@ -1,4 +1,4 @@
-"""What is trained on, and what is minimised: all in which one training differs from another."""
+"""The data and the loss of a training, in which trainings differ."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ class Objective(Protocol):
 
     @property
     def held_out(self) -> Objective | None:
-        """What is not trained on: its loss is taken behind each epoch."""
+        """The held-out rows, whose loss is computed after each epoch; None without any."""
 
     @property
     def layers(self) -> torch.nn.Module | None:
-        """What is trained with the model, and is no part of it afterwards."""
+        """Layers that are trained with the model and dropped afterwards; None without any."""
 
     @property
     def lengths(self) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""What comes of one unit: its steps in the table ``training``, checkpoints on the way, an adapter or a model."""
+"""The training of one unit: steps in the table ``training``, checkpoints, and an adapter or a model."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _SCORES = [column.name for column in fields(Scores)]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a unit."""
+    """The outcome of a unit."""
 
     first_step: int
-    """Of this sitting, 0-based; above 0 where it went on behind a checkpoint."""
+    """The first step of this process, 0-based; above 0 after a checkpoint."""
     n_steps: int
-    """That there are now, all sittings together; the last was not made where it was not finite."""
+    """Steps of all processes; a last step that was not finite was not applied."""
     loss: float
     """Of the last step."""
     grad_norm: float | None
@@ -52,9 +52,9 @@ class Outcome:
     is_complete: bool
     """False if loss or gradient was not finite at the last step, or no evaluation was: there is no adapter or model."""
     step_seconds: float
-    """In optimizer steps of this sitting: forward, backward and update."""
+    """Seconds of optimizer steps in this process: forward, backward and update."""
     evaluation_seconds: float = 0.0
-    """In evaluations of this sitting."""
+    """Seconds of evaluations in this process."""
     best_step: int | None = None
     """Behind which the weights are that were kept; None where nothing was."""
     problem: str | None = None
@@ -71,18 +71,18 @@ def train(
     folder: str,
     on_step: Callable[[StepRecord], None],
 ) -> Outcome:
-    """Train one unit and write what comes of it; workers of a group call this at once, and each returns the same.
+    """Train one unit and write its results; workers of a group call this at once, and each returns the same.
 
-    Its steps are a part of the table ``training``, written before each checkpoint, and before the adapter or the model,
-    whose last file makes it complete. Of a reader the row of ``trained_models`` follows, also of one that was given up.
+    Its steps are a part of the table ``training``, written before each checkpoint and before the adapter or the model,
+    whose last file makes the unit complete. The row of ``trained_models`` follows, also if a reader was given up.
 
     Args:
         run: the run directory.
-        base: the base model, as this worker holds it.
-        work: what to train.
-        recipe: how.
+        base: the base model of this worker.
+        work: the unit's objective.
+        recipe: the settings.
         folder: of the run, for the adapter or the model.
-        on_step: hears of each step.
+        on_step: receives each step.
     """
     share, objective = base.share, work.objective
     planned = steps_of(objective, recipe)
@@ -163,7 +163,7 @@ def _drop_served(run: Run, work: Work) -> None:
 
 
 class _Notes:
-    """What is written of a unit's training beside its weights: steps, and how it did in between."""
+    """The records of a unit's training besides its weights: steps and evaluations."""
 
     def __init__(self, run: Run, work: Work, *, is_first: bool) -> None:
         self._step_seconds = self._evaluation_seconds = 0.0
@@ -207,7 +207,7 @@ class _Notes:
         return self._selection is not None and self._selection.add(step, [asdict(own) for own in scores])
 
     def outcome(self, start: int, last: StepRecord, problem: str | None) -> Outcome:
-        """Return what came of a training from step ``start`` on, this sitting, to its last."""
+        """Return the outcome of a training from step ``start`` of this process to its last."""
         return Outcome(
             first_step=start,
             n_steps=last.step + 1,
@@ -222,10 +222,10 @@ class _Notes:
         )
 
     def read(self, n_steps: int) -> None:
-        """Take up the first ``n_steps`` steps, and what came of evaluations between them.
+        """Read the first ``n_steps`` steps, and the evaluations between them.
 
         Raises:
-            BiasevalError: some are not there.
+            BiasevalError: some are missing.
         """
         there = [row for rows in _own_rows(self._run, TRAINING, self._work).values() for row in rows]
         # A step may stand in two parts, where a process was killed while it made one of several.
@@ -242,12 +242,12 @@ class _Notes:
                 self._hear(step, [Scores(**{name: row[name] for name in _SCORES if name in row}) for row in scores])
 
     def hold(self) -> None:
-        """Take the best step so far for that which the checkpoint knows, which is there by now."""
+        """Record that the checkpoint, which exists now, has the best step so far."""
         self._held_step = self.best_step
         self.drop_others()
 
     def drop_others(self) -> None:
-        """Delete the weights that were kept of other steps than the best, and that which the checkpoint knows."""
+        """Delete the stored weights of all steps but the best and the step that the checkpoint records."""
         if self._is_first and self._selection is not None:
             steps = {step for step in (self.best_step, self._held_step) if step is not None}
             wanted = {_kept(self._work, step) for step in steps}
@@ -265,7 +265,7 @@ class _Notes:
 
 
 def _begin_anew(run: Run, work: Work, folder: str, share: Share) -> None:
-    """Delete what a killed process began of the result, and what it may have ended without saying so."""
+    """Delete partial results of a killed process, and results that it completed without recording them."""
     if share.rank == 0:
         if work.row is not None:
             run.delete(f"{TRAINED_MODELS.name}/{part_name(work.part)}")
@@ -277,7 +277,7 @@ def _begin_anew(run: Run, work: Work, folder: str, share: Share) -> None:
 
 
 def _restored(run: Run, base: Base, ready: Prepared, work: Work, notes: _Notes) -> int:
-    """Go on behind the last checkpoint, if there is one, and return its steps; what was written behind it goes."""
+    """Continue after the last checkpoint, if any, and return its steps; delete records of later steps."""
     checkpoint = newest_checkpoint(run, work.checkpoints)
     n_steps = 0 if checkpoint is None else checkpoint.n_steps
     if checkpoint is not None:

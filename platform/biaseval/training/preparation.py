@@ -1,4 +1,4 @@
-"""Readies a model to be trained: loaded, in its numbers, with what is trained on it and what makes its steps."""
+"""Prepares a model for training: loads it in its dtype, with its trained parameters and its optimizer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Prepared:
     adapter: PeftModel | None
     """None where all parameters are trained."""
     trained: dict[str, torch.nn.Parameter]
-    """What is trained, by name, in the order of the model's modules."""
+    """The trained parameters by name, in the order of the model's modules."""
     optimization: Optimization
 
 
@@ -64,10 +64,10 @@ def load_base(recipe: Recipe, device: torch.device, rank: int = 0, n_workers: in
     With ZeRO 3, one worker reads the weights, and each keeps its share of them: the whole model need not fit a device.
 
     Args:
-        recipe: of what will be trained.
+        recipe: of the training.
         device: of this worker.
         rank: of this worker.
-        n_workers: in the process group, which must be there for several, and with DeepSpeed for one.
+        n_workers: in the process group, which must exist for several workers, and with DeepSpeed also for one.
 
     Raises:
         InputError: the model cannot be used.
@@ -93,7 +93,7 @@ def load_base(recipe: Recipe, device: torch.device, rank: int = 0, n_workers: in
 
 
 def _loaded(recipe: Recipe, loading: Loading) -> PreTrainedModel:
-    """Return the base model; of a reader, what its files lack is drawn, as training is what makes it."""
+    """Return the base model; weights that the files of a reader lack are drawn at random, because it is trained."""
     if recipe.task == "causal":
         return load_model(recipe.model, loading)
     if recipe.is_new:
@@ -103,18 +103,18 @@ def _loaded(recipe: Recipe, loading: Loading) -> PreTrainedModel:
 
 @contextmanager
 def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepared]:
-    """Yield the model in training mode with what makes its steps; workers of a group call this at once.
+    """Yield the model in training mode with its optimizer; workers of a group call this at once.
 
-    Behind the block an adapter is off the model again, which is as before. All its parameters, where they are trained,
-    stay what they have become.
+    After the block the model is without the adapter, as before. If all parameters are trained, they keep their new
+    values.
 
     Args:
         base: as `load_base` returns it.
-        recipe: how to train it.
-        objective: what is minimised.
+        recipe: the settings.
+        objective: the data and the loss.
 
     Raises:
-        InputError: the model lacks a layer of ``lora.targets``, or gradient checkpointing where that is asked for.
+        InputError: the model lacks a layer of ``lora.targets``, or the requested gradient checkpointing.
     """
     model = base.model
     with _subject(model, recipe) as adapter, training_mode(model, recipe.training):
@@ -148,10 +148,10 @@ def _all_parameters(model: PreTrainedModel) -> Iterator[None]:
 
 @contextmanager
 def training_mode(model: PreTrainedModel, training: TrainingSpec) -> Iterator[None]:
-    """Have the model train in the block, with `checkpoint_activations`; behind it the model is in eval mode.
+    """Set the model to training mode in the block, with `checkpoint_activations`, and to eval mode after it.
 
     Raises:
-        InputError: gradient checkpointing is asked for and the model has none.
+        InputError: the spec asks for gradient checkpointing and the model has none.
     """
     switches: Any = model  # transformers leaves these methods untyped
     try:
@@ -204,11 +204,11 @@ def set_precision(model: PreTrainedModel, precision: str) -> None:
 def _optimization(
     loss: torch.nn.Module, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec, device: torch.device
 ) -> Optimization:
-    """Return what makes the steps: DeepSpeed where the spec names a ZeRO stage.
+    """Return the optimizer: DeepSpeed if the spec names a ZeRO stage.
 
     Args:
         loss: returns the weighted loss of a batch.
-        parameters: that are trained.
+        parameters: the trained parameters.
         training: the spec's section.
         device: of this worker.
     """

@@ -36,7 +36,7 @@ Guide = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reader is shown of some windows, and what it made of them; all on one device."""
+    """The inputs of a reader for some windows, and its outputs; all on one device."""
 
     logits: tuple[Tensor, Tensor]
     """Of the start and of the end, ``[windows, positions]`` each."""
@@ -45,13 +45,13 @@ class Reading:
     positions: tuple[Tensor, Tensor]
     """Labels of start and end, ``[windows]`` each."""
     mask: Tensor | None
-    """``[windows, positions]`` what is no padding; None where padding takes part."""
+    """``[windows, positions]`` true except at padding; None if padding takes part."""
     guides: Mapping[str, tuple[Tensor, Tensor]]
     """``bias``, ``teacher``: start and end logits, ``[windows, positions]``."""
 
 
 class Method(Protocol):
-    """How a reader is trained: its loss, and what it needs beside the reader."""
+    """A training method of readers: its loss, and its additional layers and logits."""
 
     @property
     def guides(self) -> Sequence[str]:
@@ -59,7 +59,7 @@ class Method(Protocol):
 
     @property
     def layers(self) -> nn.Module | None:
-        """What is trained with the reader on its hidden states, and is no part of it afterwards."""
+        """Layers on the reader's hidden states that are trained with it and dropped afterwards; None without any."""
 
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean loss of the windows, in nats."""
@@ -212,7 +212,7 @@ class Questions:
 
     @property
     def layers(self) -> nn.Module | None:
-        """What is trained with the reader."""
+        """The layers that are trained with the reader."""
         return self.method.layers
 
     def names(self, rows: Sequence[int]) -> list[str]:

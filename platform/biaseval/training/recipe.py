@@ -11,7 +11,7 @@ from biaseval.spec import AdapterSpec, InstructSpec, LoraSpec, ModelSpec, QaBase
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How one adapter after another, or a model, is trained; what it is trained on is the objective's."""
+    """The settings of training adapters or a model; the objective has the data."""
 
     model: ModelSource
     """The base model."""
@@ -35,7 +35,7 @@ class Recipe:
     groups_lengths: bool = False
     """Rows of like length make a step together."""
     checkpoint_steps: int | None = None
-    """Optimizer steps between checkpoints; None keeps none, as where a unit is soon trained anew."""
+    """Optimizer steps between checkpoints; None for no checkpoints, if training a unit again is quick."""
 
     @property
     def weights_dtype(self) -> str:
@@ -50,7 +50,7 @@ class Recipe:
 
     @property
     def saved_dtype(self) -> str:
-        """The numbers that a trained model is saved in: a reader's own, as what is measured is what was evaluated."""
+        """The dtype of a saved model: a reader's own, so that the run measures the evaluated weights."""
         return self.weights_dtype if self.task == "extractive" else self.training.precision
 
 
@@ -73,13 +73,13 @@ def tuning_recipe(spec: InstructSpec) -> Recipe:
 
 
 def reader_recipe(train: QaTrainSpec, base: QaBaseSpec, method: str, seed: int) -> Recipe:
-    """Return how an extractive reader is trained.
+    """Return the settings of training an extractive reader.
 
     Args:
         train: the spec's section.
-        base: what it begins with.
+        base: the base model.
         method: of ``train.methods``, or ``bias_model``.
-        seed: of weights that are drawn, order and dropout.
+        seed: of random weights, order and dropout.
     """
     is_bias_model = method == "bias_model"
     own_steps = train.steps_of(method)

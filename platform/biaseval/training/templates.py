@@ -32,7 +32,7 @@ class EncodedConversation:
 
 @dataclass(frozen=True)
 class EncodedConversations:
-    """What is left of conversations once they are tokens."""
+    """Conversations as tokens, and the counts of omitted ones."""
 
     kept: list[tuple[Conversation, EncodedConversation]]
     left_out: Counter[str] = field(default_factory=Counter)
@@ -70,7 +70,7 @@ def encode_conversations(
     n_cut = 0
     for conversation in conversations:
         if any(text in turn.text for turn in conversation.turns for text in reserved):
-            # It would be read as what it names, the end of the answer, say.
+            # The tokenizer would read it as the special token, such as the end of the answer.
             found.left_out["with the text of a special token"] += 1
             continue
         encoded, is_cut = _encoded(tokenizer, conversation, render, template, max_tokens)
@@ -86,7 +86,7 @@ def encode_conversations(
 
 
 _Renderer = Callable[[Sequence[Turn], bool], str]
-"""Renders turns; the flag adds what stands before an answer that is still to come."""
+"""Renders turns; the flag adds the text before the next answer."""
 
 
 def _encoded(

@@ -66,15 +66,15 @@ class HowReadersTrain:
 
 
 def reader_work(run: Run, unit: Mapping[str, Any], base: Base, *, how: HowReadersTrain) -> Work:
-    """Return what is trained for a reader.
+    """Return the training of a reader.
 
     Args:
-        run: the run directory, which holds features, segments, and the logits of what guides it.
-        unit: ``row``, what ``trained_models`` says of it; ``folder`` and ``checkpoints`` of the run; ``features``, its
+        run: the run directory with features, segments, and the logits of bias models and teachers.
+        unit: ``row``, its row of ``trained_models``; ``folder`` and ``checkpoints`` of the run; ``features``, its
             parts of ``qa_features``; ``values``, the parts of ``qa_training_attributes`` of its questions; ``guides``,
             by their names the parts of ``qa_guide_logits``.
-        base: what it begins with.
-        how: all readers are trained.
+        base: the base model.
+        how: the settings that all readers share.
 
     Raises:
         InputError: a segment has no question.

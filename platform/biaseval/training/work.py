@@ -23,11 +23,11 @@ _KEY = ["adapter", "task", "n_demos", "demo_set", "setting", "instruction"]
 
 @dataclass(frozen=True)
 class Work:
-    """What is trained for one unit."""
+    """The training of one unit."""
 
     objective: Objective
     key: Mapping[str, Any]
-    """The columns of the table ``training`` that say what is trained."""
+    """The columns of the table ``training`` that identify the unit."""
     part: int = 0
     """Of that table."""
     checkpoints: str = CHECKPOINTS
@@ -35,9 +35,9 @@ class Work:
     watch: Watch | None = None
     """How it is watched; None: the weights of the last step are kept."""
     folder: str | None = None
-    """Of the run, for what is trained; None: that of the unit's last file."""
+    """The folder for the trained weights; None for the folder of the unit's last file."""
     row: Mapping[str, Any] | None = None
-    """What is known of a reader beforehand, of the columns of ``trained_models``; None: it is none."""
+    """The known columns of a reader's row of ``trained_models``; None for other units."""
     hint: str | None = None
     """What a loss that is not finite may come of, beside the learning rate and the precision."""
     facts: Mapping[str, Any] = field(default_factory=dict)

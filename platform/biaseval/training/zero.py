@@ -139,7 +139,7 @@ class DeepSpeedOptimization:
             for parameter, state in states:
                 _restore_partitioned(parameter, state)
         else:
-            # What it does itself behind the first step, when Adam has its state.
+            # The engine does this itself after the first step, when Adam has its state.
             zero._lazy_init_hp_params_optimizer_state()
             for parameter, state in states:
                 _restore_shared(parameter, state)
@@ -176,9 +176,9 @@ def partition(model: PreTrainedModel, training: TrainingSpec, device: torch.devi
 
 
 def _forget_partitioned(loss: torch.nn.Module) -> None:
-    """Let go of an engine that is closed: the base model, and DeepSpeed, would keep all of them and what they trained.
+    """Drop the references to a closed engine: the base model and DeepSpeed would keep all engines and their parameters.
 
-    What is taken off the base model's layers is made anew for the next engine, which would else use the first one's.
+    The next engine makes its own hooks on the base model's layers; without this it would use those of the first.
     """
     from deepspeed.runtime.zero import parameter_offload
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
