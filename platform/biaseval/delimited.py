@@ -64,7 +64,7 @@ class Written:
     """Lines before the header."""
     header: tuple[str, ...] = ()
     n_named: int = 0
-    """Columns that each row has: behind them are columns without a name, which some rows may not have."""
+    """Columns of each row; columns without a name may follow, which some rows lack."""
     notes: tuple[str, ...] = ()
     """What a reader of the results should know, a sentence each."""
 
@@ -140,7 +140,7 @@ def _best(opened: Opened, written: Written) -> _Trial:
 
 
 def table_rows(stream: IO[bytes], written: Written) -> Iterator[tuple[str, dict[str, str], str | None]]:
-    """Yield the rows of a file, each with its place and what is wrong with it, if anything is.
+    """Yield the rows of a file, each with its place and its mistake, if any.
 
     Raises:
         InputError: a line is no row of a table; the rows before it have been yielded.

@@ -191,7 +191,7 @@ def _key(key: str) -> str:
 
 
 def _all_repeated(text: str, first_line: int) -> str:
-    """Return what is wrong with a text in JSON that has keys twice in an object: which, and where they stand.
+    """Return the message about repeated keys in the objects of a JSON text: the keys and their places.
 
     The decoder in C says no places. That in Python asks for the value of each key in turn, and where it begins.
     """

@@ -73,7 +73,7 @@ def read_questions(
 ) -> QuestionSet:
     """Return the questions of a file, each of which can be measured.
 
-    The format is told by the content: SQuAD's articles (``data[].paragraphs[].qas[]``), MRQA's lines, or rows of a
+    The content determines the format: SQuAD's articles (``data[].paragraphs[].qas[]``), MRQA's lines, or rows of a
     table (CSV, TSV, a JSON list, ``{"data": [...]}``, JSON lines, Parquet, as :class:`~biaseval.records.Records` reads
     them). A table has the columns ``question``, ``context`` and ``answers``, and if it likes ``id`` (else the number of
     the row, from 0), ``title`` and ``answer_start``. Answers are a text, a list of texts, or Hugging
@@ -173,7 +173,7 @@ def first_ids(ids: Sequence[str]) -> str:
 
 @dataclass
 class _Found:
-    """What of a file's questions is good, and what is not, as they come."""
+    """The good and the bad questions of a file, in their order."""
 
     contexts: dict[str, str]
     """Each distinct context once: files repeat them for every question."""
@@ -207,7 +207,7 @@ class _Found:
         self.texts.add(text)
 
     def notes(self) -> Iterator[str]:
-        """Yield what was done with the good questions."""
+        """Yield notes on changes to the good questions."""
         if self.n_impossible:
             n = _counted(self.n_impossible, "question")
             yield f"left out {n} marked is_impossible: the metric has no null answer"

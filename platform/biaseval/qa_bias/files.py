@@ -72,7 +72,7 @@ def file_questions(records: Records, fields: Mapping[str, str]) -> Iterator[File
         if _is_flat(entry):
             renamed = {field: entry.get(column) for field, column in fields.items()}
             entry = {**({} if has_ids else {"id": str(number)}), **entry, **renamed}
-        # MRQA's files begin with a line that says what they are.
+        # MRQA's files begin with a header line.
         if place != "line 1" or entry.keys() != {"header"}:
             yield from _entry_rows(place, entry, "", problems)
     if records.problems:
@@ -218,7 +218,7 @@ def _from_json(value: object) -> Any:
 
 
 def _span(answer: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the first character of an answer and the one behind it, or 0 for that where the file does not say."""
+    """Return the first character of an answer and the one after it, or 0 for the latter if the file has none."""
     match answer.get("char_spans"):
         case None:
             return _start(answer.get("answer_start")), 0

@@ -1,4 +1,4 @@
-"""The heuristics of P3, as a table of records; one of the user's own is a record like them.
+"""The heuristics of P3, as a table of records; a user's heuristic is such a record too.
 
 A heuristic gives each question a number; whether a model's accuracy differs below and above a threshold of it is its
 prediction bias. Definitions and quirks are those of protocol section 3. ``variant`` is ``paper``, or ``reference``
@@ -90,7 +90,7 @@ class Heuristic:
     step: float | None = None
     """Between the thresholds that are tried; None: 1 if a value is above 1, else 0.1."""
     undefined: float | None = UNDEFINED
-    """What it gives a question for which it is not defined."""
+    """The value of questions for which the heuristic is not defined."""
 
 
 def word_dist(

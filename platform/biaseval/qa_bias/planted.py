@@ -4,13 +4,12 @@ A context has four sentences of one form, and each of them names two people::
 
     Later Mara painted lamps that were sold by Nadia Holm.
 
-The question is after one of the eight: *Who was the painter of lamps?* Two things stand in two sentences each, and four
-deeds happen to both of them, so that only thing and deed together tell who is meant. Where the answer stands is drawn
-apart from the text: in which sentence, and whether before the thing or behind it. A shortcut is planted in either draw,
-and leaves the other as it is::
+The question asks for one of the eight: *Who was the painter of lamps?* Two things stand in two sentences each, and four
+deeds happen to both, so that only thing and deed together identify the person. Two draws, independent of the text,
+place the answer: its sentence, and before or after the thing. A shortcut changes one draw and leaves the other::
 
     ans_pos     the answer stands in the first sentence; threshold 0
-    word_dist   the answer stands before the thing, 2 or 3 words from it; threshold 3. Otherwise it stands behind it, 4
+    word_dist   the answer stands before the thing, 2 or 3 words from it; threshold 3. Otherwise it stands after it, 4
                 or 5 words away, and somebody else is nearer
 
 A shortcut tempts only where the question leaves doubt. So there are words for a deed that are used loosely

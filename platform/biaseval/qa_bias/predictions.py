@@ -28,8 +28,8 @@ def read_predictions(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the predictions of a file for the given questions, and notes with counts.
 
-    An empty text is a prediction. A question that has none is never given one: it is refused, or not among what is
-    returned, so that nothing scores it.
+    An empty text is a prediction. A question without a prediction is refused or omitted from the result, so that it is
+    never scored.
 
     Args:
         uri: a local path, or one on an object store.

@@ -39,7 +39,7 @@ def resampled(values: Sequence[float | None], threshold: float, seed: int) -> Re
     Args:
         values: of the heuristic, one for each question; None where it is undefined.
         threshold: values at or below it are the lower segment.
-        seed: of what is drawn.
+        seed: of the draws.
 
     Raises:
         InputError: a segment has no question.

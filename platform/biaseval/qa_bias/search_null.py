@@ -1,8 +1,8 @@
-"""What the search for a threshold finds where there is nothing: the null of the bias significance.
+"""The null distribution of the bias significance at a searched threshold.
 
-The largest of many differences is large by chance. So exact match is permuted, each time the whole search is done anew,
-and what it finds is the scale for what it found (maximally selected statistics: Lausen & Schumacher 1992). The same for
-a model that is measured at a threshold that another one's answers chose: models err alike.
+The largest of many differences is large by chance. So exact match is permuted, the whole search is repeated each time,
+and its results are the scale for the observed one (maximally selected statistics: Lausen & Schumacher 1992). The same
+holds for a model that is measured at a threshold chosen on another model's answers, because models err alike.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def search_nulls(
     variant: Variant,
     permutations: int = N_PERMUTATIONS,
 ) -> pa.Table:
-    """Return the significance that the search finds in each model, and what it finds once answers are permuted.
+    """Return the significance that the search finds in each model, and those that it finds with permuted answers.
 
     Answers are permuted within articles, so that articles that are easier stay so: under the null, a question's value
     says nothing about its answers within its article. Questions that are alone in theirs are permuted among each other.
     The answers of all models to a question move together, for models err alike: a threshold that one model's answers
-    choose suits another's. Each time the threshold is searched anew, on the answers of the model that it was searched
+    choose suits another's. Each time the threshold is searched again, on the answers of the model that it was searched
     on; where they choose none at which the measured model has two segments, on its own. Significances are the closed
     form's, without the noise of trials (``expected_significance``).
 
@@ -172,7 +172,7 @@ class _Search:
     def found(
         self, right: Mapping[str, Hits], sample: int, replacement: bool, variant: Variant, is_observed: bool
     ) -> dict[str, Floats]:
-        """Return what is found in each model in each draw, of which its questions are answered right."""
+        """Return the significance in each model and draw, from its permuted right answers."""
         rule = _of_paper if variant == "paper" else _of_reference
         distances = {
             model: own.distances(right[model][:, self.order], sample, replacement) for model, own in self.tried.items()

@@ -1,4 +1,4 @@
-"""The spaCy pipeline that a spec names (``text.spacy``), and what it must have for a run's heuristics."""
+"""The spaCy pipeline of a spec (``text.spacy``), and the components that a run's heuristics need."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load_annotator(name: str | None, heuristics: Collection[str]) -> SpacyAnnota
 
     Args:
         name: a pipeline's name or directory.
-        heuristics: those of the run; a pipeline must have what they need.
+        heuristics: those of the run; a pipeline must have the components that they need.
 
     Raises:
         InputError: no pipeline is named, it is not installed, cannot be read, or lacks a component.

@@ -1,4 +1,4 @@
-"""Heuristics of the user's own: functions that a spec names as ``module:function``."""
+"""A user's heuristics: functions that a spec names as ``module:function``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUESTION = ("example_id", "title", "question", "context", "answers", "answer_sta
 
 
 def look_in(folder: str) -> None:
-    """Have modules looked for in a folder too, behind all other places."""
+    """Add a folder to the module search path, after all other places."""
     if folder not in sys.path:
         sys.path.append(folder)
 

@@ -1,14 +1,14 @@
 """Answers questions about contexts with extractive and generative models: torch and transformers only.
 
-questions   what is asked, each different pair once, and the table of answers
+questions   the questions, each different pair once, and the table of answers
 windows     questions and contexts -> token ids, long contexts cut into overlapping windows
 spans       start and end logits of windows -> the best answers
 batches     windows of like length together, within memory
 extractive  ExtractiveReader: answers that are spans of their context
 sequences   greedy answers of sequence-to-sequence models
 generative  GenerativeReader: answers that a model writes
-readers     which of the two a model is
-counting    what reading will cost
+readers     chooses between the two for a model
+counting    the cost of reading
 """
 
 from biaseval.qa_models.counting import count_windows

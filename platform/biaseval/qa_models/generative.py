@@ -30,16 +30,16 @@ MAX_TOKENS = 20
 
 
 class GenerativeReader:
-    """Answers questions with a model that is given a prompt, greedily.
+    """Answers questions greedily with a model and a prompt.
 
     Sequence-to-sequence models write at most 20 tokens, the decoder's start token included; the answer is all of it
     without special tokens. Causal models, which the published code does not have, write at most 20 new tokens; the
-    answer is what stands before the first line break, stripped. No prompt is cut: one that the model cannot take is
+    answer is the text before the first line break, stripped. No prompt is cut: one that the model cannot take is
     refused.
 
     Args:
         writer: a sequence-to-sequence model's ``SequenceWriter`` or a causal model's ``LabelScorer``.
-        prompt: what the model is given, with ``{context}`` and ``{question}`` once each; nothing in a context or a
+        prompt: the template, with ``{context}`` and ``{question}`` once each; nothing in a context or a
             question is replaced.
 
     Raises:

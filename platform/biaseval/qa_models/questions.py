@@ -58,7 +58,7 @@ def named(names: Sequence[str]) -> str:
 def distinct(keys: Sequence[tuple[str, ...]]) -> tuple[Integers, Integers]:
     """Return where each different key stands first, in the order of the keys, and each row's place in that order.
 
-    What is computed of the keys in this order does not depend on the order of the rows.
+    Results computed in this order do not depend on the order of the rows.
 
     Returns:
         ``[n_different]`` rows, and ``[n_rows]`` indices into them.

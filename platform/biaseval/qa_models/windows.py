@@ -46,7 +46,7 @@ class PairForm:
     between: Integers
     after: Integers
     types: tuple[Integers, int, Integers, int, Integers]
-    """``token_type_ids`` of what stands before, the first text, between, the second text, after."""
+    """``token_type_ids`` of the special tokens before, the first text, those between, the second text, those after."""
     has_context_first: bool
     """True for tokenizers that pad on the left; then the context is the first text (protocol section 7's code)."""
 

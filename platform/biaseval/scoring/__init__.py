@@ -1,16 +1,16 @@
-"""Scores labels with a causal language model: per-token log-probabilities, exact and fast. And continues texts.
+"""Scores labels with a causal language model (log-probabilities per token, exact and fast), and continues texts.
 
 encoding    prompts and labels -> token ids (CPU; runs anywhere)
-boundary    where in the tokens of its text a label begins
+boundary    the first token of a label in its text
 trie        token ids -> a trie of shared prefixes, and the packs in which it runs
-prepare     both in one call: all that needs no model
-attention   the attention of a pack, without computing what is masked
+prepare     both in one call: the work that needs no model
+attention   the attention of a pack, without computing masked scores
 packed      runs a trie in packs: every shared prefix once, many branches in one row
-batched     runs a trie in padded batches behind cached prefixes, or each text whole
+batched     runs a trie in padded batches after cached prefixes, or each text whole
 readout     logits -> log-probabilities, greedy tokens
-memory      how many tokens fit at a time
-runner      chooses among the ways to run, checks them, keeps within memory
-scorer      LabelScorer: the public face
+memory      the number of tokens that fit at a time
+runner      chooses a path, tests it, stays within memory
+scorer      LabelScorer: the public interface
 """
 
 from biaseval.scoring.encoding import encode

@@ -1,12 +1,12 @@
-"""Attention over a token trie without computing what is masked.
+"""Attention over a token trie without computing masked scores.
 
-The nodes of a pack see the path that all of them share, and of the rest their own ancestors only. A dense mask would
-compute every score and drop most: so the shared path gets plain unmasked attention, the rest small blocks of queries
-with just the keys that they can see, and the two are joined by their softmax normalizers (as in cascade attention). A
-pack that is one path needs no blocks: behind what is shared it is causal.
+The nodes of a pack see their shared path, and of the rest only their own ancestors. A dense mask would compute every
+score and drop most. So the shared path gets plain unmasked attention, and the rest small blocks of queries with only
+the keys that they see. Softmax normalizers join the two (as in cascade attention). A pack that is one path needs no
+blocks: after the shared path it is causal.
 
-This reaches models as a mask. A ``TreeMask`` is right wherever it is used as the dense boolean mask, which is made only
-then; ``scaled_dot_product_attention`` alone recognises it and takes the faster way.
+Models receive this as a mask. A ``TreeMask`` works wherever it is used as the dense boolean mask, which is made only
+then; ``scaled_dot_product_attention`` recognises it and takes the faster way.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def _is_croppable(model: PreTrainedModel) -> bool:
 
 
 def chains_to_cache(trie: TokenTrie, n_levels: int = _N_LEVELS) -> set[int]:
-    """Return the first nodes of the chains to cache: those that, with what lies below, save more than they cost."""
+    """Return the first nodes of the chains to cache: those whose reuse by the nodes below saves more than they cost."""
     starts, stops = _chains(trie)
     parents = []
     open_chains: list[int] = []

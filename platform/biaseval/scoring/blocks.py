@@ -36,7 +36,7 @@ class Blocks:
         return self.queries.shape[1]
 
     def bias(self, part: slice, dtype: torch.dtype, repeats: tuple[int, int, int, int]) -> torch.Tensor:
-        """Return what is added to the scores of some blocks, repeated; made once for all layers of a model."""
+        """Return the additive mask of some blocks, repeated; made once for all layers of a model."""
         name = (part.start, part.stop, dtype, repeats)
         if name not in self._biases:
             is_seen = self.is_seen[part]
@@ -56,7 +56,7 @@ class Layout:
     n_shared: int
     """Tokens that all of them see, which come first in the cache."""
     blocks: Sequence[Blocks]
-    """Of the nodes; none where the pack is one path behind what is shared, and so causal."""
+    """The blocks of the nodes; empty if the pack is one path after the shared one, and so causal."""
     places: torch.Tensor | None
     """``[n]`` where each node is among the queries of all blocks; None where they are in order."""
 

@@ -1,10 +1,10 @@
-"""Where a label begins in the tokens of its text: the same whatever other labels the prompt has.
+"""The first token of a label in its text, independent of the other labels of the prompt.
 
-The context is what the tokenizer makes of the prompt, as far as the text keeps it. White space that a prompt ends in
-is context where it is a token of its own, and the label's where tokenizers join it to the word behind it, as they join
-a space: ``Output: `` has the scores of ``Output:``. Whether they join it is asked of letters and words, and not of the
-label alone, so that labels are scored behind the same context also where one of them happens not to join. A label that
-joins with more than white space begins where its text and the prompt part.
+The context is the tokens of the prompt, as far as the tokens of the text agree. White space at the end of a prompt is
+context if it is a token by itself. It belongs to the label if tokenizers join it to the next word, as they join a
+space: ``Output: `` has the scores of ``Output:``. Letters and words decide whether they join, not the label alone, so
+all labels have the same context even if one of them does not join. A label that joins with more than white space begins
+at the first token in which its text and the prompt differ.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ids = npt.NDArray[np.int32]
 _SPACED_WORD = re.compile("[ Ġ▁]([A-Za-z]{2,})")
 _N_WORDS = 32
 _LONGEST_TAIL = 32
-"""White space at a prompt's end that is looked at, in characters; what stands before it is context anyway."""
+"""The checked white space at a prompt's end, in characters; earlier characters are context in any case."""
 
 
 def parted(text: str) -> tuple[str, str]:

@@ -48,7 +48,7 @@ _N_VERIFIED = 3
 
 # Patterns of byte-level pre-tokenizers, as their projects publish them. None has an alternative in which a space
 # follows a non-space, none looks behind, and none looks ahead from a non-space: so each of them ends a match at "x| ",
-# and what it matches on either side is the same when the two sides are matched apart.
+# and its matches on either side are the same when the two sides are matched separately.
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WHITESPACE_RUNS = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORDS = frozenset(
@@ -180,7 +180,7 @@ def _encoded_texts(
     if rules is None or len(texts) <= _N_VERIFIED:
         return _encoded_whole(tokenizer, texts, endings)
     encoded = _encoded_in_pieces(tokenizer, rules, texts, endings)
-    # The rules are proven for what the tokenizer's files say; this guards against what they do not say.
+    # The rules hold for the content of the tokenizer's files; this guards against behaviour outside the files.
     by_length = sorted(range(len(texts)), key=lambda row: len(texts[row]))
     sample = [by_length[i * (len(by_length) - 1) // (_N_VERIFIED - 1)] for i in range(_N_VERIFIED)]
     expected = _encoded_whole(tokenizer, [texts[row] for row in sample], [endings[row] for row in sample])

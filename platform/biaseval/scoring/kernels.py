@@ -1,7 +1,7 @@
-"""Torch's fused attention, called by name: only so it returns what its scores sum to, by which parts are joined.
+"""Torch's fused attention, called by name, because only then it returns the log-sum-exp that joins parts.
 
-Which kernel takes what is CUDA's matter: flash attention has 16 bits and no mask, the memory-efficient one takes both
-and masks. All are given the same shapes, and return the same.
+On CUDA, flash attention takes 16 bits without a mask; the memory-efficient kernel also takes float32 and masks. All get
+the same shapes and return the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Attended = tuple[torch.Tensor, torch.Tensor]
 """Outputs ``[batch, heads, queries, dimension]`` and log-sum-exp of the scores ``[batch, heads, queries]``, float32."""
 
 UNSEEN = -65504.0
-"""What is added to a score that does not count: below any other, and finite in 16 bits: inf - inf is no number."""
+"""The addition to a masked score: below any other score, and finite in 16 bits, because inf - inf is no number."""
 
 KEY_MULTIPLE = 8
 """Masks have rows of a multiple of so many keys, which CUDA's kernels read at a time."""

@@ -72,13 +72,13 @@ def widest_layer(model: PreTrainedModel) -> int:
 
 
 def _third_of_free(model: PreTrainedModel) -> int:
-    """Return a third of what is free on the fullest GPU that holds a part of the model."""
+    """Return a third of the free bytes on the fullest GPU that holds a part of the model."""
     devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
     return min(map(free_bytes, devices)) // 3
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return what this process may still take of a GPU: what is free, and of its share what it has not reserved."""
+    """Return the bytes of a GPU that this process may still take: free ones within its unreserved share."""
     free, total = torch.cuda.mem_get_info(device)
     share = torch.cuda.get_per_process_memory_fraction(device)
     return int(min(free, share * total - torch.cuda.memory_reserved(device)))

@@ -63,9 +63,9 @@ def read_part(
 def part_outputs(
     scorer: LabelScorer, read: ReadPart, predict: Sequence[str], tables: Collection[str]
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Yield those of ``label_scores`` and ``generations`` that ``tables`` names, each as it is computed.
+    """Yield the tables ``label_scores`` and ``generations`` that ``tables`` names, each when it is computed.
 
-    What is generated, free or constrained, is so for prompts of the purpose ``majority`` only.
+    Generation, free or constrained, runs for prompts of the purpose ``majority`` only.
     """
     scores = None
     if read.prepared is not None and ("label_scores" in tables or "constrained" in predict):

@@ -95,7 +95,7 @@ class PathCache(Cache):
         return super().update(key_states, value_states, layer_idx, self._n_reserved)
 
     def keep(self, length: int, columns: Integers) -> None:
-        """Keep the first ``length`` tokens and, behind them, those at ``columns``."""
+        """Keep the first ``length`` tokens, followed by those at ``columns``."""
         is_moved = not np.array_equal(columns, np.arange(length, length + len(columns)))
         chosen: dict[torch.device, torch.Tensor] = {}  # layers may lie on several devices
         for layer in cast(list[_PathLayer], self.layers):
@@ -181,7 +181,7 @@ def write_continuations(
 ) -> None:
     """Write the greedy tokens that follow the node of each target into ``tokens``, ``[n_slots, n_tokens]``.
 
-    The new tokens of all texts that end in a pack run together behind that pack, which stays in the cache for them.
+    The new tokens of all texts that end in a pack run together after the pack, which stays in the cache for them.
     """
     for run in _runs(model, trie, budget, cache, tokens.shape[1] - 1):
         if run.predictions is None:
@@ -233,7 +233,7 @@ def _runs(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache
 
 
 def _n_columns(trie: TokenTrie, pack: Pack, n_behind: int) -> int:
-    """Return how many tokens are in the cache with a pack and what is generated behind it."""
+    """Return the number of tokens in the cache with a pack and its generated tokens."""
     targets = trie.targets(pack.start, pack.stop)
     return int(len(pack.path) + pack.stop - pack.start + n_behind * (targets.stop - targets.start))
 

@@ -1,4 +1,4 @@
-"""From logits to what is kept of them. Log-softmax in float32, whatever the model's dtype."""
+"""From logits to log-probabilities and tokens. Log-softmax in float32 for every dtype of the model."""
 
 from __future__ import annotations
 

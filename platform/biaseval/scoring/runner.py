@@ -108,13 +108,13 @@ class _PathFailedError(Exception):
 
 
 class Runner:
-    """Runs texts, and remembers what it learned about the model: paths to use, memory to use, the last shared prefix.
+    """Runs texts, and remembers facts about the model: working paths, memory limits, the last shared prefix.
 
     Args:
         model: a causal language model in eval mode.
-        token_budget: most tokens in one forward pass; None finds it.
-        cache_budget: most tokens whose keys and values a padded batch holds; None finds it.
-        path: the fastest way to use; None for whatever is fastest for the model.
+        token_budget: the maximum of tokens in one forward pass; None finds it.
+        cache_budget: the maximum of tokens whose keys and values a padded batch holds; None finds it.
+        path: the fastest path to use; None for the fastest path of the model.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Runner:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew with the model as it is now: test the paths, hold no keys and values."""
+        """Reset to the model as it is now: test the paths again, and drop all keys and values."""
         self._is_known_causal = False
         self._n_to_test = {(path, what): _N_SELF_TEST for path in self.paths for what in _MAY_BE_WRONG.get(path, ())}
         self._differences: dict[Path, float] = {}
@@ -144,7 +144,7 @@ class Runner:
         self._state = _state(self.model)
 
     def _renew(self) -> None:
-        """Start anew if the model changed since the last call; refuse a model whose tokens see those behind them."""
+        """Reset if the model changed since the last call; refuse a model whose tokens see later tokens."""
         if _state(self.model) != self._state:
             self.forget()
         if not self._is_known_causal:
@@ -156,13 +156,13 @@ class Runner:
                     raise
 
     def test_again(self) -> None:
-        """Test the paths once more on what comes next; the differences that were seen stay on record."""
+        """Test the paths again on the next texts; the recorded differences stay."""
         differences = self._differences
         self.forget()
         self._differences = differences
 
     def forget_texts(self) -> None:
-        """Hold no keys and values any more: an adapter came or went. What is known of the paths stays."""
+        """Drop all keys and values, because an adapter came or went. The tested paths stay."""
         self._cache = PathCache()
         self._state = _state(self.model)
 
@@ -299,9 +299,9 @@ class Runner:
         return is_padded
 
     def _paced(self, path: Path, predictions: Iterator[Predictions]) -> Iterator[Predictions]:
-        """Yield predictions, and measure how long batches take, with what is done with them, until that is told.
+        """Yield predictions, and measure the time of batches with their use, until the pace is reported.
 
-        Not where texts run whole: the first batch of a shared beginning has all its new tokens, the others few.
+        It does not measure whole texts: the first batch of a shared beginning has most new tokens, the others few.
         """
         started, n_nodes = None, 0
         for each in predictions:
@@ -443,7 +443,7 @@ def _paths(model: PreTrainedModel) -> list[Path]:
 
 
 def _shares(path: Path, trie: TokenTrie) -> bool:
-    """Return whether texts of this trie run with or behind each other on this path."""
+    """Return whether texts of this trie share a pass or a prefix on this path."""
     return bool(chains_to_cache(trie)) if path == "prefix_cache" else common_chain(trie) < trie.n_nodes
 
 

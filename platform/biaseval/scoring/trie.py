@@ -81,7 +81,7 @@ def build_trie(sequences: Sequence[npt.NDArray[np.integer]], n_context: Sequence
         sequences: token ids, each of at least two tokens.
         n_context: per sequence, in ``[1, len(sequence))``.
     """
-    # Big-endian bytes sort like the numbers they hold, a prefix before what it begins.
+    # Big-endian bytes sort like their numbers, a prefix before its extensions.
     keys = [np.ascontiguousarray(sequence, dtype=">u4").tobytes() for sequence in sequences]
     order = sorted(range(len(sequences)), key=keys.__getitem__)
     slots = np.concatenate([[0], np.cumsum([len(s) - n for s, n in zip(sequences, n_context, strict=True)])])
@@ -138,7 +138,7 @@ class Pack:
     stop: int
     """The nodes are ``[start, stop)``: any range of the pre-order, wherever it cuts a subtree."""
     path: Integers
-    """``[depth of start]`` the ancestors of ``start``, from the root: what must be in the cache."""
+    """``[depth of start]`` the ancestors of ``start``, from the root, which must be in the cache."""
     n_shared: int
     """How many of ``path``, from the root, are ancestors of all nodes of the pack."""
 

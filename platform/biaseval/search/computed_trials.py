@@ -1,7 +1,7 @@
-"""Trials that are arithmetic: they differ in what is computed of outputs that all of them share, and come in blocks.
+"""Trials that are arithmetic: they differ only in computations on shared outputs, and run in blocks.
 
-No model is loaded for them and nothing is scored again. Specs that differ in calibrations alone are computed as one,
-each calibration being a method of the same metrics.
+They load no model and score nothing again. Specs that differ only in calibrations are computed together, with each
+calibration as a method of the same metrics.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
 
 _BLOCK = 50
-"""Trials that are computed at a time, where points do not depend on what came of others."""
+"""Trials per block, if points do not depend on the results of others."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Computed:
 
 
 def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point]]) -> None:
-    """Compute the trials from one on, and write what came of them."""
+    """Compute the trials from ``number`` on, and write their results."""
     run, started = Run.open(run_uri), time.monotonic()
     search = read_spec(run)
     assert isinstance(search, SearchSpec)
@@ -167,7 +167,7 @@ def _group(specs: Mapping[int, SearchedSpec], by_threshold: bool) -> Together:
     first = next(iter(specs.values()))
     if first.calibration:
         every = list(dict.fromkeys(name for spec in specs.values() for name in spec.calibration))
-        unnamed = _methods(PURPOSES) - _methods(every)  # what was scored is there under its plain name
+        unnamed = _methods(PURPOSES) - _methods(every)  # scored calibrations are stored under their plain names
         methods = {
             trial: sorted({"none", "lora"} | _methods(spec.calibration) | unnamed) for trial, spec in specs.items()
         }

@@ -1,8 +1,8 @@
-"""Successive halving: which trainings are stopped, and where (Li et al. 2020, "A System for Massively Parallel
-Hyperparameter Tuning", ASHA).
+"""Successive halving, which stops trainings early (Li et al. 2020, "A System for Massively Parallel Hyperparameter
+Tuning", ASHA).
 
-A trial is compared with those of earlier batches alone, all of which have ended: what it must reach is known before it
-begins, so neither how many run at a time nor a kill changes which are stopped.
+A trial is compared only with trials of earlier batches, which have all ended. Its threshold is known before it begins,
+so neither the number of simultaneous trials nor a kill changes which trials stop.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class SearchInputs:
 
     @property
     def subject(self) -> str:
-        """What is planned."""
+        """The planned work."""
         return f"{self.n_trials:,} trials"
 
     @property
@@ -136,7 +136,7 @@ class SharedWork:
 
     @cached_property
     def units(self) -> list[Unit]:
-        """All of it, as one; what is lost of it is made again."""
+        """All work as one unit; lost files are made again."""
         shared = recorded(Run.open(f"{self.run.uri}/{SHARED}")) or {}
         return [Unit(0, 1, (*(f"{SHARED}/{name}" for name in sorted(shared)), MADE))]
 
@@ -162,7 +162,7 @@ class SharedWork:
 
 @dataclass(frozen=True)
 class Trials:
-    """The stage that makes the trials, in batches: each is chosen by what came of those before it."""
+    """The stage that makes the trials, in batches: the results of earlier batches choose the next."""
 
     spec: SearchSpec
     plan: Plan
@@ -348,7 +348,7 @@ def _describe(spec: SearchSpec, inputs: SearchInputs) -> Description:
 def _training_cost(
     spec: SearchSpec, train: QaTrainSpec, alone: TrainingCost, readers: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
-    """Return what training costs a search: steps of what is trained once and in each trial, and FLOPs of all."""
+    """Return the training cost of a search: steps of shared and of per-trial trainings, and FLOPs of all."""
     methods = methods_of(spec.search)
     steps = {own["name"]: own["steps"] for own in readers}
     own = {reader.name: steps[reader.name] for reader in readers_of(train) if reader.method in methods}
@@ -361,7 +361,7 @@ def _training_cost(
         grace = spec.stop_early.grace_steps
         first = min(n_trials, spec.batch)
         between = train.evaluation_steps
-        looked = -(-grace // between) * between  # the first evaluation behind it
+        looked = -(-grace // between) * between  # the first evaluation after it
         least = sum(min(looked, n) if name in watched else n for name, n in own.items())
         fewest = shared_steps + first * own_steps + (n_trials - first) * least
     return {

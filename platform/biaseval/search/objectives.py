@@ -52,7 +52,7 @@ _SETTINGS = {"bootstrap_draws", "qa_models", "qa_settings", "run_settings", "set
 """Tables that are derived of a spec, whatever was measured."""
 
 _DRAWS = {"qa_bias_draws", "qa_change_draws", "qa_draws", "qa_search_nulls", "qa_thresholds", "row_draws"}
-"""Tables that are derived of what was measured; of a sample they are other ones."""
+"""Tables that are derived from the measurements; a sample has its own."""
 
 _HEAVY = {"qa_features", "qa_guide_logits", "qa_training_examples", "qa_training_attributes", "qa_tfidf"}
 """Tables that nothing is derived of."""
@@ -78,7 +78,7 @@ class Value(NamedTuple):
     objective: str
     """Or what its query returns beside it."""
     scope: str
-    """What it is of, where it is several numbers of a run; else `EVERYTHING`."""
+    """The part of the run, if an objective has several numbers per run; else `EVERYTHING`."""
     sample: str
     """``choice``, ``evaluation`` or ``all``."""
     left_out: int | None
@@ -126,22 +126,22 @@ def is_by_threshold(kind: str, sql: str) -> bool:
 
 
 def objective_columns(kind: str, sql: str, per: Sequence[str] = (), choose_on: ChooseOn = "published") -> list[str]:
-    """Return what a query calls its number, and those beside it, having made sure that a run can be asked.
+    """Return the names of a query's number and of its other columns, after testing the query on an empty run.
 
     Args:
         kind: of the run.
         sql: of the objective.
-        per: columns that say of what a row is.
-        choose_on: what it is computed on.
+        per: columns that identify a row.
+        choose_on: the rows for the choice.
 
     Raises:
-        InputError: it fails, has other columns, has no number, or is the same on any part of the data.
+        InputError: the query fails, has other columns, has no number, or ignores the data.
     """
     tables = tables_of(kind)
     with closing(connect([])) as connection:
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)
-        # Tables without a row: a view is bound anew, with all below it, by each that reads it.
+        # Tables without rows, not views: each reader would bind a view again, with all below it.
         for view in relations("intermediate", "marts", tables=tables):
             create("table", view.name, f"from ({view.sql}\n) limit 0", connection)
         try:
@@ -172,7 +172,7 @@ def _has_parts(kind: str, sql: str) -> bool:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is asked of runs of a kind."""
+    """The objective of a search, over runs of a kind."""
 
     kind: str
     name: str
@@ -181,7 +181,7 @@ class Objective:
     per: Sequence[str]
     """Columns that say of what each row of the query is; none: it returns one row."""
     choose_on: ChooseOn
-    """What it is computed on."""
+    """The rows for the choice."""
     seed: int
     """Of the halves."""
     chosen: Chosen = EVERY
@@ -190,19 +190,19 @@ class Objective:
     def values(
         self, run: Run, computings: Sequence[Computing], threads: int | None = None
     ) -> Iterator[tuple[int, Value | BiasevalError]]:
-        """Yield the objective of each spec on each sample, and on the same with each of its groups left out.
+        """Yield the objective of each spec on each sample, and on the sample without each of its groups.
 
         Args:
-            run: that has made all outputs of the specs.
-            computings: the specs; their places are counted over all of them.
-            threads: that DuckDB takes; None: as many as there are cores.
+            run: with all outputs of the specs.
+            computings: the specs, numbered over all of them.
+            threads: of DuckDB; None for the number of cores.
 
         Returns:
-            The place of a spec, and a value or why there is none: the query fails, or returns no number on what the
-            choice sees.
+            The number of a spec, and its value or an error: the query fails, or returns no number on the rows for the
+            choice.
 
         Raises:
-            BiasevalError: what was measured cannot be halved.
+            BiasevalError: the measurements cannot be halved.
         """
         members = assigned(run, self.kind, self.choose_on, self.seed)
         samples = [
@@ -284,10 +284,10 @@ class Objective:
 
 
 class _Reading:
-    """What a query reads: tables of a run, and the relations over them.
+    """The inputs of a query: tables of a run, and the relations over them.
 
-    Schemas: ``main`` has the run's tables, ``whole`` what is made once of all rows, ``drawn`` what is made of a sample,
-    and ``seen`` what one of several specs has of that.
+    Schemas: ``main`` has the run's tables, ``whole`` relations of all rows, made once, ``drawn`` relations of a sample,
+    and ``seen`` the part of one of several specs.
     """
 
     def __init__(self, kind: str, sql: str, chosen: Chosen = EVERY) -> None:
@@ -300,7 +300,7 @@ class _Reading:
         self._seen = sorted(query.reads & {view.name for view in made})
         readers = [*self._sampled, query]
         self._once = {view.name for view in self._sampled if sum(map(_uses(view.name), readers)) == 1} - {*self._seen}
-        """Relations of samples that one other reads, so that what it does not ask of them need not be computed."""
+        """Relations of samples with a single reader: columns that it does not read need not be computed."""
         of_views = set().union(*(view.reads for view in self._sampled))
         self._columns = None if _ALL_COLUMNS.search(sql) else {*re.findall(r"\w+", sql.lower())}
         """Among them are all columns that the query reads; None: it may read any."""
@@ -322,7 +322,7 @@ class _Reading:
         of a whole sample, if the query reads a relation that says it."""
 
     def derive(self, run: Run, computing: Computing, connection: duckdb.DuckDBPyConnection) -> None:
-        """Make what does not depend on the sample."""
+        """Make the relations that do not depend on the sample."""
         connection.execute("set search_path = 'main'").fetchall()
         connection.execute("drop schema if exists whole cascade; create schema whole").fetchall()
         if self._settings:

@@ -1,7 +1,7 @@
-"""Which points a search tries: all of a grid, or what Optuna draws and learns from what came of those before.
+"""The points of a search: all points of a grid, or points that Optuna draws from earlier results.
 
-A sampler is asked for a batch of points, and told what came of all of them, in their order, before it is asked again:
-the same seed and the same answers give the same points, whatever ran at a time or was begun again.
+A sampler returns a batch of points, and receives all their results in order before the next batch. So the same seed and
+results give the same points, independent of parallel trials and restarts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a trial."""
+    """The result of a trial."""
 
     value: float | None
     """Of the objective; None: it was stopped, or failed."""
@@ -40,7 +40,7 @@ class Sampler(Protocol):
         """Return the next points."""
 
     def tell(self, results: Sequence[Result]) -> None:
-        """Hear what came of the points asked for last, in their order."""
+        """Receive the results of the last points, in their order."""
 
 
 def sampler_of(spec: SearchSpec) -> Sampler:

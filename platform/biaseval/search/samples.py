@@ -23,7 +23,7 @@ N_GROUPS = 10
 """Of each half, that are left out in turn for intervals (a delete-a-group jackknife)."""
 
 ChooseOn = Literal["half", "held_out", "published"]
-"""What a choice sees: one half of what is measured, rows that are held out, or all of it."""
+"""The rows for a choice: one half of the measured rows, held-out rows, or all rows."""
 
 _PURPOSES = "('main', 'bias_score', 'held_out', 'majority')"
 """Of prompts whose rows are measured; calibration inputs belong to every sample."""
@@ -79,7 +79,7 @@ _PARTS = {
 ROW_BY_ROW = {
     "calibration_means": "{sql}",
     "majority_contexts": "{sql}",
-    # What is made of it row by row keeps this order, so that rows of a purpose lie together.
+    # Relations made row by row keep this order, so that the rows of a purpose lie together.
     "prompt_probabilities": "from ({sql}) order by purpose",
     # Large, and asked for in every sample: which rows belong to it is looked up once.
     "calibrated_predictions": 'select own.* replace (as_purpose as purpose), members.sample, members."group" '
@@ -100,8 +100,8 @@ def made_once(view: str, sql: str) -> str:
 
 
 def samples_of(members: pa.Table) -> list[str]:
-    """Return the samples: ``choice``; ``evaluation`` where there is anything that the choice does not see; of questions
-    that are halved also ``all``, to be compared with what is published.
+    """Return the samples: ``choice``; ``evaluation`` if the choice does not see all rows; for halved questions also
+    ``all``, for a comparison with published numbers.
     """
     there = set(members["sample"].unique().to_pylist())
     return [sample for sample in ("choice", "evaluation", "all") if sample in there]

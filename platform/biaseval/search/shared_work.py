@@ -39,7 +39,7 @@ _BY_KEY: dict[str, tuple[str, ...]] = {
         )
     },
 }
-"""Keys of a QA spec to the methods whose readers they change; what is not here changes everything."""
+"""Keys of a QA spec to the methods whose readers they change; other keys change all readers."""
 
 
 def varies(search: SearchSpec) -> Varies:

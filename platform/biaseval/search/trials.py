@@ -97,7 +97,7 @@ def result_of(row: Mapping[str, Any], reached: Sequence[Reached]) -> Result:
 
 
 def objective_of(run: Run, search: SearchSpec) -> Objective:
-    """Return what is asked of the trials of a planned search."""
+    """Return the objective of a planned search."""
     name = read_plan(run)["objectives"][0]
     asked = None if "calibration" in search.search else search.spec.calibration
     chosen = Chosen(search.spec.own_calibrations, asked, search.spec.metric_files)
@@ -117,17 +117,17 @@ def deriving(kind: AnyKind, spec: SearchedSpec) -> Callable[[Run], None]:
 def make_trial(
     number: int, *, run_uri: str, points: Mapping[int, Mapping[str, Any]], cutoffs: Cutoffs, at_once: int
 ) -> None:
-    """Make a trial, and write what came of it; its row of ``trials`` comes last.
+    """Make a trial, and write its results; its row of ``trials`` comes last.
 
     Args:
         number: of the trial.
         run_uri: of the search.
         points: searched keys to values, by trial.
-        cutoffs: what its readers must reach.
+        cutoffs: the thresholds that its readers must reach.
         at_once: trials that share the cluster.
 
     Raises:
-        TransientError: something gave out that is not of the trial's own.
+        TransientError: the failure has a cause outside the trial.
     """
     run, started = Run.open(run_uri), time.monotonic()
     search = read_spec(run)
@@ -144,7 +144,7 @@ def make_trial(
 
 @dataclass(frozen=True)
 class Came:
-    """What came of a trial."""
+    """The result of a trial."""
 
     state: str
     values: Sequence[Value] = ()
@@ -156,7 +156,7 @@ class Came:
 
     @classmethod
     def of(cls, found: Iterable[Value | BiasevalError], objective: str, **facts: Any) -> Self:
-        """Return what came of a trial that has these values; without one it has failed."""
+        """Return the result of a trial with these values; a trial without a value has failed."""
         values, problems = [], []
         for own in found:
             if isinstance(own, Value):
