@@ -41,7 +41,7 @@ coverage: $(READY)  ## Measure which lines of the package the tests run; in a ra
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -p randomly --cov --cov-report=
 	@$(BIN)/coverage report
 
-check: $(READY)  ## Lint, formatting, strict types, and the prose of docs and messages.
+check: $(READY)  ## Lint, formatting, strict types, and the prose of docs, messages and docstrings.
 	@echo "check: ruff, formatting, types, prose"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""Riddles in what users read, counted: README, pages of `docs/`, templates, sentences of SQL, messages and help.
+"""Riddles in what users read, counted: README, `docs/`, templates, sentences of SQL, messages, help and docstrings.
 
 python -m tests.prose
 
@@ -55,21 +55,13 @@ def texts() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "analytics").rglob("*.toml")):
         yield _name(path), re.sub(r"^#.*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     for path in sorted([*(ROOT / "platform").rglob("*.py"), *(ROOT / "jobs").glob("*.py")]):
-        yield from _messages(path)
+        yield from _strings(path)
 
 
-def _messages(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a module that are no docstring, but for docstrings of commands, which are their help."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    is_command = path.parent.name == "cli"
-    quiet = {
-        id(own.value)
-        for node in ast.walk(tree)
-        for own in (node.body if isinstance(getattr(node, "body", None), list) else [])
-        if isinstance(own, ast.Expr) and not (is_command and isinstance(node, ast.FunctionDef) and node.name[0] != "_")
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in quiet:
+def _strings(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a module: messages, help and docstrings."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield f"{_name(path)}:{node.lineno}", _CODE.sub(" ", node.value)
 
 

@@ -232,9 +232,12 @@ def _called(row: Row) -> str:
 
 
 def paper_tables(kind: str, ask: Ask) -> dict[str, Sequence[Row]]:
-    """Return by name the rows of the tables of the kind's paper over several runs: P2's Tables 1 and 2."""
-    if kind != "majority_bias":
-        return {}
+    """Return by name the rows of the tables of the kind's paper over several runs; empty for kinds without any."""
+    return {"majority_bias": _majority_bias_tables}.get(kind, lambda _: {})(ask)
+
+
+def _majority_bias_tables(ask: Ask) -> dict[str, Sequence[Row]]:
+    """Return P2's Tables 1 and 2."""
     runs = [
         row["run"] for row in ask("select distinct run, n_parameters from majority_by_model order by n_parameters, run")
     ]
@@ -267,29 +270,27 @@ order by task, n_demos, predict, method, instruction, number"""
 
 
 def model_sections(compared: Compared, ask: Ask) -> list[Section]:
-    """Return the sections on models; empty for kinds without figures of several models, and for two of label bias."""
-    if compared.kind == "label_bias" and len(compared.runs) > 2:
-        figures = Figures(model_charts(compared.kind, ask), _SEEN_LABELS)
-        return [Section("way-1", "Models beside each other", [figures], "Models")]
-    if compared.kind != "majority_bias":
-        return []
+    """Return the section on models; none for kinds without figures of several models, and for two label-bias runs."""
+    made = {"label_bias": _label_bias_blocks, "majority_bias": _majority_bias_blocks}.get(compared.kind)
+    blocks = [] if made is None else made(compared, ask)
+    return [Section("way-1", "Models beside each other", blocks, "Models")] if blocks else []
+
+
+def _label_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
+    return [Figures(_label_bias_charts(ask), _SEEN_LABELS)] if len(compared.runs) > 2 else []
+
+
+def _majority_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
     return [
-        Section(
-            "way-1",
-            "Models beside each other",
+        Fold(
+            "Robustness boundary, model size and every setting",
             [
-                Fold(
-                    "Robustness boundary, model size and every setting",
-                    [
-                        Table(_BY_MODEL, f"from majority_by_model {_ORDER}", columns(_BY_MODEL_COLUMNS)),
-                        Table(_SIZE, f"from majority_size_effect {_ORDER}", columns(_SIZE_COLUMNS)),
-                        Table(_SETTING, f"from majority_over_seeds {_ORDER}, number", columns(_SETTING_COLUMNS)),
-                    ],
-                ),
-                Fold("Weighted F1 by label proportions", [Figures(model_charts(compared.kind, ask), _SEEN)]),
+                Table(_BY_MODEL, f"from majority_by_model {_ORDER}", columns(_BY_MODEL_COLUMNS)),
+                Table(_SIZE, f"from majority_size_effect {_ORDER}", columns(_SIZE_COLUMNS)),
+                Table(_SETTING, f"from majority_over_seeds {_ORDER}, number", columns(_SETTING_COLUMNS)),
             ],
-            "Models",
-        )
+        ),
+        Fold("Weighted F1 by label proportions", [Figures(_majority_bias_charts(ask), _SEEN)]),
     ]
 
 
