@@ -13,8 +13,9 @@ import yaml
 from pydantic import BaseModel
 
 from biaseval.errors import InputError
-from biaseval.spec import Spec, dump_spec, load_spec, stored_spec
+from biaseval.spec import Spec, analysed_as, dump_spec, load_spec, of_analysis, stored_spec
 from biaseval.spec.shared_sections import RunSpec
+from tests.specs import whole_spec
 
 KINDS: tuple[type[RunSpec], ...] = typing.get_args(Spec)
 BY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
@@ -97,6 +98,7 @@ def test_a_key_has_one_role_and_every_role_is_of_a_key(kind: type[RunSpec]) -> N
 
 def test_the_keys_of_analysis() -> None:
     scoring = {"scoring.normalization", "scoring.eos", "analysis.sql", "analysis.files.*", "analysis.metrics"}
+    scoring |= {"model.family", "model.tuned_from"}
     bootstrap = {"bootstrap.trials", "bootstrap.sample", "bootstrap.replacement"}
     found = {kind.__name__: _matching(set(_leaves(kind, "")), kind.ANALYSIS) for kind in KINDS}
     assert found == {
@@ -106,6 +108,20 @@ def test_the_keys_of_analysis() -> None:
         "InstructSpec": set(),
         "SearchSpec": set(),
     }
+
+
+def test_an_analysis_of_another_family_keeps_the_model_and_another_model_is_no_analysis() -> None:
+    """Two keys of a section belong to the analysis, the others do not."""
+    old, other = (
+        stored_spec(whole_spec({"kind": "label_bias", "model": {"path": path, "family": family}}), "spec")
+        for path, family in (("a", None), ("b", "llama"))
+    )
+    found = analysed_as(old, other)
+    assert (found.model.path, found.model.family) == ("b", None)
+    assert "model.path" in " ".join(of_analysis(old, other))
+    named = stored_spec({**old.model_dump(mode="json"), "model": {**old.model.model_dump(), "family": "llama"}}, "spec")
+    assert of_analysis(old, named) == []
+    assert analysed_as(old, named) == old
 
 
 _TASK_FILES = {"tasks.table": "t.csv", "tasks.templates": None, "tasks.splits": "s3://b/splits"}
