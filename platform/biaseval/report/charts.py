@@ -65,6 +65,8 @@ class Chart:
     """The alternative text of the chart."""
     spec: Mapping[str, Any]
     """The Vega-Lite specification with its data, without the size, fonts and colours that all charts share."""
+    is_wide: bool = False
+    """Whether the chart has several panels and takes the page's width."""
 
     @property
     def json(self) -> str:
@@ -234,7 +236,7 @@ def panels_chart(
     shared = dict.fromkeys(("color", "shape", "strokeDash"), "shared")
     heading = {"text": title, "offset": 14}
     spec = {"title": heading, "concat": views, "columns": columns, "resolve": {"scale": shared}, "spacing": 20}
-    return Chart(name, f"{title}. {' '.join(chart.text for chart in charts)}", spec)
+    return Chart(name, f"{title}. {' '.join(chart.text for chart in charts)}", spec, is_wide=columns > 1)
 
 
 def _without_selection(spec: Any) -> Any:
