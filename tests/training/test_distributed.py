@@ -6,9 +6,9 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import ray
@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 from biaseval.cli import app
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute import groups, training
+from biaseval.execute import groups, training, waiting
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.parts import Parts
 from biaseval.execute.queue import Queue
-from biaseval.execute.resources import Groups
+from biaseval.execute.resources import Ask, Groups
 from biaseval.execute.tasks import Made, Task
 from biaseval.execute.training import Training
 from biaseval.pipelines.labels.adapters import TrainingSummary, adapter_stage, training_summary
@@ -187,25 +187,24 @@ def test_groups_take_the_costliest_first_and_as_fast_as_they_are() -> None:
         unit = queue.take(group)
         return None if unit is None else unit.number
 
-    assert queue.n_begun() == 0
-    assert [queue.begin(0), queue.begin(1)] == [(0, None), (0, None)]
-    assert queue.n_begun() == 2
+    assert [queue.begin(0, "a"), queue.begin(1, "b")] == [(0, None), (0, None)]
+    assert queue.leaders() == {"a", "b"}
     assert [taken(0), taken(1), taken(0), taken(0)] == [1, 0, 4, 2]  # group 1 is slow
     # It dies: what it had is begun behind all others, by whoever comes first.
-    n_ended, unit = queue.begin(1)
+    n_ended, unit = queue.begin(1, "c")
     assert (n_ended, unit and unit.number) == (0, 0)
     assert not queue.is_over(is_halted=True)  # group 0 has one
     assert [taken(0), taken(0), taken(0)] == [3, 0, None]
     assert queue.is_over(is_halted=False)
-    assert [taken(1), queue.begin(0), queue.begin(1)] == [None, (5, None), (0, None)]
+    assert [taken(1), queue.begin(0, "a"), queue.begin(1, "c")] == [None, (5, None), (0, None)]
 
 
 def test_what_ends_with_an_error_is_not_tried_by_others() -> None:
     queue = Queue([Unit(0, 1, ("0/file",), {}), Unit(1, 1, ("1/file",), {})])
-    queue.begin(0)
+    queue.begin(0, "a")
     assert queue.take(0) is not None
     queue.leave(0)
-    assert queue.n_begun() == 0
+    assert queue.leaders() == set()
     assert not queue.is_over(is_halted=False)
     assert queue.is_over(is_halted=True)
     assert [unit and unit.number for unit in (queue.take(1), queue.take(1))] == [1, None]
@@ -284,11 +283,16 @@ def test_groups_that_train_end_with_who_asked_for_them(
     spec, run = load_spec(write_spec(tmp_path, tiny_llama)), Run.open(str(tmp_path / "run"))
     run.create()
     stage = light_stage(spec, {"tokens": 2}, {"waits": True})
+
+    def stopped_when_placed(wait: waiting.Wait, ask: Ask | None, *, is_idle: bool) -> None:
+        if not is_idle:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(waiting.Wait, "look", stopped_when_placed)
     with Cluster(spec.execution) as cluster:
         before = controllers().keys()
-        making = cast(Generator[Done, None, None], stage.make(run, stage.units, cluster))
-        assert next(making).unit.number == 0
-        making.close()
+        with pytest.raises(KeyboardInterrupt):
+            list(stage.make(run, stage.units, cluster))
         found = controllers()
     assert {found[own] for own in found.keys() - before} == {"DEAD"}
     assert "CREATED" not in [group["state"] for group in placement_group_table().values()]

@@ -66,12 +66,13 @@ def lead(job: Job, queue: Any, group: int) -> None:
         group: the number of this one.
     """
     run = Run.open(job.run_uri)
+    leader = ray.get_runtime_context().get_worker_id()
 
     had: dict[int, Unit] = {}
     """Its unfinished units, by number."""
 
     def config() -> dict[str, Any]:
-        n_ended, unit = ray.get(queue.begin.remote(group))
+        n_ended, unit = ray.get(queue.begin.remote(group, leader))
         if unit is not None:
             had[unit.number] = unit
         return {"job": job, "queue": queue, "group": group, "n_ended": n_ended, "start": _kept(run, job, had.values())}

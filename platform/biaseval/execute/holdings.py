@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import ray
@@ -29,22 +29,26 @@ def n_placed(class_name: str) -> int:
     )
 
 
-def n_groups_placed(leads: Sequence[Any]) -> int:
-    """Return how many of some tasks that run Ray Train have a placement group that Ray has placed.
+def n_groups_placed(leaders: Set[str]) -> int:
+    """Return how many groups of workers have a placement group that Ray has placed.
 
     Args:
-        leads: what ``remote`` of the tasks returned.
+        leaders: Ray's ids of the processes that lead the groups: these started Ray Train's controllers.
     """
-    controllers = {actor.actor_id for actor in _begun_by(leads)}
+    controllers = {actor.actor_id for actor in _owned_by(leaders)}
     return sum(
         group.creator_actor_id in controllers and group.state == PlacementGroupTableData.CREATED for group in _groups()
     )
 
 
-def end_leads(leads: Sequence[Any]) -> None:
+def end_leads(leads: Sequence[Any], leaders: Set[str]) -> None:
     """End those tasks that run Ray Train still, with all that they hold: their workers' place is free afterwards.
 
     A controller that is killed between "its placement group is ready" and "Ray Train knows of it" leaves the group.
+
+    Args:
+        leads: what ``remote`` of the tasks returned.
+        leaders: Ray's ids of the processes that run the tasks.
     """
     _, running = ray.wait(list(leads), num_returns=len(leads), timeout=0)
     if not running:
@@ -53,7 +57,7 @@ def end_leads(leads: Sequence[Any]) -> None:
         ray.cancel(led, force=True)
     deadline = time.monotonic() + _ENDING_S
     left = running
-    while (left or _begun_by(running)) and time.monotonic() < deadline:
+    while (left or _owned_by(leaders)) and time.monotonic() < deadline:
         _, left = ray.wait(running, num_returns=len(running), timeout=0.1)
     remove_strays()
 
@@ -101,10 +105,13 @@ def holders(kind: str) -> list[Holder]:
     return [Holder(what, None if job == own else job.hex(), amount) for job, what, amount in found if amount]
 
 
-def _begun_by(leads: Sequence[Any]) -> list[Any]:
-    """Return the actors that some tasks of this job began and that are not dead."""
-    tasks = {led.task_id().binary() for led in leads}
-    return [actor for actor in _actors(_own_job()) if actor.parent_id in tasks and actor.state != ActorTableData.DEAD]
+def _owned_by(processes: Set[str]) -> list[Any]:
+    """Return the actors that some processes of this job started and that are not dead."""
+    return [
+        actor
+        for actor in _actors(_own_job())
+        if actor.owner_address.worker_id.hex() in processes and actor.state != ActorTableData.DEAD
+    ]
 
 
 def _has_place(actor: Any) -> bool:

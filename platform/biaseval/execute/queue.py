@@ -15,7 +15,7 @@ class Queue:
         self._left = deque(sorted(units, key=lambda unit: (-unit.work.get("tokens", 0), unit.number)))
         self._held: dict[int, Unit] = {}
         self._n_ended: Counter[int] = Counter()
-        self._begun: set[int] = set()
+        self._leaders: dict[int, str] = {}
 
     def take(self, group: int) -> Unit | None:
         """Return the next unit for a group, which is done with the one that it had; None where none is left."""
@@ -26,12 +26,16 @@ class Queue:
         self._held[group] = self._left.popleft()
         return self._held[group]
 
-    def begin(self, group: int) -> tuple[int, Unit | None]:
+    def begin(self, group: int, leader: str) -> tuple[int, Unit | None]:
         """Take back the unit of a group that died, and return the number of its finished units, and that unit.
 
         The unit goes to the end of the queue: a unit that kills its workers runs again when no other is left.
+
+        Args:
+            group: the number of the group.
+            leader: Ray's id of the process that leads the group.
         """
-        self._begun.add(group)
+        self._leaders[group] = leader
         if (unit := self._held.pop(group, None)) is not None:
             self._left.append(unit)
         return self._n_ended[group], unit
@@ -39,11 +43,11 @@ class Queue:
     def leave(self, group: int) -> None:
         """Forget what a group had that ends with an error: others would meet it, too."""
         self._held.pop(group, None)
-        self._begun.discard(group)
+        self._leaders.pop(group, None)
 
-    def n_begun(self) -> int:
-        """Return how many groups have begun and not ended."""
-        return len(self._begun)
+    def leaders(self) -> set[str]:
+        """Return Ray's ids of the processes that lead the groups that have begun and not ended."""
+        return set(self._leaders.values())
 
     def is_over(self, *, is_halted: bool) -> bool:
         """Return whether no group has a unit or may take one; ``is_halted``: none is to be begun."""

@@ -71,6 +71,8 @@ class Training:
             BiasevalError: training failed, or a loss or gradient of a unit with checkpoints was not finite, or
                 ``max_gpu_hours`` are used up. Complete units and the last checkpoint stay.
         """
+        import ray
+
         from biaseval.execute.groups import Job, lead, queued
         from biaseval.execute.holdings import end_leads
         from biaseval.execute.waiting import Wait
@@ -105,7 +107,7 @@ class Training:
                 ended.append(done)
                 yield done
         finally:
-            end_leads(started)  # those that wait, and behind an error all
+            end_leads(started, ray.get(queue.leaders.remote()))  # those that wait, and behind an error all
             run.delete(STORAGE)
             hours.close()
             if ended:
@@ -140,7 +142,8 @@ class Training:
                 yield Done(unit, tokens=unit.work.get("tokens", 0), facts=facts, busy_s=facts["seconds"])
             if waiting:  # perhaps for a machine, with nothing to do on it
                 n_looks_over = n_looks_over + 1 if ray.get(queue.is_over.remote(is_halted=run.has(HALT))) else 0
-                n_placed = ray.get(queue.n_begun.remote()) if groups.is_alone else n_groups_placed(waiting)
+                leaders = ray.get(queue.leaders.remote())
+                n_placed = len(leaders) if groups.is_alone else n_groups_placed(leaders)
                 wait.look(groups.ask if n_placed < len(waiting) else None, is_idle=not n_placed)
         collected([led for led in started if led not in waiting], self.recipe.training.SECTION)
 
