@@ -68,7 +68,7 @@ def _formats(folder: Path) -> str:
 
 def _imported(folder: Path) -> str:
     files = [path for name in ("list", "options", "uneven") for path in SAMPLES.glob(f"samples_{name}_*")]
-    return import_scores("lm-eval", files, str(folder / "imported")).uri
+    return import_scores("lm-eval", files, str(folder / "imported"), page=False).uri
 
 
 OLDER = ("label_bias", "label_bias_lora", "majority_bias", "qa_bias", "qa_training", "search")

@@ -141,7 +141,7 @@ def test_a_run_that_lost_its_plan_keeps_what_was_made(
     times = {path: path.stat().st_mtime_ns for path in run_dir.glob("*/part-*.parquet")}
     made = {path for path in times if path.parent.name in (SCORES[kind], PLANNED[kind], "qa_attributes")}
     (run_dir / "plan.json").unlink()
-    run_spec(spec, str(run_dir))
+    run_spec(spec, str(run_dir), page=False)
     assert {path: path.stat().st_mtime_ns for path in made} == {path: times[path] for path in made}
     assert "plan.json: is missing; planning again; existing parts stay" in capsys.readouterr().err
     assert (run_dir / "plan.json").read_bytes() == (undisturbed / "plan.json").read_bytes()
@@ -198,7 +198,7 @@ def test_a_stored_spec_that_is_cut_is_refused(kind: str, spec: AnySpec, run_dir:
             read_spec(Run.open(str(run_dir)))
     path.write_text("".join(lines).replace("seed: 42", "seed: 43"))
     before = digests(run_dir)
-    for act in (*_acts(kind, spec, run_dir), lambda: reanalyse_run(run_dir, [])):
+    for act in (*_acts(kind, spec, run_dir), lambda: reanalyse_run(run_dir, [], page=False)):
         with pytest.raises(InputError, match=r"spec\.yaml: is damaged \(its bytes differ from those written\); "):
             act()
     assert digests(run_dir) == before
@@ -211,7 +211,12 @@ def test_a_stored_spec_that_is_cut_is_refused(kind: str, spec: AnySpec, run_dir:
 def _acts(kind: str, spec: AnySpec, run_dir: Path) -> tuple[Callable[[], object], ...]:
     """Return what reads a run in some way."""
     ask = lambda: query([run_dir], f"from {MARTS[kind]}")  # noqa: E731
-    return lambda: report_run(run_dir), lambda: run_spec(spec, str(run_dir)), ask, lambda: run_status(str(run_dir))
+    return (
+        lambda: report_run(run_dir),
+        lambda: run_spec(spec, str(run_dir), page=False),
+        ask,
+        lambda: run_status(str(run_dir)),
+    )
 
 
 def test_a_cut_spec_of_an_older_run_is_refused(tmp_path: Path) -> None:
@@ -242,7 +247,7 @@ def test_a_changed_part_is_said_not_counted_and_made_again(
     for act in (lambda: query([run_dir], f"from {MARTS[kind]}"), lambda: report_run(run_dir)):
         with pytest.raises(BiasevalError, match=r"\d .* missing.* \(first: .*run the same command again"):
             act()
-    run_spec(spec, str(run_dir))
+    run_spec(spec, str(run_dir), page=False)
     assert_same(run_dir, undisturbed)
     if damage is not empty:  # nothing was there to keep
         kept = sorted(path.relative_to(run_dir / "aside") for path in (run_dir / "aside").rglob("*") if path.is_file())
@@ -265,7 +270,7 @@ def test_a_part_that_is_not_of_the_run_is_never_counted(spec: AnySpec, undisturb
     for path in sorted(run_dir.glob("*/part-00000.parquet")):
         add(path)
         copy(path)
-    for act in (lambda: None, lambda: report_run(run_dir), lambda: run_spec(spec, str(run_dir))):
+    for act in (lambda: None, lambda: report_run(run_dir), lambda: run_spec(spec, str(run_dir), page=False)):
         act()
         assert_same(run_dir, undisturbed)
 
@@ -318,7 +323,7 @@ def test_an_older_run_gets_digests_at_its_next_run(tmp_path: Path) -> None:
     before = query([run_dir], "from label_scores order by all")
     assert recorded(Run.open(str(run_dir))) is None
     garble(run_dir / "label_scores" / "part-00001.parquet")
-    run_spec(load_spec(spec), str(run_dir))
+    run_spec(load_spec(spec), str(run_dir), page=False)
     after = query([run_dir], "from label_scores order by all")
     assert after["prompt_id"].equals(before["prompt_id"])
     known = recorded(Run.open(str(run_dir)))
@@ -338,7 +343,7 @@ def test_a_planned_part_of_an_older_run_that_is_none_is_named_and_not_drawn_anew
     with pytest.raises(
         InputError, match=r"splits/part-00000\.parquet: planning again gives other rows .*; restore the"
     ):
-        run_spec(load_spec(spec), str(run_dir))
+        run_spec(load_spec(spec), str(run_dir), page=False)
 
 
 @QA
@@ -389,7 +394,7 @@ def test_whatever_is_damaged_no_number_changes(kind: str, finished: Finished, tm
             damage(run_dir / name)
         refused = None
         try:
-            run_spec(spec, str(run_dir))
+            run_spec(spec, str(run_dir), page=False)
         except BiasevalError as error:
             refused = str(error)
         if refused is not None:
@@ -411,7 +416,7 @@ def test_a_run_on_an_object_store_is_mended(spec: AnySpec, undisturbed: Path, ki
     store.write_bytes(f"{SCORES[kind]}/part-00099.parquet", store.read_bytes(f"{SCORES[kind]}/part-00000.parquet"))
     assert run_status(run.uri).damaged == sorted(names)
     store.delete("plan.json")
-    run_spec(spec, run.uri)
+    run_spec(spec, run.uri, page=False)
     assert run_status(run.uri).is_complete
     again = Run.open(run.uri)
     for name, rows in wanted.items():

@@ -55,7 +55,7 @@ def test_label_bias_is_measured_without_any_extra(base: Path, tmp_path: Path) ->
         base,
         f"""
 with in_this_process():
-    run_spec(load_spec("examples/reviews.yaml", ["prompt.n_demos=[0]"]), {str(tmp_path / "run")!r})
+    run_spec(load_spec("examples/reviews.yaml", ["prompt.n_demos=[0]"]), {str(tmp_path / "run")!r}, page=False)
 """,
     )
     assert done.returncode == 0, done.stderr[-2000:]
@@ -81,7 +81,7 @@ def test_what_is_not_installed_is_named_with_its_extra(base: Path, tmp_path: Pat
         base,
         f"""
 overrides = [] if {content != "qa"} else ["heuristics=[ans_pos, cos_sim, sim_ents]"]
-for act in (describe, lambda spec: run_spec(spec, {str(tmp_path / "run")!r})):
+for act in (describe, lambda spec: run_spec(spec, {str(tmp_path / "run")!r}, page=False)):
     try:
         act(load_spec({str(spec)!r}, overrides))
     except InputError as error:

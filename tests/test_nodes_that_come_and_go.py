@@ -111,7 +111,7 @@ def interrupted(head: Head, spec: Path, what: str, table: str) -> str:
 def undisturbed(spec: Path) -> Path:
     """Return the run directory of the same spec, made here."""
     with in_this_process():
-        run_spec(load_spec(spec), str(spec.parent / "undisturbed"))
+        run_spec(load_spec(spec), str(spec.parent / "undisturbed"), page=False)
     return spec.parent / "undisturbed"
 
 

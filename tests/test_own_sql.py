@@ -102,7 +102,7 @@ def test_every_mart_of_differences_and_values_has_metrics(run: str) -> None:
 
 def test_metrics_of_every_run_are_tested_as_without_more(plain: str, tmp_path: Path) -> None:
     more = str(copy_older_run("label_bias", tmp_path)[1])
-    reanalyse_run(more, [f"analysis.metrics=[{', '.join(MORE)}]"])
+    reanalyse_run(more, [f"analysis.metrics=[{', '.join(MORE)}]"], page=False)
     same = "from label_bias_verdicts where metric in ('macro_f1', 'accuracy', 'rsd', 'bias_score') order by all"
     assert rows(more, same) == rows(plain, same)
 
@@ -240,7 +240,7 @@ BY_PROMPT = f"{SHOWN.format('cc')}-- gives: log_probability\n"
 def _add(run: str, folder: Path, name: str, text: str) -> None:
     shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
     (folder / "calibrations" / f"{name}.sql").write_text(text)
-    reanalyse_run(run, [f"calibration=[cc, dc, looc, {name}]", f"analysis.sql={folder}"])
+    reanalyse_run(run, [f"calibration=[cc, dc, looc, {name}]", f"analysis.sql={folder}"], page=False)
 
 
 def test_another_is_added_and_taken_back(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_what_is_missing_is_computed_and_by_more_actors_the_same(finished: tuple
     lost = {f"part-{number:05d}.parquet" for number in (1, 4, 7)}
     for name in lost:
         (run_dir / "label_scores" / name).unlink()
-    run_spec(load_spec(spec, ["execution.actors=2"]), str(run_dir))
+    run_spec(load_spec(spec, ["execution.actors=2"]), str(run_dir), page=False)
     found = {path.name: path.stat().st_mtime_ns for path in (run_dir / "label_scores").iterdir()}
     assert found.keys() == times.keys()
     assert {name for name in times if times[name] != found[name]} == lost
@@ -156,7 +156,7 @@ def test_a_different_spec_is_refused_and_nothing_is_touched(finished: tuple[Path
     with pytest.raises(InputError, match="seed: the run has 42, the spec 7"):
         run_spec(load_spec(spec, ["seed=7"]), str(run_dir))
     assert digests(run_dir) == before
-    run_spec(load_spec(spec, ["execution.part_rows=99"]), str(run_dir))
+    run_spec(load_spec(spec, ["execution.part_rows=99"]), str(run_dir), page=False)
     assert len(list((run_dir / "prompts").iterdir())) == len(list((run_dir / "label_scores").iterdir()))
 
 
@@ -295,7 +295,7 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed(finished: tuple[
     assert 0 < status.n_parts_done < status.n_parts
     assert not status.has_marts
     with in_this_process():
-        run_spec(load_spec(spec), str(run_dir))
+        run_spec(load_spec(spec), str(run_dir), page=False)
     assert digests(run_dir / "label_scores").items() >= kept.items()
     assert_same(marts(run_dir), marts(finished[1]))
 

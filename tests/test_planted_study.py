@@ -90,7 +90,7 @@ def test_a_product_of_experts_takes_some_of_it_and_no_more(studied: dict[tuple[s
 )
 def test_the_measured_bias_follows_the_planted_one(tmp_path: Path) -> None:
     """Every seed: none where none was planted, more the stronger it is, and less by a product of experts."""
-    run = run_spec(load_spec(ROOT / "jobs" / "specs" / "planted.yaml"), str(tmp_path / "run"))
+    run = run_spec(load_spec(ROOT / "jobs" / "specs" / "planted.yaml"), str(tmp_path / "run"), page=False)
     rows = query([run.uri], SIGNED).to_pylist()
     standard = {(row["data"], row["heuristic"], row["seed"]): row for row in rows if row["method"] == "standard"}
     assert len(standard) == 7 * 2 * 3

@@ -188,7 +188,7 @@ def test_a_run_goes_on_where_it_was_stopped_to_the_byte(
     status = run_status(str(again))
     assert status.n_parts - status.n_parts_done == 3
     assert not status.has_marts
-    run_spec(load_spec(spec), str(again))
+    run_spec(load_spec(spec), str(again), page=False)
     changing = ("results.duckdb", "environment.json", "digests.json", "report.html", "figures/")
     before, after = (
         {name: digest for name, digest in digests(folder).items() if not name.startswith(changing)}
@@ -200,7 +200,7 @@ def test_a_run_goes_on_where_it_was_stopped_to_the_byte(
 def test_another_spec_model_or_file_is_refused(finished: tuple[Path, Path], tmp_path: Path, bert: Path) -> None:
     _, run_dir = finished
     spec = write_spec(tmp_path, bert)
-    run_spec(load_spec(spec), str(run_dir))  # the same contents elsewhere are the same
+    run_spec(load_spec(spec), str(run_dir), page=False)  # the same contents elsewhere are the same
     with pytest.raises(InputError, match=r"bootstrap.trials: the run has 20, the spec 30"):
         run_spec(load_spec(spec, ["bootstrap.trials=30"]), str(run_dir))
     other = make_bert(tmp_path / "other")
@@ -266,7 +266,7 @@ def test_missing_predictions_are_refused_or_left_out(tmp_path: Path, bert: Path,
     assert "no prediction for 10 of 60 questions" in _without(spec, tmp_path / "run")
     spec = write_spec(tmp_path, bert, models=[given | {"on_missing": "drop"}])
     (tmp_path / "predictions.json").write_text(json.dumps(kept))
-    run_spec(load_spec(spec), str(tmp_path / "run"))
+    run_spec(load_spec(spec), str(tmp_path / "run"), page=False)
     [by_dataset] = rows(tmp_path / "run", "from qa_by_dataset")
     assert (by_dataset["n_rows"], by_dataset["n_missing"]) == (50, 10)
     assert by_dataset["exact_match"] == pytest.approx(33 / 50)
@@ -366,7 +366,7 @@ def test_a_module_beside_a_spec_is_found(
     (tmp_path / "lies_beside_the_spec.py").write_text("def letters(row):\n    return len(row['question'])\n")
     spec = write_spec(tmp_path, bert, models=[GIVEN], heuristics=["lies_beside_the_spec:letters"])
     run_dir = tmp_path / "run"
-    run_spec(load_spec(spec), str(run_dir))
+    run_spec(load_spec(spec), str(run_dir), page=False)
     wanted = "select distinct value from qa_attributes order by value"
     lengths = {len(question(number, "squad")["question"]) for number in range(N_SQUAD)}
     assert [row["value"] for row in rows(run_dir, wanted)] == sorted(lengths)
@@ -374,12 +374,14 @@ def test_a_module_beside_a_spec_is_found(
     monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder != str(tmp_path)])
     monkeypatch.delitem(sys.modules, "lies_beside_the_spec")
     (run_dir / "qa_attributes" / "part-00001.parquet").unlink()
-    run_spec(load_spec(spec), str(run_dir))
+    run_spec(load_spec(spec), str(run_dir), page=False)
     assert (run_dir / "qa_attributes" / "part-00001.parquet").exists()
 
 
 def test_a_heuristic_of_the_users_is_measured(tmp_path: Path, bert: Path, ray_cluster: None) -> None:
     heuristic = "tests.qa_bias.tablerows:context_words"
-    run_spec(load_spec(write_spec(tmp_path, bert, models=[GIVEN], heuristics=[heuristic])), str(tmp_path / "run"))
+    run_spec(
+        load_spec(write_spec(tmp_path, bert, models=[GIVEN], heuristics=[heuristic])), str(tmp_path / "run"), page=False
+    )
     [found] = rows(tmp_path / "run", "from qa_bias_by_heuristic where dataset = 'squad'")
     assert (found["heuristic"], found["bias_significance"]) == (heuristic, pytest.approx(100))

@@ -137,7 +137,7 @@ def test_what_is_missing_is_made_again_and_what_is_there_is_kept(grid: tuple[Pat
     before, times = trials(run_dir), stamps(run_dir)
     scored = (run_dir / "trials/00001/label_scores/part-00000.parquet").stat().st_mtime_ns
     (run_dir / "trials" / "part-00001.parquet").unlink()
-    run_spec(load_spec(grid[0]), str(run_dir))
+    run_spec(load_spec(grid[0]), str(run_dir), page=False)
     assert trials(run_dir) == before
     after = stamps(run_dir)
     assert {name for name in after if after[name] != times[name]} == {"part-00001.parquet"}
@@ -274,10 +274,10 @@ def test_a_trial_that_is_arithmetic_comes_to_what_a_run_of_it_does(
 ) -> None:
     """With all rows: where the choice is made on what is published."""
     search: Any = load_spec(arithmetic[0], ["choose_on=published"])
-    run_spec(search, str(tmp_path / "published"))
+    run_spec(search, str(tmp_path / "published"), page=False)
     [best] = rows(tmp_path / "published", "select trial, parameters, value from search_best")
     assert values_of(trials(tmp_path / "published")[best["trial"]]) == {"f1": best["value"]}
-    run_spec(load_spec(tmp_path / "published" / "best.yaml"), str(tmp_path / "run"))
+    run_spec(load_spec(tmp_path / "published" / "best.yaml"), str(tmp_path / "run"), page=False)
     [alone] = rows(tmp_path / "run", search.objective.sql)
     assert alone["f1"] == pytest.approx(best["value"], abs=1e-12)
     chosen: Any = load_spec(tmp_path / "published" / "best.yaml")
@@ -293,7 +293,7 @@ def test_a_block_that_is_missing_is_computed_again_and_nothing_else(
     before, times = trials(run_dir), stamps(run_dir)
     for name in ("part-00004.parquet", "part-00000.parquet"):
         (run_dir / "trials" / name).unlink()
-        run_spec(load_spec(arithmetic[0]), str(run_dir))
+        run_spec(load_spec(arithmetic[0]), str(run_dir), page=False)
         assert trials(run_dir) == before
         after = stamps(run_dir)
         assert {own for own in after if after[own] != times[own]} == {name}
@@ -332,7 +332,7 @@ def test_permuting_the_labels_of_the_other_half_leaves_the_choice_as_it_is(
             instance["output"] = output
         (tmp_path / "tasks" / path.name).write_text(json.dumps(content))
     second = tmp_path / "run"
-    run_spec(load_spec(write_arithmetic_search(tmp_path, tiny_llama)), str(second))
+    run_spec(load_spec(write_arithmetic_search(tmp_path, tiny_llama)), str(second), page=False)
     before, after = trials(first), trials(second)
     assert [row["parameters"] for row in after] == [row["parameters"] for row in before]
     assert [row["objectives"] for row in after] == [row["objectives"] for row in before]
@@ -353,8 +353,8 @@ def test_rows_that_no_setting_shows_choose_and_the_published_rows_judge(tmp_path
     spec = write_arithmetic_search(tmp_path, tiny_llama, **own)
     base = yaml.safe_load((tmp_path / "spec.yaml").read_text())
     write_file(tmp_path / "spec.yaml", {**base, "held_out": True})
-    run_spec(load_spec(spec), str(tmp_path / "run"))
-    run_spec(load_spec(tmp_path / "run" / "best.yaml"), str(tmp_path / "best"))
+    run_spec(load_spec(spec), str(tmp_path / "run"), page=False)
+    run_spec(load_spec(tmp_path / "run" / "best.yaml"), str(tmp_path / "best"), page=False)
     [alone] = rows(tmp_path / "best", load_spec(spec).objective.sql)
     [chosen] = rows(tmp_path / "run", "select evaluation from search_best")
     assert chosen["evaluation"] == pytest.approx(alone["f1"], abs=1e-12)

@@ -73,7 +73,7 @@ def test_a_format_is_added_and_what_was_there_says_the_same(run: Run, spec: Spec
     terse, back = {"item": "{input} => {label}", "separator": "\n"}, {"order": "reversed"}
     before, marts = kept(run), {name: run.read_bytes(name) for name in run.files("marts")}
     n_before = n_planned(run)
-    run_spec(spec(0, 2, prompt={"formats": {"terse": terse}}), run.uri)
+    run_spec(spec(0, 2, prompt={"formats": {"terse": terse}}), run.uri, page=False)
     after = kept(run)
     assert before.items() <= after.items()
     assert n_planned(run) == 2 * n_before
@@ -90,10 +90,10 @@ def test_a_format_is_added_and_what_was_there_says_the_same(run: Run, spec: Spec
     named = (*(f"label_bias_{name}" for name in of_formats), "metric_errors", "metric_values")
     assert changed == {f"marts/{name}.parquet" for name in named}
     both = {"terse": terse, "back": back}
-    run_spec(spec(0, 2, 3, prompt={"formats": both}), run.uri)
+    run_spec(spec(0, 2, 3, prompt={"formats": both}), run.uri, page=False)
     assert after.items() <= kept(run).items()
     assert_same_answers(
-        *(run, run_spec(spec(0, 2, 3, prompt={"formats": both}), str(tmp_path / "fresh")), BY_TASK),
+        *(run, run_spec(spec(0, 2, 3, prompt={"formats": both}), str(tmp_path / "fresh"), page=False), BY_TASK),
         "select prompt_id, context_id, format, input_text, n_tokens from prompts order by prompt_id",
         "select context_id, format, text, demo_ids from contexts order by context_id",
         "from label_bias_by_format order by all",
@@ -102,7 +102,11 @@ def test_a_format_is_added_and_what_was_there_says_the_same(run: Run, spec: Spec
     formats = [row["format"] for row in rows(run, "select distinct format from prompts order by format")]
     assert formats == ["back", "base", "terse"]
     with pytest.raises(InputError, match=r"prompt\.formats"):
-        run_spec(spec(0, 2, 3, prompt={"formats": {"terse": {**terse, "separator": "\n\n"}, "back": back}}), run.uri)
+        run_spec(
+            spec(0, 2, 3, prompt={"formats": {"terse": {**terse, "separator": "\n\n"}, "back": back}}),
+            run.uri,
+            page=False,
+        )
 
 
 @pytest.mark.slow
@@ -118,7 +122,7 @@ def test_a_killed_addition_is_begun_again(run: Run, spec: SpecOf, tmp_path: Path
     killed.write_text("spec.yaml", killed.read_text("specs/00000.yaml"))
     killed.delete("specs")
     for one in (run, killed):
-        run_spec(more, one.uri)
+        run_spec(more, one.uri, page=False)
     assert kept(killed) == kept(run)
     assert_same_answers(killed, run, BY_TASK)
 
@@ -130,7 +134,7 @@ def test_a_killed_addition_that_is_not_repeated_leaves_the_run_as_it_was(
     before = kept(run)
     for table, part in parts.items():
         run.write_part(table, part, run.read_part(table, 0).slice(0, 1))
-    run_spec(spec(0, 2), run.uri)
+    run_spec(spec(0, 2), run.uri, page=False)
     assert kept(run) == before
 
 
@@ -138,13 +142,13 @@ def test_a_run_of_an_older_version_keeps_the_rows_of_bias_score_that_it_drew(spe
     """They were the first rows, whatever their labels."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "bias_score_rows", lambda order, *_, n_fewest, **__: [*order[:n_fewest]])
-        run = run_spec(spec(0, 2), str(tmp_path / "run"))
+        run = run_spec(spec(0, 2), str(tmp_path / "run"), page=False)
     before = kept(run)
     more = spec(0, 2, 3, calibration=["cc", "dc"])
-    run_spec(more, run.uri)
+    run_spec(more, run.uri, page=False)
     assert before.items() <= kept(run).items()
     asked = "select instance_id, label from splits where role = 'bias_score' order by position"
-    drawn, anew = (rows(each, asked) for each in (run, run_spec(more, str(tmp_path / "fresh"))))
+    drawn, anew = (rows(each, asked) for each in (run, run_spec(more, str(tmp_path / "fresh"), page=False)))
     assert len(drawn) == len(anew) == 6
     assert {row["instance_id"] for row in drawn} != {row["instance_id"] for row in anew}
     assert sorted(row["label"] for row in anew) == ["bad", "bad", "good", "good", "mixed", "mixed"]
@@ -156,7 +160,7 @@ def test_what_would_change_rows_that_are_there_is_refused(
     def small(*n_demos: int) -> LabelBiasSpec:
         return spec_of(csv_folder, model={"path": str(tiny_llama)}, prompt={"n_demos": [*n_demos], "demo_sets": 1})
 
-    of_small = run_spec(small(0, 2), str(tmp_path / "small"))
+    of_small = run_spec(small(0, 2), str(tmp_path / "small"), page=False)
     before = kept(of_small)
     with pytest.raises(InputError, match=r"tasks would have other rows than it has, .* takes test rows"):
         run_spec(small(0, 2, 4), of_small.uri)
@@ -173,7 +177,7 @@ def test_what_would_change_rows_that_are_there_is_refused(
 def test_data_sets_are_added_behind_those_that_are_there(run: Run, spec: SpecOf, csv_folder: Path) -> None:
     """A refused addition leaves nothing behind."""
     first = spec(0, 2, 3)
-    run_spec(first, run.uri)  # so that a part of contexts has the number that a second task would have
+    run_spec(first, run.uri, page=False)  # so that a part of contexts has the number that a second task would have
     before, whole = kept(run), digests(Path(run.uri))
     write_csv(csv_folder / "more.csv", reviews(12, "more"))
     second = {"name": "again", "train": str(csv_folder / "more.csv")}
@@ -182,7 +186,7 @@ def test_data_sets_are_added_behind_those_that_are_there(run: Run, spec: SpecOf,
         run_spec(two, run.uri)
     assert digests(Path(run.uri)) == whole
     write_csv(csv_folder / "more.csv", reviews(24, "more"))
-    run_spec(two, run.uri)
+    run_spec(two, run.uri, page=False)
     assert before.items() <= kept(run).items()
     tasks = rows(run, "select distinct task from label_bias_by_task order by task")
     assert [row["task"] for row in tasks] == ["again", "reviews"]
@@ -195,10 +199,10 @@ def test_a_task_of_the_harness_is_added_and_stays_what_it_was(run: Run, spec: Sp
     (tmp_path / "tasks").mkdir()
     two = with_data(spec(0, 2), {"lm_eval": str(write_task(tmp_path / "tasks"))})
     before = kept(run)
-    run_spec(two, run.uri)
+    run_spec(two, run.uri, page=False)
     assert before.items() <= kept(run).items()
     assert {"task": "odd-even"} in rows(run, "select distinct task from label_bias_by_task")
-    run_spec(two, run.uri)
+    run_spec(two, run.uri, page=False)
     write_task(tmp_path / "tasks", question="another?")
     with pytest.raises(InputError, match=r"odd-even\.yaml: the file, or one that it names, changed since"):
         run_spec(two, run.uri)
@@ -231,8 +235,8 @@ def test_analysis_is_changed_on_what_is_stored(
     assert yaml.safe_load(run.read_text("specs/00000.yaml"))["scoring"]["normalization"] == "mean"
     assert run_status(run.uri).is_complete
     # A run of the changed spec goes on with it.
-    run_spec(spec(0, 2, calibration=["cc", "cc@0.5"], scoring={"normalization": "sum"}), run.uri)
-    back = reanalyse_run(run.uri, ["scoring.normalization=mean", "calibration=[cc]"])
+    run_spec(spec(0, 2, calibration=["cc", "cc@0.5"], scoring={"normalization": "sum"}), run.uri, page=False)
+    back = reanalyse_run(run.uri, ["scoring.normalization=mean", "calibration=[cc]"], page=False)
     assert_alike(rows(back, BY_TASK), old)
     assert sorted(run.files("specs")) == ["specs/00000.yaml", "specs/00001.yaml"]
 
@@ -261,20 +265,20 @@ def test_what_is_no_analysis_is_refused(run: Run, change: str, problem: str) -> 
 @pytest.mark.slow
 def test_a_spec_says_how_its_run_is_analysed(run: Run, spec: SpecOf, capsys: pytest.CaptureFixture[str]) -> None:
     before, first = kept(run), rows(run, BY_TASK)
-    reanalyse_run(run.uri, ["scoring.normalization=sum"])
+    reanalyse_run(run.uri, ["scoring.normalization=sum"], page=False)
     summed = rows(run, BY_TASK)
     assert summed != first
     capsys.readouterr()
     # The spec that the run began with takes its analysis back, and says so once.
-    run_spec(spec(0, 2), run.uri)
+    run_spec(spec(0, 2), run.uri, page=False)
     said = "metrics are going to be those of the spec: scoring.normalization: the run has 'sum', the spec 'mean'"
     assert capsys.readouterr().err.count(said) == 1
     assert_alike(rows(run, BY_TASK), first)
     assert kept(run) == before
-    run_spec(spec(0, 2), run.uri)
+    run_spec(spec(0, 2), run.uri, page=False)
     assert "are going to be" not in capsys.readouterr().err
     # More may be asked for at once.
-    run_spec(spec(0, 2, 3, scoring={"normalization": "sum"}), run.uri)
+    run_spec(spec(0, 2, 3, scoring={"normalization": "sum"}), run.uri, page=False)
     assert "scoring.normalization: the run has 'mean', the spec 'sum'" in capsys.readouterr().err
     assert_alike(rows(run, "from label_bias_by_task where n_demos < 3 order by all"), summed)
     # What is neither is refused, and named alone.

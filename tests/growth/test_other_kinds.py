@@ -36,12 +36,12 @@ def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path,
             **changes,
         )
 
-    run = run_spec(spec(seeds=[0]), str(tmp_path / "run"))
+    run = run_spec(spec(seeds=[0]), str(tmp_path / "run"), page=False)
     before = kept(run)
     more = spec(seeds=[0, 3], calibration=["cc"])
-    run_spec(more, run.uri)
+    run_spec(more, run.uri, page=False)
     assert before.items() <= kept(run).items()
-    fresh = run_spec(more, str(tmp_path / "fresh"))
+    fresh = run_spec(more, str(tmp_path / "fresh"), page=False)
     assert_same_answers(
         *(run, fresh, "select setting, method, weighted_f1, n_rows from majority_by_setting order by all"),
         "select prompt_id, input_text from prompts order by prompt_id",
@@ -79,10 +79,10 @@ def _qa_spec(folder: Path, models: Sequence[str], heuristics: Sequence[str]) -> 
 @pytest.mark.slow
 def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> None:
     _questions(tmp_path)
-    run = run_spec(_qa_spec(tmp_path, "a", ["word_dist"]), str(tmp_path / "run"))
+    run = run_spec(_qa_spec(tmp_path, "a", ["word_dist"]), str(tmp_path / "run"), page=False)
     before = kept(run)
     more = _qa_spec(tmp_path, "ab", ["word_dist", "ans_pos", "cos_sim"])
-    run_spec(more, run.uri)
+    run_spec(more, run.uri, page=False)
     after = kept(run)
     assert {name: after[name] for name in before} == before
     assert len(run.parts("qa_attributes")) == 6
@@ -90,10 +90,10 @@ def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> 
     assert measured == ["measured by word_dist", "measured by ans_pos, cos_sim"]
     # Killed between the environment and the spec, it is repeated.
     (tmp_path / "run" / "spec.yaml").write_bytes((tmp_path / "run" / "specs" / "00000.yaml").read_bytes())
-    run_spec(more, run.uri)
+    run_spec(more, run.uri, page=False)
     assert run.files("specs") == {"specs/00000.yaml"}
     assert kept(run) == after
-    fresh = run_spec(more, str(tmp_path / "fresh"))
+    fresh = run_spec(more, str(tmp_path / "fresh"), page=False)
     marts = ("qa_bias_by_heuristic", "qa_attributes", "qa_bias_tests")
     assert_same_answers(run, fresh, *(f"from {mart} order by all" for mart in marts))
     with pytest.raises(InputError, match=r"models: a, b of .* must stay the first"):
@@ -102,7 +102,7 @@ def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"bootstrap.sample: 5000 of each of two groups need 10,000 questions"):
         reanalyse_run(run.uri, ["bootstrap.sample=5000"])
     assert digests(Path(run.uri)) == before
-    anew = reanalyse_run(run.uri, ["thresholds={ans_pos: 1}", "bootstrap.trials=30"])
+    anew = reanalyse_run(run.uri, ["thresholds={ans_pos: 1}", "bootstrap.trials=30"], page=False)
     assert {row["threshold"] for row in rows(anew, "from qa_bias_by_heuristic where heuristic = 'ans_pos'")} == {1.0}
     assert kept(run) == after
 
@@ -110,7 +110,7 @@ def test_models_and_heuristics_are_added_to_a_run_of_qa_bias(tmp_path: Path) -> 
 def test_a_reader_with_windows_of_its_own_joins_predictions(tmp_path: Path) -> None:
     _questions(tmp_path)
     given = _qa_spec(tmp_path, "a", ["ans_pos"])
-    run = run_spec(given, str(tmp_path / "run"))
+    run = run_spec(given, str(tmp_path / "run"), page=False)
     before: dict[str, Any] = kept(run) | {name: run.read_bytes(name) for name in run.files("qa_predictions")}
     content = yaml.safe_load((tmp_path / "qa.yaml").read_text())
     reader = {"name": "reader", "path": str(make_bert(tmp_path / "bert"))}
@@ -121,7 +121,7 @@ def test_a_reader_with_windows_of_its_own_joins_predictions(tmp_path: Path) -> N
         run_spec(_loaded(tmp_path, grown), run.uri)
     assert digests(Path(run.uri)) == whole
     weights.rename(tmp_path / "bert" / "model.safetensors")
-    run_spec(_loaded(tmp_path, grown), run.uri)
+    run_spec(_loaded(tmp_path, grown), run.uri, page=False)
     after: dict[str, Any] = kept(run) | {name: run.read_bytes(name) for name in run.files("qa_predictions")}
     assert {name: after[name] for name in before} == before
     assert run.read_yaml("spec.yaml")["windows"]["max_tokens"] == 128

@@ -47,7 +47,7 @@ def test_what_is_exported_comes_back_with_the_same_predictions(own: str, tmp_pat
     folders = [file.relative_to(tmp_path / "out").parts[0] for file in files]
     assert folders == [setting for setting in ("k0.s0", "k2.s0", "k2.s1") for _ in range(3)]
     samples = [file for file in files if file.name.startswith("samples_")]
-    again = import_scores("lm-eval", samples, str(tmp_path / "again")).uri
+    again = import_scores("lm-eval", samples, str(tmp_path / "again"), page=False).uri
     before, after = (query([run], PREDICTIONS).to_pylist() for run in (own, again))
     assert len(before) == 2 * 3 * 30
     assert_alike(after, before)  # scores are stored in single precision
@@ -106,7 +106,7 @@ def test_a_slash_in_the_name_of_a_task_makes_no_folder(tmp_path: Path) -> None:
     files = export_samples(_named(tmp_path / "run", "suite/one", "two"), str(tmp_path / "out"))
     samples = [Path(file) for file in files if "samples_" in file]
     assert [file.name.split("_2")[0] for file in samples] == ["samples_suite__one", "samples_two"]
-    again = import_scores("lm-eval", samples, str(tmp_path / "again")).uri
+    again = import_scores("lm-eval", samples, str(tmp_path / "again"), page=False).uri
     assert query([again], "select task from tasks order by task")["task"].to_pylist() == ["suite__one", "two"]
     with pytest.raises(InputError, match="two names of tasks differ only by / and __; rename one"):
         export_samples(_named(tmp_path / "both", "suite/one", "suite__one"), str(tmp_path / "neither"))

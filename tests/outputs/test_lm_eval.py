@@ -144,7 +144,7 @@ def test_metrics_of_a_small_case_by_hand(tmp_path: Path) -> None:
         record["acc"] = float(is_yes == record["doc"]["label"])
 
     path = copied(tmp_path / "samples", "zero", "list", change)
-    run = import_scores("lm-eval", [path], str(tmp_path / "run")).uri
+    run = import_scores("lm-eval", [path], str(tmp_path / "run"), page=False).uri
     golds = [record["doc"]["label"] for record in lines(path)]
     hits = [sum(gold == label == (place < 2) for place, gold in enumerate(golds)) for label in (0, 1)]
     recalls = [hits[label] / golds.count(label) for label in (0, 1)]
@@ -171,8 +171,8 @@ def test_an_import_is_a_finished_run(settings: str) -> None:
 
 def test_the_same_files_give_the_same_run_and_others_are_refused(tmp_path: Path) -> None:
     run = str(tmp_path / "run")
-    import_scores("lm-eval", [samples("zero", "list")], run)
-    import_scores("lm-eval", [samples("zero", "list")], run)
+    import_scores("lm-eval", [samples("zero", "list")], run, page=False)
+    import_scores("lm-eval", [samples("zero", "list")], run, page=False)
     with pytest.raises(InputError, match=r"belongs to another spec; .*\n  - imported\.sha256: the run has"):
         import_scores("lm-eval", [samples("zero", "text")], run)
 
@@ -198,7 +198,9 @@ def test_models_are_compared_on_the_docs_that_both_have(tmp_path: Path, command:
 
 def test_what_is_exported_comes_back_with_the_same_predictions(settings: str, tmp_path: Path) -> None:
     files = export_samples(settings, str(tmp_path / "out"))
-    again = import_scores("lm-eval", [Path(file) for file in files if "samples_" in file], str(tmp_path / "again"))
+    again = import_scores(
+        "lm-eval", [Path(file) for file in files if "samples_" in file], str(tmp_path / "again"), page=False
+    )
     asked = """
         select task, n_demos, demo_set, row, gold, labels, prediction, probabilities
         from calibrated_predictions order by task, n_demos, demo_set, row

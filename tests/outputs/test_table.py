@@ -209,7 +209,9 @@ def test_a_run_of_own_scores_is_compared_with_its_imported_twin(tmp_path: Path) 
     own = plan.write(tmp_path / "own")
     measure(own)
     rows = query([own], AS_TABLE).to_pylist()
-    imported = import_scores("table", [write(tmp_path / "scores.parquet", rows)], str(tmp_path / "imported")).uri
+    imported = import_scores(
+        "table", [write(tmp_path / "scores.parquet", rows)], str(tmp_path / "imported"), page=False
+    ).uri
     [shared] = query([own, imported], "from label_bias_shared where run = 'own'").to_pylist()
     assert (shared["n_tasks"], shared["n_rows"], shared["n_demos"]) == (2, 60, [0, 2])
     assert (shared["has_same_bias_score_rows"], shared["has_same_scoring"]) == (True, False)

@@ -209,7 +209,7 @@ def test_a_killed_study_goes_on_and_becomes_the_same(
     assert list((tmp_path / "run" / "checkpoints").rglob("checkpoint.json"))
     complete = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run").glob("trained_models/*.parquet")}
     assert len(complete) == n_steps // 6
-    run_spec(load(spec), str(tmp_path / "run"))
+    run_spec(load(spec), str(tmp_path / "run"), page=False)
     for name in NAMES:
         found = weights(tmp_path / "run", name)
         assert all(torch.equal(found[key], value) for key, value in weights(run_dir, name).items())
@@ -266,7 +266,7 @@ def test_training_alone_is_what_a_run_goes_on_from(
     with pytest.raises(BiasevalError, match="is trained, and nothing is measured yet; biaseval run goes on with it"):
         rows(tmp_path / "run", "from trained_models")
     before = weights(tmp_path / "run", "bert")
-    run_spec(load(spec), str(tmp_path / "run"))
+    run_spec(load(spec), str(tmp_path / "run"), page=False)
     found = weights(tmp_path / "run", "bert")
     assert all(torch.equal(value, found[key]) for key, value in before.items())
     [segment] = rows(tmp_path / "run", "from qa_segments")
@@ -295,7 +295,7 @@ def test_what_is_lost_is_made_again_and_weights_only_if_something_needs_them(
         for name in lost:
             shutil.rmtree(copy / name) if (copy / name).is_dir() else (copy / name).unlink()
         before = written(copy)
-        run_spec(load(spec), str(copy))
+        run_spec(load(spec), str(copy), page=False)
         assert run_status(str(copy)).is_complete
         return {name for name, time in written(copy).items() if time != before.get(name)}
 
@@ -330,7 +330,7 @@ def test_bias_may_come_from_a_file_and_trains_the_same(
     file = logits_file(tmp_path / "bias.parquet", run_dir)
     changes = {"methods": ["standard", "product_of_experts"], "bias_model": {"predictions": str(file)}}
     spec = write_spec(tmp_path, bert, train=changes)
-    run_spec(load(spec), str(tmp_path / "run"))
+    run_spec(load(spec), str(tmp_path / "run"), page=False)
     found = weights(tmp_path / "run", "bert+product_of_experts")
     for key, value in weights(run_dir, "bert+product_of_experts").items():
         torch.testing.assert_close(found[key], value)

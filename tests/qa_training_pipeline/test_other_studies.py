@@ -126,7 +126,7 @@ def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: P
         "bases": [{"name": "bert", "path": str(bert), "init": "random"}], "group_by_length": True,
     }  # fmt: skip
     spec = write_spec(tmp_path, bert, train=changes, variant="reference")
-    run_spec(load(spec), str(tmp_path / "run"))
+    run_spec(load(spec), str(tmp_path / "run"), page=False)
     guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
     assert pc.unique(pc.list_value_length(guides["start_logits"])).to_pylist() == [MAX_TOKENS]
     planned = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]
@@ -140,7 +140,7 @@ def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: P
 def test_bias_may_be_fitted_by_tfidf(bert: Path, tmp_path: Path, here: None) -> None:
     changes = {"methods": ["standard", "product_of_experts"], "bias_model": {"tfidf": True}}
     spec = write_spec(tmp_path, bert, train=changes)
-    run_spec(load(spec), str(tmp_path / "run"))
+    run_spec(load(spec), str(tmp_path / "run"), page=False)
     [weight] = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]["tfidf_weights"].values()
     assert weight >= 0
     guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")

@@ -47,7 +47,7 @@ def majority(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path
     write_jsonl(folder / "test.jsonl", boolq_rows("test", 5, 4))
     spec = write_spec(folder, tiny_llama, predict=["likelihood", "generate", "constrained"], calibration=["cc"])
     with in_this_process():
-        run_spec(spec, str(folder / "run"))
+        run_spec(spec, str(folder / "run"), page=False)
     return folder / "run"
 
 

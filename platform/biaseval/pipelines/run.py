@@ -138,10 +138,11 @@ def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
     return [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
 
 
-def finish(run: Run, kind: AnyKind, spec: AnySpec) -> None:
-    """Compute the metrics of a run whose tables are all there, and write its report."""
+def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool = True) -> None:
+    """Compute the metrics of a run whose tables are all there, and write its report unless ``page`` is false."""
     analyse(run, kind, spec)
-    write_page(run, kind)
+    if page:
+        write_page(run, kind)
 
 
 def analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:

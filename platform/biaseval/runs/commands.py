@@ -41,10 +41,15 @@ from biaseval.spec import (
 from biaseval.store import Run
 
 
-def run_spec(spec: AnySpec, run_uri: str) -> Run:
+def run_spec(spec: AnySpec, run_uri: str, *, page: bool = True) -> Run:
     """Plan, train, score, analyse and report a run; in a directory of the same run, only the missing parts.
 
     The analysis follows the spec, also if `reanalyse_run` changed the analysis before.
+
+    Args:
+        spec: of the run.
+        run_uri: its directory.
+        page: whether to write the report, its figures and its summary.
 
     Returns:
         The complete run.
@@ -59,7 +64,7 @@ def run_spec(spec: AnySpec, run_uri: str) -> Run:
     with planned_run(kind, spec, run_uri) as run:
         make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
         say("computing the metrics")
-        finish(run, kind, spec)
+        finish(run, kind, spec, page=page)
         kind.refuse_given_up(run, spec)
     return run
 
@@ -89,6 +94,8 @@ def import_scores(
     run_uri: str,
     name: str | None = None,
     on_bad_row: OnBadRow = "error",
+    *,
+    page: bool = True,
 ) -> Run:
     """Make a finished label-bias run of scores that somebody else made; no model, no Ray.
 
@@ -98,6 +105,7 @@ def import_scores(
         run_uri: the run's directory; the same files give the same run.
         name: of the run; None: what the files call the model.
         on_bad_row: of a table: ``drop`` leaves prompts out that lack their right label, counted.
+        page: as in `run_spec`.
 
     Returns:
         The run, with metrics and report.
@@ -105,7 +113,7 @@ def import_scores(
     Raises:
         InputError: bad input; nothing is written.
     """
-    return run_spec(imported_spec(source, files, name, on_bad_row), run_uri)
+    return run_spec(imported_spec(source, files, name, on_bad_row), run_uri, page=page)
 
 
 def describe(spec: AnySpec) -> Description:
@@ -153,12 +161,13 @@ def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
         yield run, kind, spec
 
 
-def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
+def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool = True) -> Run:
     """Change keys of the analysis of a finished run, and compute metrics and report from the stored results.
 
     Args:
         run_uri: of the run.
         overrides: ``key.subkey=value`` strings; values are YAML.
+        page: as in `run_spec`.
 
     Raises:
         InputError: the directory holds no run of a kind with metrics, or a key does not belong to the analysis.
@@ -181,7 +190,7 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str]) -> Run:
             for line in differences(own, spec):
                 say(f"changed: {line.replace('the run has ', 'was ').replace(', the spec ', ', now ')}")
             adopt_analysis(run, spec)
-        finish(run, kind, spec)
+        finish(run, kind, spec, page=page)
     return run
 
 
