@@ -15,9 +15,7 @@ from typing import NoReturn
 from typer.core import TyperGroup, TyperOption
 from typer.main import get_command
 
-# The uploaded working directory is the source; the cluster's nodes need only the dependencies.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
-
+import source  # noqa: F401
 from biaseval.cli import app, main
 from biaseval.errors import InputError
 from biaseval.progress import say

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-# The uploaded working directory is the source; the cluster's nodes need only the dependencies.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "platform"))
-
+import source  # noqa: F401
 from tests.validation.command import main
 
 if __name__ == "__main__":

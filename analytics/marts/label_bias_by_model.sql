@@ -19,14 +19,8 @@ with
 estimates as (
     select
         model, suite, n_demos, method,
-        estimate(macro_f1, draw) as macro_f1,
-        bootstrap_error(macro_f1, draw) as macro_f1_error,
-        estimate(accuracy, draw) as accuracy,
-        bootstrap_error(accuracy, draw) as accuracy_error,
-        estimate(rsd, draw) as rsd,
-        bootstrap_error(rsd, draw) as rsd_error,
-        estimate(bias_score, draw) as bias_score,
-        bootstrap_error(bias_score, draw) as bias_score_error
+        estimate(columns('^(macro_f1|accuracy|rsd|bias_score)$'), draw) as "\1",
+        bootstrap_error(columns('^(macro_f1|accuracy|rsd|bias_score)$'), draw) as "\1_error"
     from label_bias_draws
     group by all
 ),
@@ -49,21 +43,15 @@ adjusted as (
 counts as (
     select
         model, suite, n_demos, method,
-        if(count(macro_f1) = count(*), median(macro_f1), null) as macro_f1_median,
-        if(count(macro_f1) = count(*), interquartile_mean(list(macro_f1 order by macro_f1)), null) as macro_f1_interquartile_mean,
-        if(count(accuracy) = count(*), median(accuracy), null) as accuracy_median,
-        if(count(accuracy) = count(*), interquartile_mean(list(accuracy order by accuracy)), null) as accuracy_interquartile_mean,
-        if(count(rsd) = count(*), median(rsd), null) as rsd_median,
-        if(count(rsd) = count(*), interquartile_mean(list(rsd order by rsd)), null) as rsd_interquartile_mean,
-        if(count(bias_score) = count(*), median(bias_score), null) as bias_score_median,
-        if(count(bias_score) = count(*), interquartile_mean(list(bias_score order by bias_score)), null) as bias_score_interquartile_mean,
+        if(count(columns('^(macro_f1|accuracy|rsd|bias_score)$')) = count(*), median(columns('^(macro_f1|accuracy|rsd|bias_score)$')), null) as "\1_median",
+        if(
+            count(columns('^(macro_f1|accuracy|rsd|bias_score)$')) = count(*), interquartile_mean(list(columns('^(macro_f1|accuracy|rsd|bias_score)$') order by columns('^(macro_f1|accuracy|rsd|bias_score)$'))), null
+        ) as "\1_interquartile_mean",
         avg(rsd / sqrt(n_main_gold_labels - 1) order by task) filter (n_main_gold_labels > 1) as rsd_normalized,
-        avg(rsd_floor order by task) as rsd_floor,
-        avg(rsd_excess order by task) as rsd_excess,
-        avg(bias_score_floor order by task) as bias_score_floor,
-        avg(bias_score_of_perfect order by task) as bias_score_of_perfect,
-        avg(majority_accuracy order by task) as majority_accuracy,
-        avg(majority_macro_f1 order by task) as majority_macro_f1,
+        avg(
+            columns('^(majority_.*|.*_(floor|excess|of_perfect|smallest_detectable)|relative_variance|squared_preference)$')
+            order by task
+        ) as "\0",
         count(*) filter (is_rsd_above) as n_tasks_rsd,
         count(*) filter (is_bias_score_above) as n_tasks_bias_score,
         count(*) filter (is_constant) as n_tasks_constant,
@@ -73,12 +61,8 @@ counts as (
         max(n_demo_sets) as n_demo_sets,
         sum(n_rows)::bigint as n_rows,
         sum(n_bias_score_rows)::bigint as n_bias_score_rows,
-        avg(relative_variance order by task) as relative_variance,
         least(min(rsd_p), min(bias_score_p)) as least_p,
         count(rsd_p) + count(bias_score_p) as n_p,
-        avg(squared_preference order by task) as squared_preference,
-        avg(rsd_smallest_detectable order by task) as rsd_smallest_detectable,
-        avg(bias_score_smallest_detectable order by task) as bias_score_smallest_detectable,
         count(is_rsd_above) as n_tasks_rsd_tested,
         count(is_bias_score_above) as n_tasks_bias_score_tested
     from adjusted

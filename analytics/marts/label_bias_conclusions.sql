@@ -93,6 +93,7 @@ headline as (
 beside as (
     select
         is_above_constant,
+        accuracy < majority_accuracy as is_less_accurate,
         listed(list(
             format('{} and {} {}', as_rate(accuracy), as_rate(macro_f1), with_demos(n_demos))
             || if(
@@ -108,7 +109,7 @@ beside as (
         any_value(majority_accuracy) as majority_accuracy,
         any_value(majority_macro_f1) as majority_macro_f1
     from told
-    group by is_above_constant
+    group by all
 ),
 
 biases as (
@@ -266,6 +267,8 @@ lines as (
     select
         3,
         case
+            when is_above_constant and is_less_accurate
+                then 'Better than one label for all in macro-F1, but less accurate:'
             when is_above_constant then 'Better than one label for all:'
             when not is_above_constant then 'No better than one label for all:'
             else 'Not shown to be better than one label for all:'

@@ -36,12 +36,15 @@ def open(*runs: str | Path | Sequence[str | Path]) -> Results:
     return Results([run for each in runs for run in ([each] if isinstance(each, str | Path) else each)])
 
 
-def run(spec: str | Path | Mapping[str, Any], run_dir: str | Path | None = None, **overrides: Any) -> Results:
+def run(
+    spec: str | Path | Mapping[str, Any], run_dir: str | Path | None = None, *, page: bool = True, **overrides: Any
+) -> Results:
     """Run a spec as ``biaseval run`` does, and return the run for queries. The same call resumes a killed run.
 
     Args:
         spec: a YAML file, or its content as a mapping, whose relative paths start from the working directory.
         run_dir: a local path or ``s3://`` URI; by default ``runs/NAME`` with the spec's name.
+        page: whether to write the report, its figures and its summary.
         overrides: new values for keys of the spec: ``seed=7``, ``**{"tasks.max_eval": 100}``.
 
     Raises:
@@ -60,4 +63,4 @@ def run(spec: str | Path | Mapping[str, Any], run_dir: str | Path | None = None,
         loaded = spec_of(copy.deepcopy(dict(spec)), "spec", Path.cwd(), changed)
     else:
         loaded = load_spec(spec, changed)
-    return open(run_spec(loaded, str(run_dir or f"runs/{loaded.name}")).uri)
+    return open(run_spec(loaded, str(run_dir or f"runs/{loaded.name}"), page=page).uri)

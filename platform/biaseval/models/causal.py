@@ -25,7 +25,6 @@ from biaseval.models.loading import (
     built_model,
     read_model,
     read_tokenizer,
-    torch_dtype,
 )
 from biaseval.models.sources import ModelSource, load_config, reading
 from biaseval.models.weights import compare_files
@@ -72,10 +71,6 @@ class ModelFacts:
     """Rows of the token embedding, which may exceed the tokenizer's vocabulary."""
     kv_values_per_token: int | None
     """Numbers that the key-value cache of all layers holds for one token; 0 without such a cache, None if unknown."""
-
-    def kv_bytes_per_token(self, dtype: str) -> int | None:
-        """Return the bytes that the key-value cache needs for one token in ``dtype``, over all layers."""
-        return None if self.kv_values_per_token is None else self.kv_values_per_token * torch_dtype(dtype).itemsize
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
