@@ -1,7 +1,5 @@
 """Measures the scorer against lm-evaluation-harness, plain transformers and a prefix-cached loop, all in one run."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.bench.commands.scoring import main
 

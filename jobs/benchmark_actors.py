@@ -1,7 +1,5 @@
 """Measures a driver with many parts and many actors, which have no model: parts a second, and the driver's memory."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.bench.commands.actors import main
 

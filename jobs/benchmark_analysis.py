@@ -1,7 +1,5 @@
 """Measures metrics, page and questions on a generated run of the published suite: 256 tasks, 13 settings."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.bench.commands.analysis import main
 

@@ -1,7 +1,5 @@
 """Measures the extractive reader against the published code's settings, in one run."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.bench.commands.reading import main
 

@@ -1,7 +1,5 @@
 """Measures a search of a thousand calibration strengths over four tasks: arithmetic on stored scores."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.bench.commands.search import main
 

@@ -1,7 +1,5 @@
 """Measures how long `biaseval --help` and a small query take from the shell."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.bench.commands.start import main
 

@@ -1,7 +1,5 @@
 """Measures how readers are trained against Hugging Face's Trainer, in one run."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.bench.commands.training import main
 

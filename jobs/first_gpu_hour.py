@@ -1,7 +1,5 @@
 """Checks and measures the scorer on one GPU: python jobs/first_gpu_hour.py [--minutes 25]."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.bench.commands.first_gpu_hour import main
 

@@ -3,8 +3,6 @@
 ray job submit --working-dir . -- python jobs/train_instruct.py SPEC --run-dir s3://bucket/runs/x
 """
 
-from __future__ import annotations
-
 from submission import submitted
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Simulates runs whose truth is known and says how often verdicts are wrong and intervals miss it."""
 
-from __future__ import annotations
-
 import source  # noqa: F401
 from tests.validation.command import main
 

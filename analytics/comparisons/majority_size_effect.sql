@@ -46,42 +46,22 @@ effects as (
     select
         run, other_run as larger_run, model, larger_model, n_parameters, larger_n_parameters, task, n_demos,
         instruction, predict, method,
-        estimate(rb_at_10, draw) as rb_at_10,
-        interval_low(rb_at_10, draw) as rb_at_10_low,
-        interval_high(rb_at_10, draw) as rb_at_10_high,
-        estimate(mean_f1, draw) as mean_f1,
-        interval_low(mean_f1, draw) as mean_f1_low,
-        interval_high(mean_f1, draw) as mean_f1_high,
-        estimate(sd_f1, draw) as sd_f1,
-        interval_low(sd_f1, draw) as sd_f1_low,
-        interval_high(sd_f1, draw) as sd_f1_high,
-        estimate(tails_f1, draw) as tails_f1,
-        interval_low(tails_f1, draw) as tails_f1_low,
-        interval_high(tails_f1, draw) as tails_f1_high,
-        estimate(middle_f1, draw) as middle_f1,
-        interval_low(middle_f1, draw) as middle_f1_low,
-        interval_high(middle_f1, draw) as middle_f1_high,
+        estimate(columns('^(rb_at_10|mean_f1|sd_f1|tails_f1|middle_f1)$'), draw) as "\1",
+        interval_low(columns('^(rb_at_10|mean_f1|sd_f1|tails_f1|middle_f1)$'), draw) as "\1_low",
+        interval_high(columns('^(rb_at_10|mean_f1|sd_f1|tails_f1|middle_f1)$'), draw) as "\1_high",
         n_shared_rows
     from differences
     group by all
 ),
 
 signs as (
-    select
-        run, other_run as larger_run, n_demos, instruction, predict, method,
-        any_value(sign) filter (metric = 'rb_at_10') as rb_at_10,
-        any_value(sign) filter (metric = 'mean_f1') as mean_f1,
-        any_value(sign) filter (metric = 'sd_f1') as sd_f1,
-        any_value(sign) filter (metric = 'tails_f1') as tails_f1,
-        any_value(sign) filter (metric = 'middle_f1') as middle_f1
     from (
         select
-            *,
+            run, other_run as larger_run, n_demos, instruction, predict, method, metric,
             case verdict when 'higher' then 1 when 'lower' then -1 end as sign
         from majority_bias_comparison
-    ) as compared
-    semi join (select * from pairs where has_same_contexts and has_same_scoring) as alike using (run, other_run)
-    group by all
+        semi join (select * from pairs where has_same_contexts and has_same_scoring) as alike using (run, other_run)
+    ) pivot (any_value(sign) for metric in ('rb_at_10', 'mean_f1', 'sd_f1', 'tails_f1', 'middle_f1'))
 )
 
 select

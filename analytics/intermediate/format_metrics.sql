@@ -2,16 +2,11 @@
 -- prompt; the columns are those of label_bias_by_task, which explains them.
 with
 metrics as (
-    select
-        task, format, n_demos, demo_set, method,
-        any_value(value) filter (metric = 'macro_f1') as macro_f1,
-        any_value(value) filter (metric = 'accuracy') as accuracy,
-        any_value(value) filter (metric = 'rsd') as rsd,
-        any_value(value) filter (metric = 'bias_score') as bias_score,
-        any_value(value) filter (metric = 'relative_variance') as relative_variance,
-        any_value(value) filter (metric = 'squared_preference') as squared_preference
-    from metric_values
-    group by all
+    from metric_values pivot (
+        any_value(value)
+        for metric in ('macro_f1', 'accuracy', 'rsd', 'bias_score', 'relative_variance', 'squared_preference')
+        group by task, format, n_demos, demo_set, method
+    )
 ),
 
 measured as (

@@ -2,15 +2,9 @@
 -- label_bias_by_task_over_sets is of the base format.
 select
     model, task, n_demos, method, format,
-    mean_of_all(macro_f1, demo_set) as macro_f1,
-    mean_of_all(accuracy, demo_set) as accuracy,
-    mean_of_all(rsd, demo_set) as rsd,
-    mean_of_all(bias_score, demo_set) as bias_score,
-    mean_of_all(relative_variance, demo_set) as relative_variance,
-    mean_of_all(squared_preference, demo_set) as squared_preference,
-    mean_of_all(rsd_floor, demo_set) as rsd_floor,
-    mean_of_all(rsd_excess, demo_set) as rsd_excess,
-    mean_of_all(bias_score_floor, demo_set) as bias_score_floor,
+    mean_of_all(
+        columns('^(macro_f1|accuracy|relative_variance|squared_preference|(?:rsd|bias_score)(?:_floor|_excess)?)$'), demo_set
+    ) as "\1",
     bonferroni_p(min(rsd_p), count(rsd_p)) as rsd_p,
     max(share_most_frequent) as share_most_frequent,
     max(majority_accuracy) as majority_accuracy,

@@ -15,10 +15,7 @@ with
 means as (
     select
         label_bias_by_task.model, label_bias_by_task.task, label_bias_by_task.n_demos, label_bias_by_task.method,
-        mean_of_all(macro_f1, demo_set) as macro_f1,
-        mean_of_all(accuracy, demo_set) as accuracy,
-        mean_of_all(rsd, demo_set) as rsd,
-        mean_of_all(bias_score, demo_set) as bias_score,
+        mean_of_all(columns('^(macro_f1|accuracy|rsd|bias_score)$'), demo_set) as "\1",
         count(*) as n_demo_sets,
         count(*) filter (accuracy = 0) as n_demo_sets_without_hit,
         sum(n_rows)::bigint as n_rows,

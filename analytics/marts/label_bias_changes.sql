@@ -20,14 +20,8 @@ differences as (
 estimates as (
     select
         model, suite, n_demos, method, against_n_demos, against_method,
-        estimate(macro_f1, draw) as macro_f1,
-        bootstrap_error(macro_f1, draw) as macro_f1_error,
-        estimate(accuracy, draw) as accuracy,
-        bootstrap_error(accuracy, draw) as accuracy_error,
-        estimate(rsd, draw) as rsd,
-        bootstrap_error(rsd, draw) as rsd_error,
-        estimate(bias_score, draw) as bias_score,
-        bootstrap_error(bias_score, draw) as bias_score_error
+        estimate(columns('^(macro_f1|accuracy|rsd|bias_score)$'), draw) as "\1",
+        bootstrap_error(columns('^(macro_f1|accuracy|rsd|bias_score)$'), draw) as "\1_error"
     from differences
     group by all
 ),

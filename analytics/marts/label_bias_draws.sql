@@ -26,10 +26,7 @@ settings as (
 task_lists as (
     select
         model, suite, n_demos, method,
-        list(coalesce(macro_f1, 'nan') order by task) as macro_f1,
-        list(coalesce(accuracy, 'nan') order by task) as accuracy,
-        list(coalesce(rsd, 'nan') order by task) as rsd,
-        list(coalesce(bias_score, 'nan') order by task) as bias_score,
+        list(coalesce(columns('^(macro_f1|accuracy|rsd|bias_score)$'), 'nan') order by task) as "\1",
         count(*) as n_tasks
     from settings
     cross join suite_tasks
@@ -39,10 +36,7 @@ task_lists as (
 
 select
     model, suite, n_demos, method, draw,
-    nullif(list_dot_product(macro_f1, n_drawn) / n_tasks, 'nan') as macro_f1,
-    nullif(list_dot_product(accuracy, n_drawn) / n_tasks, 'nan') as accuracy,
-    nullif(list_dot_product(rsd, n_drawn) / n_tasks, 'nan') as rsd,
-    nullif(list_dot_product(bias_score, n_drawn) / n_tasks, 'nan') as bias_score
+    nullif(list_dot_product(columns('^(macro_f1|accuracy|rsd|bias_score)$'), n_drawn) / n_tasks, 'nan') as "\1"
 from task_lists
 inner join draws using (suite)
 order by all

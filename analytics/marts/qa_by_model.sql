@@ -31,10 +31,7 @@ draws as (
 averages as (
     select
         model, dataset,
-        avg(biases.bias_significance order by heuristic) as bias_significance,
-        avg(biases.worse_high order by heuristic) as worse_high,
-        avg(biases.bias_significance_f1 order by heuristic) as bias_significance_f1,
-        avg(biases.worse_high_f1 order by heuristic) as worse_high_f1,
+        avg(columns('^((?:bias_significance|worse_high)(?:_f1)?)$') order by heuristic) as "\1",
         coalesce(list(heuristic order by heuristic) filter (biases.bias_significance is not null), []) as measurable,
         count(*) as n_heuristics,
         count(biases.bias_significance) as n_measurable,
