@@ -76,7 +76,6 @@ def run_job(name: str, *arguments: str) -> int:
     """Run a job's script in this process; return its exit code."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [f"jobs/{name}.py", *arguments])
-        patch.syspath_prepend(ROOT / "jobs")
         with pytest.raises(SystemExit) as stop:
             runpy.run_path(str(ROOT / "jobs" / f"{name}.py"), run_name="__main__")
     return int(stop.value.code or 0)
