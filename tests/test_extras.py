@@ -55,7 +55,7 @@ def test_label_bias_is_measured_without_any_extra(base: Path, tmp_path: Path) ->
         base,
         f"""
 with in_this_process():
-    run_spec(load_spec("examples/reviews.yaml", ["prompt.n_demos=[0]"]), {str(tmp_path / "run")!r}, page=False)
+    run_spec(load_spec("examples/reviews.yaml", ["prompt.n_demos=[0]"]), {str(tmp_path / "run")!r})
 """,
     )
     assert done.returncode == 0, done.stderr[-2000:]

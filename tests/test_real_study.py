@@ -39,7 +39,7 @@ def test_a_study_on_real_questions_goes_from_texts_to_a_report(tmp_path: Path, s
     (tmp_path / "nq.jsonl").write_text("".join(f"{line}\n" for line in others), encoding="utf-8")
     path = write_study(tmp_path, shared, n_questions=300)
     with in_this_process():
-        run = run_spec(load_spec(path), str(tmp_path / "run"), page=False)
+        run = run_spec(load_spec(path), str(tmp_path / "run"))
     found = query([run.uri], "select model, n_rows, exact_match from qa_by_dataset where dataset = 'squad'").to_pylist()
     by_model = {row["model"]: row for row in found}
     assert len(by_model) == 2 + 1 + 2 * 2

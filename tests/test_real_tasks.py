@@ -77,9 +77,7 @@ def test_a_window_of_512_tokens_is_enough_for_short_prompts(
 def test_lora_stands_beside_calibration_and_its_loss_falls(superni: Path, tmp_path: Path, here: None) -> None:
     lora = LoraSpec(precision="float32", gradient_checkpointing=False)
     prompt, include = PromptSpec(n_demos=[2], demo_sets=1), ["task109_*", "task585_*"]
-    run = run_spec(
-        spec_on(superni, demo.MODEL_PATH, prompt, include, max_eval=8, lora=lora), str(tmp_path / "run"), page=False
-    )
+    run = run_spec(spec_on(superni, demo.MODEL_PATH, prompt, include, max_eval=8, lora=lora), str(tmp_path / "run"))
     methods = query([run.uri], "select method, n_tasks from label_bias_by_model where suite = 'all'").to_pylist()
     alone = ("none", "cc", "dc", "looc")
     assert {row["method"] for row in methods} == {*alone, "lora", *(f"lora+{name}" for name in alone[1:])}

@@ -68,7 +68,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("study")
     spec = write_study_search(folder)
     with in_this_process():
-        run_spec(load_spec(spec), str(folder / "run"), page=False)
+        run_spec(load_spec(spec), str(folder / "run"))
     return spec, folder / "run"
 
 
@@ -140,7 +140,7 @@ def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     assert stamps(run_dir).keys() == {*times, third.name} - {"part-00003.parquet"}
     times[third.name] = third.stat().st_mtime_ns
     assert not run_status(str(run_dir)).is_complete
-    run_spec(load_spec(study[0]), str(run_dir), page=False)
+    run_spec(load_spec(study[0]), str(run_dir))
     assert trials(run_dir) == before
     after = stamps(run_dir)
     assert {name for name in after if after[name] == times[name]} == {

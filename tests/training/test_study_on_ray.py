@@ -21,7 +21,7 @@ def test_a_study_in_a_bucket_trains_and_measures(ray_cluster: None, object_store
     changes = {"methods": ["standard", "confidence_regularization"], "thresholds": "mikula2024"}
     spec = load_spec(write_spec(tmp_path, make_bert(tmp_path / "bert"), train=changes))
     uri = f"{object_store}/study"
-    run_spec(spec, uri, page=False)
+    run_spec(spec, uri)
     assert run_status(uri).is_complete
     trained = Run.open(uri).read_table("trained_models").to_pylist()
     assert [row["model"] for row in trained] == ["bert", "bert+bias_model", "bert+confidence_regularization"]
