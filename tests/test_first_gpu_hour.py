@@ -67,7 +67,8 @@ def test_the_steps_report_what_they_measure(report: dict[str, Any]) -> None:
 
 def test_the_script_needs_neither_ray_nor_duckdb_nor_pydantic(tmp_path: Path) -> None:
     names = ("ray", "duckdb", "pydantic", "typer", "deepspeed")
-    hidden = f"import sys, runpy\nsys.path[:0] = [{str(ROOT / 'jobs')!r}]\nfor name in {names}: sys.modules[name] = None\n"
+    hidden = f"import sys, runpy\nsys.path.insert(0, {str(ROOT / 'jobs')!r})\n"
+    hidden += f"for name in {names}: sys.modules[name] = None\n"
     arguments = ["first_gpu_hour.py", *CPU, "--steps", "continuations", "--out", str(tmp_path / "out.json")]
     script = str(ROOT / "jobs" / "first_gpu_hour.py")
     code = f"{hidden}sys.argv = {arguments}\nrunpy.run_path({script!r}, run_name='__main__')"
