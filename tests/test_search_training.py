@@ -63,7 +63,7 @@ def write_study_search(folder: Path, **changes: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def study(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> tuple[Path, Path]:
     """Return (spec file, run directory) of a search of a study that trains readers."""
     folder = tmp_path_factory.mktemp("study")
     spec = write_study_search(folder)
