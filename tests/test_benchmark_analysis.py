@@ -15,9 +15,9 @@ import pytest
 
 from biaseval.analysis import open_runs, query
 from biaseval.errors import BiasevalError, InputError
-from biaseval.runs import analyse_run
 from biaseval.store import Run
 from tests.bench.analysis import Suite, benchmark, write_suite
+from tests.measuring import measure
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = Suite(n_tasks=3, max_rows=300, n_demos=(0, 2), n_demo_sets=2)
@@ -95,5 +95,5 @@ def test_a_run_of_a_quarter_of_a_million_prompts_is_analysed(tmp_path: Path) -> 
     """DuckDB 2.0.0 failed from here on, in a join that carries texts of the smaller side into a filter."""
     run = Run.open(str(tmp_path / "run"))
     write_suite(run, Suite(n_tasks=24, max_rows=1000))
-    analyse_run(run.uri)
+    measure(run.uri)
     assert query([run.uri], "select count(distinct method) as n from label_bias_by_model").to_pylist() == [{"n": 4}]

@@ -20,6 +20,7 @@ from biaseval.analysis.sql_files import connect, create, relations
 from biaseval.tables import tables_of
 from tests.commands import Command
 from tests.compare.runs import label_plan, make
+from tests.measuring import measure
 from tests.older_runs import copy_older_run
 
 KINDS = ("label_bias", "majority_bias", "qa_bias", "search", "instruct", "score")
@@ -111,10 +112,8 @@ def test_comments_are_sentences_and_name_the_values_of_enumerations() -> None:
 
 
 def test_results_duckdb_has_the_comments_in_any_shell(tmp_path: Path) -> None:
-    from biaseval.runs import analyse_run
-
     run = label_plan({"task1": "11110000"}).write(tmp_path / "run")
-    analyse_run(run)
+    measure(run, has_database=True)
     asked = """
         select comment from duckdb_columns() where table_name = 'label_bias_by_model' and column_name = 'rsd_low'
         union all select comment from duckdb_columns() where table_name = 'prompts' and column_name = 'purpose'

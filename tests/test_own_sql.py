@@ -18,7 +18,7 @@ from biaseval.analysis.sql_files import Chosen, chosen_by
 from biaseval.errors import BiasevalError, InputError
 from biaseval.metric_files import MORE, Metric, metric_files
 from biaseval.pipelines.directory import read_spec
-from biaseval.runs import analyse_run, reanalyse_run
+from biaseval.runs import reanalyse_run, report_run
 from biaseval.runs.kinds import kind_of
 from biaseval.search.objectives import Computing, Objective, Value
 from biaseval.search.trials import deriving
@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
 def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the same run without them."""
     uri = str(copy_older_run("label_bias", tmp_path_factory.mktemp("plain"))[1])
-    analyse_run(uri)
+    report_run(uri, page=False)
     return uri
 
 

@@ -21,11 +21,12 @@ from biaseval.label_bias.splits import read_splits
 from biaseval.pipelines.labels.score import _prompt_rows
 from biaseval.qa_bias.data import read_questions
 from biaseval.records import Records
-from biaseval.runs import analyse_run, first_spec
+from biaseval.runs import first_spec
 from biaseval.store import Run
 from biaseval.tables import tables_of
 from tests.labelplans import two_tasks
 from tests.majorityplans import MajorityPlan
+from tests.measuring import measure
 from tests.qaplans import two_segments
 from tests.relationnames import names_of
 
@@ -48,7 +49,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     made = []
     for place in ("plain", *FOLDERS):
         run = KINDS[request.param](folder / place)
-        analyse_run(run)
+        measure(run, has_database=True)
         made.append(run)
     return request.param, made[0], made[1:]
 

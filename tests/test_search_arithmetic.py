@@ -11,7 +11,6 @@ import pytest
 from biaseval.analysis import query
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.runs import analyse_run
 from biaseval.runs.kinds import kind_of
 from biaseval.search.computed_trials import make_block, together
 from biaseval.search.kind import SEARCH, SearchInputs
@@ -22,6 +21,7 @@ from biaseval.spec import SearchedSpec, SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
 from tests.labelplans import Plan, two_tasks
 from tests.majorityplans import MajorityPlan
+from tests.measuring import measure
 from tests.relation import Relations
 from tests.searches import BASE, searched
 from tests.specs import whole_spec
@@ -132,7 +132,7 @@ def _searching(folder: Path, plan: Plan, search: SearchSpec) -> Run:
 def _ended(run: Run, search: SearchSpec, points: Sequence[Point]) -> list[dict[str, Any]]:
     """Return the rows of ``search_trials`` of a search whose trials are computed, in one block."""
     make_block(0, run_uri=run.uri, points={0: points})
-    analyse_run(run.uri)
+    measure(run.uri, has_database=True)
     return query([run.uri], "from search_trials").to_pylist()
 
 

@@ -12,9 +12,9 @@ from scipy import stats
 
 from biaseval.analysis import query
 from biaseval.errors import BiasevalError
-from biaseval.runs import analyse_run
 from biaseval.spec import load_spec
 from biaseval.store import Run
+from tests.measuring import measure
 from tests.searches import Search
 
 T_OF_TWO = 12.706205
@@ -319,7 +319,7 @@ def test_a_broken_search_is_named_by_its_check(problem: str) -> None:
 
 def test_a_search_that_is_measured_has_its_marts_and_the_best_spec(tmp_path: Path) -> None:
     run = sets(0.5, 0.3, 0.4).write(tmp_path / "run")
-    analyse_run(run)
+    measure(run)
     assert query([run], "select trial, value, n_trials from search_best").to_pylist() == [
         {"trial": 1, "value": 0.3, "n_trials": 3}
     ]
@@ -335,7 +335,7 @@ def test_there_is_no_best_spec_where_a_point_is_chosen_for_each_scope_or_none_en
     per_task = {"algorithm": "random", "per": ["task"], "objective": objective}
     for name, search, changes, chosen in (("a", by_task(), per_task, [0, 1]), ("b", failed, {}, [])):
         run = Run.open(search.write(tmp_path / name, **changes))
-        analyse_run(run.uri)
+        measure(run.uri)
         assert query([run.uri], "select trial from search_best")["trial"].to_pylist() == chosen
         assert not run.has("best.yaml")
 
@@ -344,5 +344,5 @@ def test_a_broken_search_gives_no_metrics(tmp_path: Path) -> None:
     search = sets(0.5, 0.3)
     search.trials[1]["problem"] = "it broke"
     with pytest.raises(BiasevalError, match=r"trials_are_whole(.|\n)*trial 1 is done and has"):
-        analyse_run(search.write(tmp_path / "run"))
+        measure(search.write(tmp_path / "run"))
     assert not (tmp_path / "run" / "best.yaml").exists()

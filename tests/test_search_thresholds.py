@@ -10,7 +10,7 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.report import search_page
-from biaseval.runs import analyse_run
+from biaseval.runs import report_run
 from biaseval.search.computed_trials import Computed, make_block
 from biaseval.search.samples import assigned
 from biaseval.search.trials import MADE, SHARED
@@ -60,7 +60,7 @@ def found(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[QaPla
     points = [{"thresholds.*": value} for value in search.search["thresholds.*"]["grid"]]
     for unit in Computed(search).units:
         make_block(unit.number, run_uri=run.uri, points={unit.number: points[unit.number : unit.number + unit.size]})
-    analyse_run(run.uri)
+    report_run(run.uri, page=False)
     return plan, run
 
 

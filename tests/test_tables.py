@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from biaseval.analysis import query
-from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
 from tests.labelplans import two_tasks
 from tests.majorityplans import MajorityPlan
+from tests.measuring import measure
 from tests.qaplans import two_segments
 from tests.searches import Search
 
@@ -54,7 +54,7 @@ def test_a_table_says_its_grain_its_key_and_who_has_it(name: str) -> None:
 )
 def test_a_run_has_the_tables_of_its_kind(kind: str, write: Callable[[Path], str], tmp_path: Path) -> None:
     run = Run.open(write(tmp_path / "run"))
-    analyse_run(run.uri)
+    measure(run.uri)
     assert set(run.names()) - FILES <= tables_of(kind).keys()
     for name, table in tables_of(kind).items():
         for part in run.parts(name):

@@ -44,7 +44,7 @@ def run(
     Args:
         spec: a YAML file, or its content as a mapping, whose relative paths start from the working directory.
         run_dir: a local path or ``s3://`` URI; by default ``runs/NAME`` with the spec's name.
-        page: whether to write the report, its figures and its summary.
+        page: whether to write the report, its figures, its summary and ``results.duckdb``.
         overrides: new values for keys of the spec: ``seed=7``, ``**{"tasks.max_eval": 100}``.
 
     Raises:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from biaseval.runs import analyse_run
 from tests.labelplans import two_tasks
+from tests.measuring import measure
 
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> str:
     run = two_tasks().write(tmp_path_factory.mktemp("runs") / "built", n_parts=4)
-    analyse_run(run)
+    measure(run, has_database=True)
     return run

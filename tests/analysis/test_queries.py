@@ -12,7 +12,6 @@ import pytest
 from biaseval.analysis import open_runs, query
 from biaseval.analysis.unmatched_literals import vain_literals
 from biaseval.errors import BiasevalError, InputError
-from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS
 from tests.commands import call
@@ -90,7 +89,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
         Path(run, "label_scores", f"part-0000{part}.parquet").unlink()
     missing = r"2 of 4 parts missing \(first: label_scores/part-00001.parquet\); run the same"
     (tmp_path / "empty").mkdir()
-    for ask in (analyse_run, _asked):
+    for ask in (measure, _asked):
         with pytest.raises(BiasevalError, match=missing):
             ask(run)
         with pytest.raises(InputError, match="is not a run directory"):

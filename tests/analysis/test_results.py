@@ -16,10 +16,10 @@ import pytest
 from biaseval.analysis import ANALYTICS, query
 from biaseval.analysis import sql_files as relations
 from biaseval.analysis.queries import open_runs
-from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import tables_of
 from tests.labelplans import rows, two_tasks
+from tests.measuring import measure
 from tests.relationnames import views_of
 
 OVER_ADAPTERS = ("training_by_setting", "training_by_step", "demonstration_labels")
@@ -107,9 +107,19 @@ def test_the_duckdb_shell_opens_the_results_and_every_view(built: str, tmp_path:
         }
 
 
+def test_without_a_page_only_files_of_other_metrics_go(tmp_path: Path) -> None:
+    run = two_tasks().write(tmp_path / "run")
+    measure(run, has_database=True)
+    measure(run)
+    assert Path(run, "results.duckdb").exists()
+    Path(run, "digests.json").unlink()  # nobody knows any more of which metrics they are
+    measure(run)
+    assert not Path(run, "results.duckdb").exists()
+
+
 def test_a_run_directory_may_have_any_name(tmp_path: Path) -> None:
     run = two_tasks().write(tmp_path / "it's [a] *run*?")
-    analyse_run(run)
+    measure(run, has_database=True)
     assert len(rows(run, "from label_bias_by_task")) == 22
     with closing(duckdb.connect(str(Path(run, "results.duckdb")), read_only=True)) as connection:
         assert connection.execute("select count(*) from prompts").fetchall() == [(len(two_tasks().prompts),)]
@@ -121,7 +131,7 @@ def test_a_run_on_s3_gives_what_a_local_run_gives(object_store: str, built: str,
     pafs.copy_files(built, store.root, destination_filesystem=store.fs)
     for name in ("results.duckdb", "marts/label_bias_by_task.parquet"):
         store.fs.delete_file(store.path(name))
-    analyse_run(run)
+    measure(run, has_database=True)
     for mart in Path(built, "marts").iterdir():
         assert store.read_bytes(f"marts/{mart.name}") == mart.read_bytes()
     both = query([run, built], "select run, count(*) as n from calibrated_predictions group by all order by all")

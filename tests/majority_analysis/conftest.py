@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from biaseval.runs import analyse_run
 from tests.majorityplans import MajorityPlan
+from tests.measuring import measure
 from tests.relation import Relations
 
 
@@ -13,7 +13,7 @@ from tests.relation import Relations
 def built(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a run that was analysed: all of its files are there."""
     run = MajorityPlan(calibration=("cc", "looc")).write(tmp_path_factory.mktemp("runs") / "boolq")
-    analyse_run(run)
+    measure(run, has_database=True)
     return run
 
 

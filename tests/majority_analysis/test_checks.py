@@ -10,7 +10,6 @@ import pytest
 from biaseval.analysis import query
 from biaseval.analysis import sql_files as relations
 from biaseval.errors import BiasevalError
-from biaseval.runs import analyse_run
 from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
 from tests.relation import Relations, copied
@@ -113,7 +112,7 @@ def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
 def test_missing_outputs_of_any_way_are_counted(tmp_path: Path) -> None:
     run = MajorityPlan().write(tmp_path, n_parts=2)
     Path(run, "generations", "part-00001.parquet").unlink()
-    for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
+    for ask in (measure, lambda run_dir: query([run_dir], "select 1")):
         with pytest.raises(BiasevalError, match=r"1 of 4 parts missing \(first: generations/part-00001.parquet\)"):
             ask(run)
     Path(run, "generations", "part-00000.parquet").unlink()

@@ -11,7 +11,6 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.errors import InputError
-from biaseval.runs import analyse_run
 from biaseval.store import Run
 from biaseval.tables import LABEL_SCORES, PROMPTS
 from tests.labelplans import two_tasks
@@ -24,7 +23,7 @@ from tests.relationnames import views_of
 def generated(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a run without scores."""
     run = MajorityPlan(("generate",)).write(tmp_path_factory.mktemp("runs") / "generated")
-    analyse_run(run)
+    measure(run, has_database=True)
     return run
 
 

@@ -15,7 +15,7 @@ from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.prompting.calibration import CALIBRATIONS, PURPOSES, Purpose, random_words
 from biaseval.report.methods import explained, method_name
-from biaseval.runs import analyse_run
+from biaseval.runs import report_run
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec
 from tests.labelplans import Plan, rows
 from tests.taskfiles import write_task
@@ -62,7 +62,7 @@ def _scored() -> Plan:
 
 def test_each_file_gives_what_its_formula_gives(tmp_path: Path) -> None:
     run = _scored().write(tmp_path / "run")
-    analyse_run(run)
+    report_run(run, page=False)
     asked = "select method, probabilities from calibrated_predictions where purpose = $purpose order by method, row"
     for purpose, table in (("main", MAIN), ("bias_score", MAIN[::-1])):
         found: dict[str, list[list[float]]] = {}

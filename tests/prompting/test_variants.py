@@ -10,8 +10,8 @@ from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.prompting.calibration import Variant
 from biaseval.report.methods import method_name, method_order
-from biaseval.runs import analyse_run
 from tests.labelplans import Plan, rows
+from tests.measuring import measure
 from tests.taskfiles import write_task
 from tests.test_indistinct_labels import label_bias_spec
 from tests.tinymodels import make_tokenizer
@@ -68,7 +68,7 @@ def test_a_strength_is_the_power_of_the_mean(tmp_path: Path) -> None:
     """q(a) is 0.6 / p_hat(a)^s over itself and 0.4 / p_hat(b)^s; the mean of cc is 0.7, that of its first input 0.9."""
     names = ["cc", "cc@0", "cc@0.5", "cc@0.5/1", "cc/2", "looc@1.5", "looc/1"]
     run = _scored(names).write(tmp_path / "run")
-    analyse_run(run)
+    measure(run)
     means = {"cc": 0.7, "cc@0": 0.7, "cc@0.5": 0.7, "cc@0.5/1": 0.9, "cc/2": 0.75, "looc@1.5": 0.4, "looc/1": 0.8}
     strengths = {"cc": 1, "cc@0": 0, "cc@0.5": 0.5, "cc@0.5/1": 0.5, "cc/2": 1, "looc@1.5": 1.5, "looc/1": 1}
     expected = {"none": 0.6}
@@ -89,7 +89,7 @@ def test_a_strength_is_the_power_of_the_mean(tmp_path: Path) -> None:
 
 def test_a_calibration_that_was_scored_and_is_not_named_is_as_published(tmp_path: Path) -> None:
     run = _scored(["looc@0.5"]).write(tmp_path / "run")
-    analyse_run(run)
+    measure(run)
     assert {row["method"] for row in rows(run, "from calibration_parameters")} == {"cc", "looc@0.5"}
 
 

@@ -10,7 +10,6 @@ import pytest
 from biaseval.analysis import query
 from biaseval.analysis import sql_files as relations
 from biaseval.errors import BiasevalError
-from biaseval.runs import analyse_run
 from biaseval.tables import tables_of
 from tests.measuring import measure
 from tests.qaplans import two_models, two_segments
@@ -101,7 +100,7 @@ def test_missing_parts_of_any_model_are_counted(tmp_path: Path) -> None:
         query([run], "select 1")
     measure(run)
     Path(run, "qa_predictions", "part-00002.parquet").unlink()
-    for ask in (analyse_run, lambda run_dir: query([run_dir], "select 1")):
+    for ask in (measure, lambda run_dir: query([run_dir], "select 1")):
         with pytest.raises(BiasevalError, match=r"1 of 6 parts missing \(first: qa_predictions/part-00002.parquet\)"):
             ask(run)
     Path(run, "qa_predictions", "part-00003.parquet").unlink()  # a model without any answer

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import open_runs
-from biaseval.runs import analyse_run
 from tests.labelplans import two_tasks
 from tests.measuring import measure
 from tests.qaplans import QaPlan, two_segments
@@ -63,7 +62,7 @@ def test_models_and_heuristics_that_are_added_change_no_draw_of_the_others(tmp_p
 
 def test_results_hold_every_relation_and_runs_of_any_kind_are_read_together(tmp_path: Path) -> None:
     run, label_bias = two_segments().write(tmp_path / "squad"), two_tasks().write(tmp_path / "animals")
-    analyse_run(run)
+    measure(run, has_database=True)
     measure(label_bias)
     sides = (f"list(100 * exact_match) filter (segment = '{side}')" for side in ("lower", "higher"))
     sql = f"select run, threshold, bias_significance({', '.join(sides)}) as d from qa_draws group by all order by all"

@@ -14,6 +14,7 @@ from biaseval.analysis.summary_marts import SUMMARY, summarize
 from biaseval.digests import kept, record
 from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import (
+    FINDINGS,
     begin,
     is_planned,
     read_plan,
@@ -139,22 +140,39 @@ def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
 
 
 def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool = True) -> None:
-    """Compute the metrics of a run whose tables are all there, and write its report unless ``page`` is false."""
-    analyse(run, kind, spec)
+    """Compute the metrics of a run whose tables are all there.
+
+    Args:
+        run: under its lease.
+        kind: of the run.
+        spec: of the run.
+        page: whether to write ``results.duckdb``, the report, its figures and its summary. Otherwise those of other
+            metrics are deleted.
+    """
+    before = _marts(run)
+    analyse(run, kind, spec, database=page)
     if page:
         write_page(run, kind)
+    elif _marts(run) != before:
+        for name in FINDINGS:
+            run.delete(name)
 
 
-def analyse(run: Run, kind: AnyKind, spec: AnySpec) -> None:
-    """Compute the metrics of a run whose tables are all there."""
+def analyse(run: Run, kind: AnyKind, spec: AnySpec, *, database: bool = True) -> None:
+    """Compute the metrics of a run whose tables are all there; with ``database``, write ``results.duckdb``, too."""
     from biaseval.analysis import write_marts
 
     if kind.derive is not None:
         kind.derive(run, spec)
-    write_marts(run, spec.kind)
+    write_marts(run, spec.kind, database=database)
     record(run)
     if kind.conclude is not None:
         kind.conclude(run, spec)
+
+
+def _marts(run: Run) -> dict[str, str | None]:
+    """Return the SHA-256 of each recorded mart."""
+    return {name: own and own.sha256 for name, own in run.ledger.files.items() if name.startswith("marts/")}
 
 
 def write_page(run: Run, kind: AnyKind) -> list[str]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from biaseval.pipelines.directory import read_spec
     from biaseval.pipelines.kind import Description, Trained
     from biaseval.runs.commands import (
-        analyse_run,
         describe,
         headline,
         import_scores,
@@ -50,7 +49,6 @@ __all__ = [
     "Description",
     "Status",
     "Trained",
-    "analyse_run",
     "describe",
     "export_samples",
     "first_spec",

@@ -22,7 +22,7 @@ from biaseval.pipelines.labels.score import score_spec
 from biaseval.pipelines.log import logged
 from biaseval.pipelines.optional_packages import refuse_missing_extras
 from biaseval.pipelines.planning import weights_notes
-from biaseval.pipelines.run import analyse, finish, make_missing, planned_run, refuse_unfinished, write_page
+from biaseval.pipelines.run import finish, make_missing, planned_run, refuse_unfinished, write_page
 from biaseval.progress import say
 from biaseval.runs.kinds import kind_of
 from biaseval.spec import (
@@ -49,7 +49,7 @@ def run_spec(spec: AnySpec, run_uri: str, *, page: bool = True) -> Run:
     Args:
         spec: of the run.
         run_uri: its directory.
-        page: whether to write the report, its figures and its summary.
+        page: whether to write the report, its figures, its summary and ``results.duckdb``.
 
     Returns:
         The complete run.
@@ -133,22 +133,19 @@ def headline(spec: AnySpec) -> str:
     return kind_of(spec).headline(spec)
 
 
-def report_run(run_uri: str | Path) -> Run:
+def report_run(run_uri: str | Path, *, page: bool = True) -> Run:
     """Compute the metrics of a finished run again, and write its report.
+
+    Args:
+        run_uri: of the run.
+        page: as in `run_spec`.
 
     Raises:
         InputError: the directory holds no run of a kind with metrics.
         BiasevalError: the run is not finished, or a check failed.
     """
     with _finished(run_uri) as (run, kind, spec):
-        finish(run, kind, spec)
-    return run
-
-
-def analyse_run(run_uri: str | Path) -> Run:
-    """Compute the metrics of a finished run again; Raises: as `report_run`."""
-    with _finished(run_uri) as (run, kind, spec):
-        analyse(run, kind, spec)
+        finish(run, kind, spec, page=page)
     return run
 
 

@@ -22,7 +22,9 @@ from biaseval.store import Run
 
 _POLL_S = 0.1
 
-_ANALYSE = "import sys; from biaseval.runs import analyse_run; analyse_run(sys.argv[1])"
+_CODE = (Path(biaseval.__file__).parents[1], Path(__file__).parents[3])
+
+_ANALYSE = "import sys; from tests.measuring import measure; measure(sys.argv[1], has_database=True)"
 _PAGE = "import sys; from biaseval.runs import write_report; write_report(sys.argv[1])"
 _MART = "from label_bias_by_model"
 _NAMES = "show tables"
@@ -101,7 +103,7 @@ def _run(arguments: Sequence[str]) -> tuple[float, float, float]:
     """Run Python; return seconds, and MiB of its memory and of what DuckDB spilled, each at its highest."""
     with tempfile.TemporaryDirectory(prefix="biaseval-bench-") as folder, tempfile.TemporaryFile() as errors:
         # This very code, installed or not, and not what lies in the current folder.
-        environment = {**os.environ, "PYTHONPATH": str(Path(biaseval.__file__).parents[1]), "TMPDIR": folder}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, _CODE)), "TMPDIR": folder}
         ended = threading.Event()
         spilled: list[int] = [0]
         watcher = threading.Thread(target=_watch, args=(Path(folder), ended, spilled))
