@@ -1,7 +1,5 @@
 """Values that come from a model's scores: on another processor, or in another batch, their last digits differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

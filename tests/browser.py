@@ -1,7 +1,5 @@
 """Pages in a real browser, where one is installed."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """A real S3 server on loopback, in a process of its own: who writes to it must not wait for its Python."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

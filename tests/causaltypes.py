@@ -3,8 +3,6 @@
 One rule shrinks the default configuration of a type and of its parts; `_SPECIAL` has what the rule cannot know.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

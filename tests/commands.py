@@ -1,7 +1,5 @@
 """Commands, called in this process as their user calls them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

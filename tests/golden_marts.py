@@ -6,8 +6,6 @@ computes them anew, prints what is another by mart and column, and writes it to 
 before you commit what it wrote: a difference that the change does not explain is a mistake.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Relations over tables written by hand, and macros, in one DuckDB that undoes what a test created."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache

@@ -1,7 +1,5 @@
 """Real Ray heads on loopback, in processes of their own: with a job server, or with an autoscaler that starts nodes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

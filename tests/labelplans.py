@@ -1,7 +1,5 @@
 """Runs of label bias in the making, written row by row."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from pathlib import Path

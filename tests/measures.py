@@ -3,8 +3,6 @@
 python -m tests.measures
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

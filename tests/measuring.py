@@ -1,7 +1,5 @@
 """Runs of a handful of rows, measured: what their marts are made of is written by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

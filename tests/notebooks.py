@@ -3,8 +3,6 @@
 ``python -m tests.notebooks FILE...`` runs them in an empty folder and keeps what they show.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

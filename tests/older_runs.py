@@ -4,8 +4,6 @@ Files there hold ``@ROOT@`` for the run's folder and ``@DEMO@`` for the folder o
 ``results.duckdb``, a megabyte that nothing reads but whoever opens it, was left out: copies have an empty one.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import shutil

@@ -6,8 +6,6 @@ Each pattern stands for a sentence without a named subject, or for a word that p
 well-written tools have 0.2 such places in 1,000 words; more than that fails.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """A study as P3 published it, as a run directory: readers, their marts, evaluations and segments, written by hand."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

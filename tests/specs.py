@@ -1,7 +1,5 @@
 """Specs and plans of runs that tests write by hand, whole as those of real runs are."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

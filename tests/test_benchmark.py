@@ -1,7 +1,5 @@
 """The benchmark on a tiny model: every method scores the same labels alike; no test looks at a time."""
 
-from __future__ import annotations
-
 import gc
 import json
 import runpy

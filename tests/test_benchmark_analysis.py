@@ -1,7 +1,5 @@
 """The benchmark of the analysis on a small share of its generated run; no test looks at how fast."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The benchmark of training on a tiny model: both sides make the same steps; no test looks at how fast."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

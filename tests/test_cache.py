@@ -1,7 +1,5 @@
 """Models and tasks on an object store, a real S3 server on loopback: fetched once a machine, complete or not at all."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Gates: `biaseval check`, its language, its exit codes and its files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

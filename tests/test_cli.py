@@ -1,7 +1,5 @@
 """The command line as a user meets it: help, exit codes, messages, formats."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

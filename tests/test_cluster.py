@@ -1,7 +1,5 @@
 """Connecting to Ray: once a run, and what a head that is gone costs."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What nodes are made of, as far as that can be seen without a cloud: the image, and the file for Kubernetes."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

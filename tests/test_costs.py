@@ -1,7 +1,5 @@
 """What plans say of GPU-hours and costs, by hand."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from pydantic import ValidationError

@@ -1,7 +1,5 @@
 """Runs whose files are cut, changed, copied or gone: each is made again or refused by its name, and never counted."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

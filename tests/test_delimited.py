@@ -1,7 +1,5 @@
 """Tables of lines as other programs write them: pandas, Excel, R, Spark, and files without any quoting."""
 
-from __future__ import annotations
-
 import csv
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The demo's model, loaded from the package as a user would."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The demo's generated tasks."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every table, mart and column says what it is: in the dictionary, in `results.duckdb` and on the command line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

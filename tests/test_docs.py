@@ -1,7 +1,5 @@
 """Links of the documentation lead to files and headings that are there."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What `biaseval doctor` says of machines, stores and files that are as they should be, and of others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

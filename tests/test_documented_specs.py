@@ -1,7 +1,5 @@
 """Every line of a spec that documentation, examples, `biaseval init` or a message shows is one that can be written."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

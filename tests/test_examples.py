@@ -1,7 +1,5 @@
 """The examples run, and show what is kept in them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

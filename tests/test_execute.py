@@ -3,8 +3,6 @@
 Parts are prepared while others are scored, budgets last, and errors arrive as they are.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -1,7 +1,5 @@
 """A base installation measures label bias; what else needs more packages says which, before anything is planned."""
 
-from __future__ import annotations
-
 import subprocess
 import sysconfig
 import tomllib

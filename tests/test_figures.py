@@ -1,7 +1,5 @@
 """`biaseval figures`: figures and tables of finished runs as files."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

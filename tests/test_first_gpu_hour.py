@@ -1,7 +1,5 @@
 """The script for the first hour on a GPU, tried on the CPU: its steps end with numbers that are right."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every mart and comparison of small runs is what it was when somebody last looked (`golden_marts`)."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

@@ -1,7 +1,5 @@
 """Small models share GPUs, by hand; whole GPUs otherwise. Nothing here needs one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

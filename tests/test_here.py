@@ -1,7 +1,5 @@
 """Little work is done in the driver's own process, to the files that Ray's actors write; all else on Ray."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

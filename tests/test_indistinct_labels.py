@@ -1,7 +1,5 @@
 """Labels that a tokenizer does not tell apart are refused before anything is scored."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`biaseval init` writes a spec that can be run as it is, and says what of the file would spoil a measurement."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writes to an object store that are interrupted at any moment leave the whole object or none."""
 
-from __future__ import annotations
-
 import random
 import re
 import signal

@@ -1,7 +1,5 @@
 """Jobs: a measurement and a tuning through a real Ray head and its job server."""
 
-from __future__ import annotations
-
 import runpy
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Imports point down only, and what is heavy is imported where it is the subject."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One driver at a time on a run, on disks and on a real S3 server, by real processes that are killed and stopped."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

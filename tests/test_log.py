@@ -1,7 +1,5 @@
 """The log of a run: what was said while a process worked on it."""
 
-from __future__ import annotations
-
 import logging
 import re
 from pathlib import Path

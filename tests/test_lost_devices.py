@@ -1,7 +1,5 @@
 """What goes wrong on single nodes of a cluster, for a moment, ends no run: on a real Ray, with errors as they come."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

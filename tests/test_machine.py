@@ -1,7 +1,5 @@
 """What a worker sets for itself before it imports anything heavy."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The main path through the stages of a run, whatever they make; here they write small files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

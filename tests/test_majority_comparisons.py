@@ -1,7 +1,5 @@
 """Several majority-bias runs in SQL: over the same data, by size, and by their luck with demonstrations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

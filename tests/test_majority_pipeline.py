@@ -1,7 +1,5 @@
 """Whole majority-bias runs on a real Ray, with a tiny random model: every setting and way, and resumable."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

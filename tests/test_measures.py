@@ -1,7 +1,5 @@
 """What is counted of the source."""
 
-from __future__ import annotations
-
 from tests.measures import BEGIN, END, PAGE, measures, written
 
 

@@ -1,7 +1,5 @@
 """Weights and configurations that do not belong together, and configurations that are none, are refused by name."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Loading, describing and identifying models: on real files that the tests write."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

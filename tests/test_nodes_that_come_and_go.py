@@ -1,7 +1,5 @@
 """Runs on a cluster that begins with no worker, grows, and loses nodes: Ray's own autoscaler, on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

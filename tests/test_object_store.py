@@ -1,7 +1,5 @@
 """Whole runs and trainings on a real S3 server on loopback."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs that an older version made still open, report and resume, through the command line alone."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """Calibrations and metrics of a user's own, and metrics that a spec names: kept by the run, and wherever others are."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import time

@@ -1,7 +1,5 @@
 """How long work takes: measured on a batch, or on the first part, and said once."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The one reader of YAML and JSON: keys that stand twice, words of YAML 1.1, and what is written is read as it was."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

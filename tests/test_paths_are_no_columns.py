@@ -1,7 +1,5 @@
 """Folders that are called ``key=value`` are places: DuckDB and Arrow would make columns of them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Whole runs on a real Ray, with a tiny random model: exact, resumable, and not to be confused with another run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Plans are the same to the byte wherever they are made, mistakes come in one message, and a kill is made good."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

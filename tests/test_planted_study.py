@@ -4,8 +4,6 @@ The bundled reader is fine-tuned on questions with a shortcut, and measured on q
 jobs/specs/planted.yaml, has to be asked for.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """PriDe: the prior is what was planted, and what the formula gives on a model's scores; a run grows by it."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is said while a run works."""
 
-from __future__ import annotations
-
 import pytest
 
 from biaseval import progress

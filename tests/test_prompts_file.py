@@ -1,7 +1,5 @@
 """A file of prompts is what its spec says it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`import biaseval`: light, and runs and results from Python."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

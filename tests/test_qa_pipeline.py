@@ -1,7 +1,5 @@
 """Whole QA-bias runs on a real Ray: a tiny random encoder and predictions from elsewhere; resumable, and refusing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

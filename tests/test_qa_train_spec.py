@@ -1,7 +1,5 @@
 """The section train of QA-bias specs: published defaults, what the variant decides, mistakes with key and remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

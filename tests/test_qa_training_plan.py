@@ -1,7 +1,5 @@
 """What planning a study of trained readers says and refuses, and what is refused when its readers have answered."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

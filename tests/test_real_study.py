@@ -1,7 +1,5 @@
 """A study on real questions in its smallest form: what a tiny random encoder learns of them is no finding."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

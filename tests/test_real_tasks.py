@@ -1,7 +1,5 @@
 """Real task files with all their oddities, a real tokenizer and real weights (a story model of 260,032 parameters)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every form of a data file gives the same rows, and what is wrong with one is said with its place."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """How trials of a search share a machine or a cluster: by hand, and so that none waits for what another holds."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """What a run says of when and of which code it is: its day, written once, and the commit."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

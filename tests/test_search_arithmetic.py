@@ -1,7 +1,5 @@
 """Trials that are arithmetic: blocks of them come to what each comes to alone, and to what marts say."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

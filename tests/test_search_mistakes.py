@@ -1,7 +1,5 @@
 """Mistakes in specs of searches, each with its message."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What objectives are on samples: the same as on a run that has measured nothing else; and which are none."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole searches: trials are chosen, made, computed in blocks of what is scored once, resumed and concluded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report of searches that are made by hand; the marts behind it are the real ones."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

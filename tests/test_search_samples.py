@@ -1,7 +1,5 @@
 """Halves and groups of what a run measures: what belongs together stays together, and they are about as large."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Specs of searches: what is searched, over which domains, what a trial is and shares; searches of papers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

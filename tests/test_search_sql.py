@@ -1,7 +1,5 @@
 """What a search came to by SQL: the chosen trial, noise, tests and importance, done by hand; its checks."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

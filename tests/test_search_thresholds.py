@@ -1,7 +1,5 @@
 """A search of thresholds: its rules choose what an exhaustive search chooses, on all questions and on one half."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

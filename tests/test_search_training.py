@@ -1,7 +1,5 @@
 """Whole searches that train readers: what is shared, who is stopped, and kills; some on a real Ray."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

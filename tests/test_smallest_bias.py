@@ -1,7 +1,5 @@
 """What plans say of the smallest bias that a run would see."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

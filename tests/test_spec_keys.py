@@ -1,7 +1,5 @@
 """What each kind of spec says of its own keys, files and models."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Iterator
 from fnmatch import fnmatchcase

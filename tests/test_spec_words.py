@@ -1,7 +1,5 @@
 """Words of YAML that stand for values, in every key of every kind of spec that takes these values."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Iterator
 from pathlib import Path

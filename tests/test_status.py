@@ -1,7 +1,5 @@
 """What `biaseval status` knows of a run that works, was killed, or ended: by real drivers in processes of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

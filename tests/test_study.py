@@ -1,7 +1,5 @@
 """Which readers a study trains, what they are called, in which order, and what guides them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

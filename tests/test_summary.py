@@ -1,7 +1,5 @@
 """`summary.json`: what a run comes to, for machines; and the other results that commands print as JSON."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every table of a run: what ``biaseval.tables`` says of it is so."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

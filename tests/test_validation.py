@@ -1,7 +1,5 @@
 """Calibration of the instrument: its truths against brute force, and what it makes of a defect that is planted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

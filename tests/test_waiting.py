@@ -1,7 +1,5 @@
 """Work that waits for its place on a real Ray: what is said, what ends a wait, and what the dead do not keep."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The wheel is whole: installed into an empty environment, it runs its own demo there, far from the checkout."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Tiny random models and real tokenizers that tests make, so that no download is needed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

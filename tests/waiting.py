@@ -3,8 +3,6 @@
 The files by which it says so hold the id of its node, if it has one.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

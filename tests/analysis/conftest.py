@@ -1,7 +1,5 @@
 """The run whose marts several tests read."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.labelplans import two_tasks

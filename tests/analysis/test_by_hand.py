@@ -1,7 +1,5 @@
 """Metrics, means and changes of label bias on runs done by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks of a label-bias run: each has a run that breaks it."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable

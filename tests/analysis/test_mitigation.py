@@ -1,7 +1,5 @@
 """What mitigation costs, by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

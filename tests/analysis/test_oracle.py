@@ -1,7 +1,5 @@
 """Metrics of label bias against NumPy and scikit-learn, which share nothing with the SQL."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions over one or many runs, of any kind, finished or not, and what is said of those that had no row."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Metrics and calibration of label bias equal the reference code's values."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The SQL files run in plain DuckDB, and `results.duckdb` opens anywhere."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

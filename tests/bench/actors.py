@@ -1,7 +1,5 @@
 """How a driver fares with many parts and many actors that have no model: parts a second, and its memory."""
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

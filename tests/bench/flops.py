@@ -1,7 +1,5 @@
 """The work that scoring needs, counted on unique tokens, and what the device does in a plain matrix product."""
 
-from __future__ import annotations
-
 import time
 from typing import Any, cast
 

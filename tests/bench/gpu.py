@@ -3,8 +3,6 @@
 The steps need torch, transformers and pyarrow, PEFT for ``lora`` and bitsandbytes for ``int8``: neither Ray nor DuckDB.
 """
 
-from __future__ import annotations
-
 import gc
 import tempfile
 import time

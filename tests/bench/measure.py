@@ -1,7 +1,5 @@
 """Runs every method on every scenario with the same weights and texts."""
 
-from __future__ import annotations
-
 import gc
 import math
 import sys

@@ -1,7 +1,5 @@
 """The highest memory use while something runs."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import threading

@@ -4,8 +4,6 @@ A method takes prompts (of one label set) and returns, per (prompt, label) in or
 log-probabilities of label tokens and EOS. Tokenising is part of the work.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from collections.abc import Callable

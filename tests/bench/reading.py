@@ -4,8 +4,6 @@ Published (protocol section 7's code): windows in the questions' order, batches 
 pair of the 20 best start and end tokens looked at in a loop.
 """
 
-from __future__ import annotations
-
 import gzip
 import random
 import time

@@ -1,7 +1,5 @@
 """From measurements to records, which compare methods, and to a Markdown table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

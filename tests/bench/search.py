@@ -1,7 +1,5 @@
 """Measures a search that is arithmetic on stored scores: how long a grid of calibration strengths takes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

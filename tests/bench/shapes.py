@@ -1,7 +1,5 @@
 """Llamas of random weights, whose work is that of a real model of the same shape, and a tokenizer for them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast

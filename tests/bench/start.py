@@ -1,7 +1,5 @@
 """Measures how long commands take that compute nothing: what a user waits for before any work begins."""
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

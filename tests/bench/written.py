@@ -1,7 +1,5 @@
 """Prints what a benchmark found and keeps its records."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

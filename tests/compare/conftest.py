@@ -1,7 +1,5 @@
 """Runs that several tests compare."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.compare.runs import HITS, label_plan, make

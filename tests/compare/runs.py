@@ -1,7 +1,5 @@
 """Runs to compare, and what is read of their comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

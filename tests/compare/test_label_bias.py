@@ -1,7 +1,5 @@
 """Differences of label-bias runs against NumPy and by hand; what is not shared is named, or refused."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from itertools import product

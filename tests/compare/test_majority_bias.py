@@ -1,7 +1,5 @@
 """Differences of majority-bias runs, and what such runs do not share."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """What is said of a comparison, its page, and what the command prints."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

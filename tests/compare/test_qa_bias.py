@@ -1,7 +1,5 @@
 """Differences of QA-bias runs, by article, and what such runs do not share."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path

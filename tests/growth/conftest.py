@@ -1,7 +1,5 @@
 """A finished run to grow."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is asked of runs that grow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

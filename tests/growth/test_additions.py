@@ -1,7 +1,5 @@
 """Additions to a label-bias run make what is missing, and the rest keeps its bytes; its analysis is changed."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

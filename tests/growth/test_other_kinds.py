@@ -1,7 +1,5 @@
 """Additions to runs of majority bias and of QA bias."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

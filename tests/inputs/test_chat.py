@@ -1,7 +1,5 @@
 """Prompts as chats are, to the character, what the template makes of the whole conversation."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

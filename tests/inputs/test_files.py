@@ -1,7 +1,5 @@
 """Of files that are too long so many rows are kept as the seed draws; rows without a text are left out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

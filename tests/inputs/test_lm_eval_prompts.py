@@ -1,7 +1,5 @@
 """Prompts of lm-evaluation-harness tasks are those of the harness, to the byte; ``make.py`` beside them asked it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

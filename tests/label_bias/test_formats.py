@@ -1,7 +1,5 @@
 """Formats of a prompt: what each plans, and what is wrong with them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Selection, pools, labels and prompts against the values computed by the authors' code (P1)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tasks of lm-evaluation-harness as data sets of a run, and what is wrong with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

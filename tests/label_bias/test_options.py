@@ -1,7 +1,5 @@
 """Multiple choice with options in columns, or in one column of lists."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

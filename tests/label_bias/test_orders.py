@@ -1,7 +1,5 @@
 """Questions whose options are permuted: which they are, what they show, and where there are none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

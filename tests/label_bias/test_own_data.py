@@ -1,7 +1,5 @@
 """Data sets of the user's own: their rows, their prompts, and what is wrong with them."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence

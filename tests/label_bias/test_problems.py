@@ -1,7 +1,5 @@
 """What is wrong with the tasks of a run comes in one message, whichever side of planning meets it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The run whose page is read."""
 
-from __future__ import annotations
-
 import pytest
 
 from biaseval.runs import write_report

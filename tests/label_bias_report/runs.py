@@ -1,7 +1,5 @@
 """Runs whose scores have a known bias; the marts behind them are the real ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of a run with adapters."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

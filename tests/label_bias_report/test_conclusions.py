@@ -1,7 +1,5 @@
 """What a run is said to show is what its tests support: sentences of relations, over runs and over altered marts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run of several formats of a prompt, from the spec to what its page, summary and gates say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page as a file: it is whole, safe, the same each time, and its numbers are those of the run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ``tables.js`` does in a browser: sorting by number and by text, filtering, and inside what is folded."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

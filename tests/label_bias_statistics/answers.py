@@ -1,7 +1,5 @@
 """Answers of a model to the rows of tasks, and the relations that follow from them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Metrics of weighted rows in NumPy, to be moved a little or resampled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every setting is held against the best answer that is always the same: by set, format, over tasks, in gates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

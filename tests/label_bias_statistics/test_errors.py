@@ -1,7 +1,5 @@
 """What rows move: errors of tasks and differences, parts of a variance, floors and p-values, against NumPy, SciPy."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

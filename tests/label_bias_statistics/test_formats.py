@@ -1,7 +1,5 @@
 """Formats of a prompt: their spread, its noise and the tests between them, against NumPy and over simulated runs."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RSD and BiasScore beside their partners, which rows alone do not raise, and the words that need both."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which methods are said to be remedies, by their words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The smallest biases that a run would see, and false alarms, by how often simulated runs see them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Verdicts over tasks, rows, these tasks, a primary question and between runs, against every pattern of signs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """When the robustness boundary says something, and of how many rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Checks of a majority-bias run: each has a run that breaks it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

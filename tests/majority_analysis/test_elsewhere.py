@@ -1,7 +1,5 @@
 """Macros and marts in queries over several runs, the shell and plain readers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

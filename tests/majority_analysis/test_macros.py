@@ -1,7 +1,5 @@
 """Macros of majority-label bias, by hand and against scikit-learn, and P2's tables through them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

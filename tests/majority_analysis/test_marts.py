@@ -1,7 +1,5 @@
 """Marts of majority-label bias, by hand, by scikit-learn and by NumPy, with intervals over the stored draws."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Callable

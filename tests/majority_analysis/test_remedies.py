@@ -1,7 +1,5 @@
 """What a remedy of majority-label bias is worth, by hand, and the rows behind what is followed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

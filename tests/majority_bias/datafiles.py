@@ -1,7 +1,5 @@
 """Small data files and specs that the tests of majority bias write."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

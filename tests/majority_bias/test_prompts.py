@@ -1,7 +1,5 @@
 """The expected texts are the words of P2 as printed, with the separators that the protocol suggests (section 11.2)."""
 
-from __future__ import annotations
-
 import pytest
 
 from biaseval.errors import InputError

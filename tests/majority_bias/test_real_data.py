@@ -1,7 +1,5 @@
 """Plans on the published data; the numbers of rows and labels are those of the data pack's own description."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

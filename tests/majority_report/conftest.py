@@ -1,7 +1,5 @@
 """The runs whose pages are read."""
 
-from __future__ import annotations
-
 import pytest
 
 from biaseval.runs import write_report

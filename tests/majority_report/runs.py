@@ -1,7 +1,5 @@
 """Runs whose answers depend on the proportions of labels, and what is read of their pages."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

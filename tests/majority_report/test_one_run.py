@@ -1,7 +1,5 @@
 """The page of one run, with and without adapters, its sentences and its charts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

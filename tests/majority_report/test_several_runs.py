@@ -1,7 +1,5 @@
 """One page over runs of several models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

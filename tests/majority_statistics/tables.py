@@ -1,7 +1,5 @@
 """What rows of tables written by hand have in common."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

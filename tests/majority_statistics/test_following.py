@@ -1,7 +1,5 @@
 """What predictions follow: majority and recency effects, planted and by least squares."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether proportions matter at all: p-values over exchanged settings, and planted differences."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

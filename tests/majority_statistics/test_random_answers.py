@@ -1,7 +1,5 @@
 """Random answers: pseudo-values, components and errors, by NumPy and scikit-learn."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verdicts on weighted F1 and on the boundary that hold for other draws of demonstrations, and what the page says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Samples of a real lm-evaluation-harness (``tests/fixtures/lm_eval``), and copies of them to break."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Scores of a run of this platform's own, written as lm-evaluation-harness writes samples, and taken back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which choice of a doc is right, of all that a task's configuration may say of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Samples that a real lm-evaluation-harness logged, of every sub-type of multiple choice, become what it measured."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A table of label scores, whoever wrote it, becomes a run of label bias."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

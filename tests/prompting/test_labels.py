@@ -1,7 +1,5 @@
 """Labels that people, but not programs, take for the same, and quotes that belong to a file."""
 
-from __future__ import annotations
-
 import pytest
 
 from biaseval.prompting.labels import label_cautions, same_number

@@ -1,7 +1,5 @@
 """Which label an output stands for, by hand; and the choice among scored labels against a real constrained decoder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

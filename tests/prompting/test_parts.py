@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from biaseval.prompting.parts import even_bounds, how_many_parts, part_bounds

@@ -1,7 +1,5 @@
 """A calibration is a file of SQL: each against its formula in numpy, and prompts planned by what its head names."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Calibration with another strength, or over fewer inputs: names, prompts, and what SQL makes of them, by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

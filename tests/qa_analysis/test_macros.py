@@ -1,7 +1,5 @@
 """Macros of QA bias: distances, thresholds and intervals, by hand and as published."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

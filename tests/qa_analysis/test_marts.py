@@ -1,7 +1,5 @@
 """Heuristics, data sets and models of QA bias on runs done by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

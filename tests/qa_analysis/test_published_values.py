@@ -1,7 +1,5 @@
 """The published code's values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The same numbers, whatever else is there, and in other readers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path

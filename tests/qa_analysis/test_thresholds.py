@@ -1,7 +1,5 @@
 """Which thresholds are tried, chosen and kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

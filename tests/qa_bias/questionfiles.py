@@ -1,7 +1,5 @@
 """Files of questions in every form, and what is read of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

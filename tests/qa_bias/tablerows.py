@@ -1,7 +1,5 @@
 """Tables of questions for the tests of heuristics, read without the package's own reader."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Bootstrap samples of whole articles: what they hold, against explicit loops and the theory of clustered errors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Questions of a data set: answers at their places, and those that cannot be measured."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

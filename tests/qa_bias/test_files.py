@@ -1,7 +1,5 @@
 """Files of questions: every form, and what is none."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

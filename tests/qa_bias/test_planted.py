@@ -1,7 +1,5 @@
 """Generated questions have the shortcut that was planted in them, and no other; the demo's reader answers them."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

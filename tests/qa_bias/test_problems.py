@@ -1,7 +1,5 @@
 """What is wrong with the inputs of a QA-bias run comes in one message."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables of questions: CSV, TSV, Parquet and JSON lines with answers as texts, and columns of other names."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

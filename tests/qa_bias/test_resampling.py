@@ -1,7 +1,5 @@
 """Training questions are repeated until both segments are equally large."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Thresholds and draws: the published code's grids, and samples against what sampling theory says of them."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

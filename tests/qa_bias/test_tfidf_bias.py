@@ -1,7 +1,5 @@
 """The bias model that is fitted, not trained: sentences by their words in common with the question."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Studies whose readers and answers are written by hand: DuckDB computes their relations, no run directory is made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache

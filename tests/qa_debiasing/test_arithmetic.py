@@ -1,7 +1,5 @@
 """The closed form of the significance, articles, and correlations of changes: against golden values and scipy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

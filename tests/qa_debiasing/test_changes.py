@@ -1,7 +1,5 @@
 """What debiasing changes of a reader's bias: by hand, against loops in numpy, and where nothing is compared."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

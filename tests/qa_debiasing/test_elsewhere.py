@@ -1,7 +1,5 @@
 """What debiasing changes of answers on every data set, and means over biases and sets."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Curves of training, bias models and costs by hand, and checks of a run that trained readers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

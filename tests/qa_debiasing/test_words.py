@@ -1,7 +1,5 @@
 """What may be said of debiased readers: pages whose truth is known, through the SQL of real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

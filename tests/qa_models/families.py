@@ -1,7 +1,5 @@
 """Tiny random readers of several families with real tokenizers, and what the published code makes of a question."""
 
-from __future__ import annotations
-
 import copy
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """The reader's answers are those of one forward pass per window and a search of one pair after the other."""
 
-from __future__ import annotations
-
 import logging
 import time
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Answers that a model writes are those of ``model.generate``, one prompt at a time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which reader a model is, and that it gets what it was asked for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

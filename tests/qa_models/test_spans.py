@@ -1,7 +1,5 @@
 """The span search equals a search of one pair after the other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Windows are those that the tokenizer itself cuts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs whose answers have known biases, and what is said of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page as a file is whole, safe and the same each time; its numbers, examples and figures are those of the run."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

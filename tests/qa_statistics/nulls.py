@@ -1,7 +1,5 @@
 """Nulls of the search for a threshold, over answers given by hand, and a plan of questions about articles."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

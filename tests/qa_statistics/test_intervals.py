@@ -1,7 +1,5 @@
 """Intervals clustered by article, by loops and against a truth that is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

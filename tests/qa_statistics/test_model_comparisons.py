@@ -1,7 +1,5 @@
 """Models against each other: by hand, alike, different, and not to be compared."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The null of the search for a threshold, against permutations done one by one and against SQL."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

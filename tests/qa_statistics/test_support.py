@@ -1,7 +1,5 @@
 """Which biases of a page are supported, and the null at a threshold that another model's search chose."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What disturbs a study: a process that dies, files that are lost, logits from elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A study of trained readers as a run: trained in order, measured, resumed, refused; all stages are real."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Other studies: readers that are given up, many bases and seeds, padding that takes part, a bias fitted by TF-IDF."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a run that trained readers, and what is said of them: numbers of marts written by hand, or published."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """What the scorer's tests share."""
 
-from __future__ import annotations
-
 import pytest
 from transformers import PreTrainedTokenizerBase
 

@@ -1,7 +1,5 @@
 """Tiny models of every family that the engine names, and what the plain forward pass makes of a text."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import Any

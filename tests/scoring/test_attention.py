@@ -1,7 +1,5 @@
 """Attention over a pack gives what dense masked attention gives, by whichever kernels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A label has one score behind a prompt, whatever other labels stand beside it, and none loses a part of its text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Every type that transformers loads as a causal language model scores as a plain pass does, or is refused by name."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

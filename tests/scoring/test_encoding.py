@@ -1,7 +1,5 @@
 """Token ids are those of the whole text, however it was cut; and what cannot be encoded is refused."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Greedy continuations are those of ``model.generate``, token for token, whatever the texts share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where memory runs out passes take less, and no path is left for it."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Models whose code comes with them: scored as a plain pass of each text alone, or refused by name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

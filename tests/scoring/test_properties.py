@@ -1,7 +1,5 @@
 """For any model, texts and labels, every path gives the plain forward pass of the whole text (hypothesis)."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

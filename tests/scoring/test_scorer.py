@@ -1,7 +1,5 @@
 """The scorer gives the plain forward pass's numbers, whatever it shares, packs or cuts."""
 
-from __future__ import annotations
-
 import copy
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Ways to run texts that are wrong for a model are found out and left, and right ones are kept."""
 
-from __future__ import annotations
-
 import logging
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The trie holds every shared prefix once, and its packs run every node once behind exactly its ancestors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A connection with the macros alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Sign-flip tests by every pattern of signs in NumPy, and the values of an SQL expression, row by row."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

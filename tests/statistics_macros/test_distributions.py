@@ -1,7 +1,5 @@
 """The macros behind intervals, p-values and words, against SciPy and by hand."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Sign-flip tests, their families and bands, against every pattern of signs in NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trainings that stop, die or wait at a step of their own, so that no test depends on how fast a machine is."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Majority-bias runs with adapters: trained for each context, scored and continued beside the base model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole runs with adapters on a real Ray: trained, scored beside the base model, measured, and resumed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

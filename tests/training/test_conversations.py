@@ -1,7 +1,5 @@
 """Conversations: what is read of real and small files, and which of their tokens count."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """The losses against a shortcut equal the published code's, and padding takes no part in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Training on a real Ray: adapters, one after another, and whatever is killed."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What training costs, against numbers computed by hand; and DeepSpeed's configuration."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows that readers are trained on have the windows and the labels of the published preparation."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

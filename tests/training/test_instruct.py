@@ -1,7 +1,5 @@
 """Instruction tuning on a real Ray: planned, made, killed and gone on with."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

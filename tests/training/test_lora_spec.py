@@ -1,7 +1,5 @@
 """The section ``lora`` of a label-bias spec."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Packing: rows of several conversations give the losses and gradients of each alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Readers in 16 bits: float16 is as in a plain loop with torch's GradScaler, and goes on with its scale if killed."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

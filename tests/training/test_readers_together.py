@@ -1,7 +1,5 @@
 """Readers that several workers train, as processes on this machine: at every ZeRO stage the same as one does alone."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

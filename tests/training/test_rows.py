@@ -1,7 +1,5 @@
 """What adapters are trained on: the examples and prompts of P1's code, with the tokens that scoring has."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A study on a real Ray, in a bucket: what is trained there is answered with there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Workers that train together, as processes on this machine: at every ZeRO stage the same as one does alone."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import json

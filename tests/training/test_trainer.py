@@ -1,7 +1,5 @@
 """Training one adapter after another: as a plain loop does, without residue on the model."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import warnings

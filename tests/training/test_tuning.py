@@ -1,7 +1,5 @@
 """Tuning in one process: as a plain loop does, however rows are packed, and behind a checkpoint as if nothing were."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Groups of workers: what is done when one is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small rows to train on, training them in this process, and a plain loop that it is compared with."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

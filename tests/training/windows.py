@@ -3,8 +3,6 @@
 Its modules are imported by every process of a group: torch is not among them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

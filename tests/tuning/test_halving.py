@@ -1,7 +1,5 @@
 """Successive halving: what readers must reach, and where, by hand and as Ray Tune computes it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Samplers: the points that they choose are those of their seed and of the answers that they heard, and no others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Trials on a real Ray Tune: one that dies is begun again, and one that dies each time is named."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

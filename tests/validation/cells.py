@@ -1,7 +1,5 @@
 """A cell: simulated runs of one kind, size and truth. All that the study knows of a kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil

@@ -7,8 +7,6 @@ there is kept, also where the SQL has changed since; then give another --out. Pr
 beside the outcomes. About 3 hours on two cores with the default numbers of runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Simulated label-bias runs whose truth is known: tables that begin where the model's answers are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

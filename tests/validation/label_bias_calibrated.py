@@ -4,8 +4,6 @@ A calibration divides all rows by one and the same estimate, which is a little o
 without an error over rows. Where methods are drawn apart (`tests.validation.label_bias`), nothing of it is seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Literal

@@ -1,7 +1,5 @@
 """Simulated label-bias runs of different models beside each other, whose differences are known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Literal

@@ -1,7 +1,5 @@
 """Simulated label-bias runs of several formats of the prompt, whose differences are known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Literal

@@ -1,7 +1,5 @@
 """What the marts say of simulated label-bias runs, beside what is true of them."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Effect = Literal["none", "biased", "remedied", "sharper"]

@@ -1,7 +1,5 @@
 """Simulated majority-bias runs whose truth is known: tables that begin where the model's answers are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Two simulated majority-bias runs of different models beside each other, whose difference is known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial

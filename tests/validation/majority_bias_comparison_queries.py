@@ -1,7 +1,5 @@
 """What the comparison of two simulated majority-bias runs says, beside what is true of them."""
 
-from __future__ import annotations
-
 BY_SETTING = """
 select
     task, n_demos, instruction, setting, number, seed, predict, method,

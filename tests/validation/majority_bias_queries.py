@@ -1,7 +1,5 @@
 """What the marts of a simulated majority-bias run say, beside what is true of it."""
 
-from __future__ import annotations
-
 
 def queries(effect: str) -> dict[str, str]:
     """Return the query over the marts and ``truths``, by name.

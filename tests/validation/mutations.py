@@ -5,8 +5,6 @@ the same command goes on after the last line of FILE. The tests of the fault's o
 `--whole` runs the whole fast suite for those that survive.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

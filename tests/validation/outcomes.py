@@ -1,7 +1,5 @@
 """What the marts say of simulated runs, beside what is true of them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Simulated QA-bias runs whose truth is known: questions, values of heuristics and answers, but no texts."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the marts of a simulated QA-bias run say, beside what is true of it."""
 
-from __future__ import annotations
-
 
 def queries(effect: str, thresholds: str) -> dict[str, str]:
     """Return queries over the marts and ``truths``, by name.

@@ -1,7 +1,5 @@
 """How far simulated runs are, and what came of them."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed

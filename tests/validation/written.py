@@ -1,7 +1,5 @@
 """The rates of simulated runs as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Measures what the analysis of a large run takes: its metrics, its page and questions to it, each in a new process."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import statistics

@@ -1,7 +1,5 @@
 """A scored run of the published suite without a model: real sizes, parts as planning cuts them, and scores drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -6,8 +6,6 @@ An actor is a process of about 100 MiB that takes half of a logical CPU of a Ray
 Markdown table and writes it beside the record, which is JSON. Measure on a quiet machine: the record says the load.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -8,8 +8,6 @@ a Markdown table and writes it beside the record, which is JSON. Takes about thr
 the record says the load average.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

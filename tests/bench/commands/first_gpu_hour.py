@@ -6,8 +6,6 @@ weights. It writes its records as JSON after each step, so that a lease that end
 transformers and pyarrow, PEFT for LoRA and bitsandbytes for 8-bit weights; it needs neither Ray nor DuckDB.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

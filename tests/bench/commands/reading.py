@@ -7,8 +7,6 @@ Prints a Markdown table and writes it beside the records, which are JSON. Models
 downloaded; questions are SQuAD's where its file is there (--squad), else generated.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

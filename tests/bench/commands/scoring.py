@@ -9,8 +9,6 @@ downloaded. As a Ray job with --gpus 1 it measures inside one Ray task on a GPU 
 the ``harness`` extra for lm-evaluation-harness, which is left out where it is not installed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

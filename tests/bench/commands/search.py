@@ -6,8 +6,6 @@ Needs the task files of natural-instructions. Prints a Markdown table and writes
 Takes about two minutes; measure on a quiet machine: the record says the load average.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

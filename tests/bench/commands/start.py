@@ -7,8 +7,6 @@ Prints a Markdown table and writes it beside the record, which is JSON. Measure 
 load average.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

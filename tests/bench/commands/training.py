@@ -8,8 +8,6 @@ downloaded; questions are SQuAD's where its files are there (--squad), else gene
 records say what else it did.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -3,8 +3,6 @@
 One whole forward pass per prompt and label, metrics in NumPy: slow, short, and free of the platform's own scoring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

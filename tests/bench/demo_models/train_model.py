@@ -13,8 +13,6 @@ further, untaught source, since a mean over tokens is higher where the last ones
 demonstrations are true. Words and phrasings are those of the demo's tasks; only whole inputs are held out.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import sys

@@ -1,7 +1,5 @@
 """How questions are cut into windows: part by part, as a run's worker does, in a process of its own."""
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass

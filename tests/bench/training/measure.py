@@ -1,7 +1,5 @@
 """Measures everything about training in one run."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """What was measured of training, as Markdown tables."""
 
-from __future__ import annotations
-
 import statistics
 from typing import Any
 

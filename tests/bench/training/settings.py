@@ -1,7 +1,5 @@
 """What to measure of training, and on which questions."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field

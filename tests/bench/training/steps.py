@@ -4,8 +4,6 @@ Both make them in ways that take turns: in one order, padded to the longest that
 by length; and Trainer with all padded to the longest window that is allowed, as published (protocol section 7's code).
 """
 
-from __future__ import annotations
-
 import gc
 import statistics
 import tempfile

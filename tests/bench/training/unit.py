@@ -1,7 +1,5 @@
 """What a unit of training, with checkpoints and evaluations, costs around its steps."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The reader that is trained, and its windows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

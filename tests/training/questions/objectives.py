@@ -1,7 +1,5 @@
 """Questions and their windows, what is trained on them, and how."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

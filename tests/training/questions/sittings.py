@@ -1,7 +1,5 @@
 """A training that is watched on the way, and may die or break."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Trainings that a search stops early."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

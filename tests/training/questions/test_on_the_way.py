@@ -1,7 +1,5 @@
 """Readers are asked on the way: the best weights are kept, through deaths and broken losses, until patience ends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Readers are trained as a plain loop trains them; every method's step is the mean of its windows, however shared."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations, pairwise
 from pathlib import Path

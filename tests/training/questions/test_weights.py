@@ -1,7 +1,5 @@
 """The weights that a reader begins with, and those that are kept of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
