@@ -24,7 +24,7 @@ from tests.bench.results import Measured, records
 from tests.bench.shapes import SHAPES, random_model, train_tokenizer
 from tests.bench.texts import scenarios, training_texts
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 N_ROWS = 3
 
 

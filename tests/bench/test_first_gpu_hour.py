@@ -12,7 +12,7 @@ from tests.bench import flops, gpu
 from tests.bench.commands import first_gpu_hour as job
 from tests.bench.gpu import STEPS, markdown
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CPU = [
     "--device",
     "cpu",

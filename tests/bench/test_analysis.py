@@ -17,7 +17,7 @@ from biaseval.store import Run
 from tests.bench.analysis import Suite, benchmark, write_suite
 from tests.measuring import measure
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = Suite(n_tasks=3, max_rows=300, n_demos=(0, 2), n_demo_sets=2)
 
 
