@@ -15,6 +15,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- counted by make measures -->\n", "<!-- end of what is counted -->\n"
 
 KINDS = {"label_bias", "majority_bias", "qa_bias", "instruct", "score", "search"}
+SPECS = {f"{own}Spec" for own in ("LabelBias", "MajorityBias", "Causal", "QaBias", "Imported", "Search", "Instruct")}
 LONG = 60
 """Lines of a function from which on it counts as long."""
 
@@ -48,7 +49,9 @@ def n_parameters(function: Function) -> int:
 
 
 def asks_the_kind(node: ast.AST) -> bool:
-    """Return whether a node compares something with the name of a kind of run."""
+    """Return whether a node compares something with the name of a kind of run, or with the class of its spec."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+        return any(isinstance(own, ast.Name) and own.id in {*SPECS, "kinds"} for own in ast.walk(node.args[1]))
     if not isinstance(node, ast.Compare):
         return False
     texts = {each.value for side in [node.left, *node.comparators] for each in ast.walk(side) if _is_text(each)}
@@ -93,7 +96,7 @@ def measures() -> dict[str, str]:
         ),
         "occurrences of `Any`": f"{words:,}",
         "files of SQL; median and largest (lines)": f"{len(sql)}; {median(queries):.0f}, {max(queries)}",
-        "comparisons with the name of a kind of run": str(asked),
+        "places that ask for the kind of a run, by its name or spec": str(asked),
     }
 
 

@@ -22,6 +22,7 @@ from biaseval.spec import (
     load_spec,
     spec_of,
     stored_spec,
+    written_breaks,
 )
 from biaseval.spec.files import dump_spec
 from biaseval.spec.shared_sections import Section
@@ -254,7 +255,8 @@ def test_other_kinds_and_the_system_are_looked_at_too_and_a_plan_says_them(tmp_p
         "kind: qa_bias\nname: x\ndatasets: {in_distribution: {a: a.json}}\n"
         "models: [{name: m, path: m, answers: generative, prompt: '{context}\\n{question}'}]\n",
     )
-    assert [line.split(":")[0] for line in break_cautions(qa)] == ["models.m.prompt"]
+    [model] = qa.models
+    assert [line.split(":")[0] for line in written_breaks({"models.m.prompt": model.prompt})] == ["models.m.prompt"]
     rows = "".join(f"text {number},{'yes' if number % 2 else 'no'}\n" for number in range(60))
     (tmp_path / "a.csv").write_text(f"text,label\n{rows}")
     prompt = "prompt: {item: 'T: {text}\\nL: {label}', n_demos: [0]}\n"

@@ -164,8 +164,8 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
         "predict": list(predict),
         "calibration": list(spec.calibration),
         "adaptations": ["none"] if spec.lora is None else ["none", "lora"],
-        "formats": list(spec.prompt.all_formats) if isinstance(spec, LabelBiasSpec) else [BASE],
+        "formats": list(getattr(getattr(spec, "prompt", None), "all_formats", [BASE])),
     }
-    if isinstance(spec, LabelBiasSpec) and spec.primary is not None:
-        settings |= {"primary_metric": spec.primary.metric, "primary_method": spec.primary.method}
+    if primary := getattr(spec, "primary", None):
+        settings |= {"primary_metric": primary.metric, "primary_method": primary.method}
     return RUN_SETTINGS.rows([settings])

@@ -53,12 +53,10 @@ def tune(
 
     Example: biaseval tune jobs/specs/search-planted-mixin.yaml --run-dir runs/mixin --set trials=8 --set spec.seed=7
     """
-    from biaseval.spec import SearchSpec
+    from biaseval.spec import SearchSpec, of_kind
 
-    loaded = load(spec, overrides)
-    if not isinstance(loaded, SearchSpec):
-        raise InputError(f"{spec}: is of the kind {loaded.kind}; biaseval tune takes a search, biaseval run the others")
-    _make(loaded, run_dir, as_json=as_json)
+    others = "biaseval tune takes a search, biaseval run the others"
+    _make(of_kind(load(spec, overrides), str(spec), others, SearchSpec), run_dir, as_json=as_json)
 
 
 def plan(

@@ -12,7 +12,7 @@ from biaseval.environment import date_of
 from biaseval.errors import InputError
 from biaseval.outputs.export import ExportedRow, ExportedTask, results_of
 from biaseval.pipelines.directory import read_spec
-from biaseval.spec import ImportedSpec, LabelBiasSpec
+from biaseval.spec import ImportedSpec, LabelBiasSpec, of_kind
 from biaseval.store import Run
 
 _ROWS = """
@@ -61,9 +61,7 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
         BiasevalError: the run is not finished.
     """
     run, out = Run.open(run_uri), Run.open(out_uri)
-    spec = read_spec(run)
-    if not isinstance(spec, LabelBiasSpec | ImportedSpec):
-        raise InputError(f"{run.uri}: is of the kind {spec.kind}; export takes runs of label_bias")
+    spec = of_kind(read_spec(run), run.uri, "export takes runs of label_bias", LabelBiasSpec, ImportedSpec)
     if out.names():
         raise InputError(f"{out.uri}: is not empty; choose another folder, nothing is written over")
     about = {row["task"]: row for row in query([run.uri], "from tasks").to_pylist()}

@@ -11,7 +11,7 @@ from biaseval.pipelines.qa.training_stages import TrainingStages
 from biaseval.pipelines.run import make_missing, planned_run
 from biaseval.runs.commands import claimed_run
 from biaseval.runs.kinds import kind_of
-from biaseval.spec import AnySpec, InstructSpec, QaBiasSpec
+from biaseval.spec import AnySpec, InstructSpec, QaBiasSpec, of_kind
 
 
 def train_lora(spec: AnySpec, run_uri: str) -> TrainingSummary:
@@ -35,8 +35,7 @@ def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
         InputError: bad input, before any weights are loaded.
         BiasevalError: training failed, or a loss or gradient was not finite; the same call resumes.
     """
-    if not isinstance(spec, InstructSpec):
-        raise InputError(f"kind: {spec.kind} is a measurement; name a spec of the kind instruct")
+    spec = of_kind(spec, "the spec", "name one of the kind instruct", InstructSpec)
     kind = kind_of(spec)
     with planned_run(kind, spec, run_uri) as run:
         made = make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
@@ -50,8 +49,7 @@ def train_qa(spec: AnySpec, run_uri: str) -> ReadersSummary:
         InputError: bad input, before any weights are loaded; or segments with too few questions to train on.
         BiasevalError: training failed; the same call resumes.
     """
-    if not isinstance(spec, QaBiasSpec):
-        raise InputError(f"kind: {spec.kind} trains no readers; name a qa_bias spec with a section train")
+    spec = of_kind(spec, "the spec", "name one of the kind qa_bias, with a section train", QaBiasSpec)
     if spec.train is None:
         raise InputError("train: the spec has no such section, which says what to train; add bases, data, validation")
     with claimed_run(spec, run_uri) as run:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
@@ -97,8 +97,7 @@ class Computed:
 def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point]]) -> None:
     """Compute the trials from ``number`` on, and write their results."""
     run, started = Run.open(run_uri), time.monotonic()
-    search = read_spec(run)
-    assert isinstance(search, SearchSpec)
+    search = cast(SearchSpec, read_spec(run))
     specs: dict[int, SearchedSpec] = {}
     failed: dict[int, Came] = {}
     block = dict(enumerate(points[number], number))

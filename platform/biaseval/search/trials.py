@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from pydantic import ValidationError
 
@@ -130,8 +130,7 @@ def make_trial(
         TransientError: the failure has a cause outside the trial.
     """
     run, started = Run.open(run_uri), time.monotonic()
-    search = read_spec(run)
-    assert isinstance(search, SearchSpec)
+    search = cast(SearchSpec, read_spec(run))
     try:
         came = _made(run, search, number, points[number], cutoffs, at_once)
     except TransientError:

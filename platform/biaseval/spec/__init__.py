@@ -28,6 +28,7 @@ from biaseval.spec.data_pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, 
 from biaseval.spec.files import (
     differences,
     dump_spec,
+    of_kind,
     override_keys,
     read_content,
     validated,
@@ -37,7 +38,7 @@ from biaseval.spec.files import (
 from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
-from biaseval.spec.line_breaks import break_cautions
+from biaseval.spec.line_breaks import break_cautions, written_breaks
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
 from biaseval.spec.qa_bias import (
     BootstrapSpec,
@@ -217,6 +218,7 @@ __all__ = [
     "label_key",
     "load_spec",
     "of_analysis",
+    "of_kind",
     "of_no_section",
     "override_keys",
     "spec_of",
@@ -224,4 +226,5 @@ __all__ = [
     "template_fields",
     "training_positions",
     "with_own_sql",
+    "written_breaks",
 ]

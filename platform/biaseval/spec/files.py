@@ -15,6 +15,7 @@ from biaseval.spec.shared_sections import RunSpec, is_among
 from biaseval.spec.spec_errors import problems_of
 
 S = TypeVar("S", bound=RunSpec)
+K = TypeVar("K")
 
 
 def read_content(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -110,6 +111,17 @@ def with_own_sql(spec: S, source: str, folder: Path) -> S:
     content = spec.model_dump()
     analysis = {**content["analysis"], "sql": str(own), "files": files}
     return validated({**content, "analysis": analysis}, source, {spec.kind: type(spec)})
+
+
+def of_kind(spec: RunSpec, where: str, otherwise: str, *kinds: type[K]) -> K:
+    """Return a spec, which must be of one of these kinds.
+
+    Raises:
+        InputError: it is of another; the message says ``where``, and then what to do ``otherwise``.
+    """
+    if not isinstance(spec, kinds):
+        raise InputError(f"{where}: is of the kind {spec.kind}; {otherwise}")
+    return spec
 
 
 def dump_spec(spec: RunSpec) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from biaseval.spec.data import FormatSpec, ItemSpec
 from biaseval.spec.label_bias import LabelBiasSpec
 from biaseval.spec.majority_bias import MajorityBiasSpec
-from biaseval.spec.qa_bias import QaBiasSpec
 
 _WRITTEN = re.compile(r"\\n(?!abla|eq|ot|u\b|e\b|i\b)|\\r\b|\\t(?![a-z])")
 """A line break or a tab as double quotes write it, except commands of TeX."""
@@ -16,10 +15,8 @@ _USUAL = 2
 """The usual number of line breaks between two items."""
 
 
-def break_cautions(spec: LabelBiasSpec | MajorityBiasSpec | QaBiasSpec) -> list[str]:
+def break_cautions(spec: LabelBiasSpec | MajorityBiasSpec) -> list[str]:
     """Return one caution per text about doubtful line breaks in the prompts of a spec."""
-    if isinstance(spec, QaBiasSpec):
-        return list(_written({f"models.{model.name}.prompt": model.prompt for model in spec.models}))
     prompt = spec.prompt
     formats: Mapping[str, FormatSpec] = getattr(prompt, "formats", {})
     sections = {"prompt": prompt, **{f"prompt.formats.{name}": own for name, own in formats.items()}}
@@ -31,13 +28,13 @@ def break_cautions(spec: LabelBiasSpec | MajorityBiasSpec | QaBiasSpec) -> list[
     }
     system = {"model.system": spec.model.system} if spec.model.system is not None else {}
     return [
-        *_written({**system, **texts}),
+        *written_breaks({**system, **texts}),
         *(line for section, own in sections.items() for line in _too_many(section, own, prompt.separator)),
     ]
 
 
-def _written(texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the texts that hold a backslash and a letter where the author may mean a line break."""
+def written_breaks(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield one caution per text, by its key, that has a backslash and a letter where a line break may be meant."""
     for key, text in texts.items():
         if found := _WRITTEN.search(text):
             yield (

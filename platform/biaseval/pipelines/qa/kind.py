@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.compute as pc
 
@@ -36,7 +36,7 @@ from biaseval.qa_bias.heuristics import HEURISTICS, annotated, resources_of
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.spacy_pipeline import load_annotator, without_pipeline
 from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
-from biaseval.spec import DataSource, QaBiasSpec, break_cautions
+from biaseval.spec import DataSource, QaBiasSpec, written_breaks
 from biaseval.spec.shared_sections import is_among
 from biaseval.store import Run, part_name
 from biaseval.units import Done, Unit
@@ -98,7 +98,10 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
         for heuristic in set(spec.heuristics) - set(HEURISTICS):
             with problems.noted():
                 attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
-    notes = [*_notes(spec, sets, train), *break_cautions(spec)]
+    notes = [
+        *_notes(spec, sets, train),
+        *written_breaks({f"models.{own.name}.prompt": own.prompt for own in spec.models}),
+    ]
     notes += [f"{name}: approximate ({own['name']})" for name, own in text.items() if own["is_approximate"]]
     models = []
     for model in spec.models:
@@ -188,9 +191,7 @@ def _extend(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs, plan: Plan) -> 
 
 
 def _measured_before(run: Run) -> list[str]:
-    spec = read_spec(run)
-    assert isinstance(spec, QaBiasSpec)
-    return spec.heuristics
+    return cast(QaBiasSpec, read_spec(run)).heuristics
 
 
 def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
