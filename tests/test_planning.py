@@ -1,21 +1,154 @@
-"""Plans are the same to the byte wherever they are made, mistakes come in one message, and a kill is made good."""
+"""Planning: costs, the smallest bias found, and what is read once."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from pydantic import ValidationError
 
+from biaseval.analysis.sql_files import connect
 from biaseval.errors import InputError
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.resources import Resources
 from biaseval.pipelines import planning
-from biaseval.runs.commands import claimed_run, describe
-from biaseval.spec import LabelBiasSpec, load_spec
+from biaseval.pipelines.cost_lines import cost_lines, costs, idle_budget, reference_hours
+from biaseval.pipelines.qa.plan import ModelPlan, QuestionsPlan, describe_questions
+from biaseval.prompting.power import smallest_gap
+from biaseval.runs import describe
+from biaseval.runs.commands import claimed_run
+from biaseval.spec import ExecutionSpec, LabelBiasSpec, QaBiasSpec, load_spec
 from biaseval.store import Run
 from tests.buckets import free_port
+from tests.growth.runs import own_spec
+from tests.label_bias.test_own_data import reviews, write_csv
+from tests.label_bias_statistics.test_smallest_biases import smallest
+from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.taskfiles import write_task
+
+FLOPS = 10 * 0.4 * 989e12 * 3600
+"""Ten hours of an H200 at 40 % of its peak."""
+
+
+def test_hours_and_costs_follow_from_peak_rates_and_prices() -> None:
+    found = costs(FLOPS, ExecutionSpec(prices={"H200": 4.5, "L4": 0.8}))
+    assert found["H200"] == pytest.approx({"gpu_hours": 10, "cost": 45})
+    assert found["L4"] == pytest.approx({"gpu_hours": 10 * 989 / 121, "cost": 8 * 989 / 121})
+    assert costs(FLOPS, ExecutionSpec()) == {}
+
+
+def test_a_plan_says_them_a_line_an_accelerator() -> None:
+    lines = dict(cost_lines("FLOPs", int(FLOPS), ExecutionSpec(prices={"H200": 4.5}, actors=4, gpus_per_actor=2)))
+    assert lines["on H200"] == (
+        "10 GPU-hours at 40% of its peak, 1.25 hours with 8 of them: 45 at 4.5 an hour, in the unit of "
+        "execution.prices; each has 139 GiB"
+    )
+    assert lines["GPU-hours at 100 TFLOP/s"] == f"{reference_hours(FLOPS):.3g}, a rate to compare plans by"
+    assert reference_hours(3.6e17) == 1
+    assert list(cost_lines("FLOPs", 1)) == [("FLOPs", "1"), ("GPU-hours at 100 TFLOP/s", "under 0.01")]
+
+
+def test_a_plan_says_which_hours_are_more_than_a_run_may_take() -> None:
+    hours = FLOPS / (1e14 * 3600)
+    for most, expected in ((9.5, ["stops", "stops"]), (hours - 1, ["stops", ""]), (hours + 1, ["", ""])):
+        execution = ExecutionSpec(prices={"H200": 4.5}, max_gpu_hours=most)
+        [_, at_a_rate, on_h200] = [value for _, value in cost_lines("FLOPs", int(FLOPS), execution)]
+        for value, word in zip((at_a_rate, on_h200), expected, strict=True):
+            assert value.endswith(f"; execution.max_gpu_hours stops it at {most:g}") == bool(word)
+
+
+def test_accelerators_are_known_by_name() -> None:
+    with pytest.raises(ValidationError, match="prices: V9000 is no known accelerator; name T4, A10G, L4, A100"):
+        ExecutionSpec(prices={"V9000": 1})
+    with pytest.raises(ValidationError, match="greater than 0"):
+        ExecutionSpec(max_gpu_hours=0)
+
+
+def test_what_readers_cost_is_said_too() -> None:
+    models = [ModelPlan("reader", 900, 10**9, 1000, 5 * 10**6), ModelPlan("file", 900, None, None, None)]
+    plan = QuestionsPlan({"dev": 900}, models, [])
+    content = """
+        {kind: qa_bias, name: x, datasets: {in_distribution: {dev: dev.json}}, execution: {prices: {H100: 2}},
+         models: [{name: reader, path: reader}, {name: file, predictions: {dev: file.json}}]}
+    """
+    hours = 1e16 / (0.4 * 989e12 * 3600)  # two operations a parameter and token
+    found = describe_questions(QaBiasSpec.model_validate(yaml.safe_load(content)), plan, None)
+    assert found.facts["costs"]["H100"] == pytest.approx({"gpu_hours": hours, "cost": 2 * hours})
+    assert dict(found.lines)["on H100"].endswith("at 2 an hour, in the unit of execution.prices; each has 79 GiB")
+    assert found.facts["gpu_hours_at_100_tflops"] == pytest.approx(1e16 / 3.6e17)
+    idle = idle_budget(ExecutionSpec(max_gpu_hours=2, gpus_per_actor=0))
+    assert idle == ["note: no GPU is used: execution.max_gpu_hours counts nothing"]
+    assert idle_budget(ExecutionSpec(max_gpu_hours=2)) == idle_budget(ExecutionSpec(gpus_per_actor=0)) == []
+
+
+def test_a_plan_says_the_smallest_bias_of_its_rows_and_what_it_assumes(tmp_path: Path, tiny_llama: Path) -> None:
+    write_csv(tmp_path / "reviews.csv", reviews(200))
+    write_csv(tmp_path / "test.csv", reviews(300, "other"))
+    described = describe(own_spec(tmp_path, tiny_llama, prompt={"n_demos": [0]}))
+    found, counts = described.facts["smallest_bias"], [150, 75, 75]
+    names = ("n_test_rows", "n_fewest_rows", "n_gold_labels")
+    assert [described.facts[name] for name in names] == [300, 75, 3]
+    accuracy = 1 / 3 + 0.4 * (1 - 1 / 3)
+    rsd, bias_score = found["rsd"], found["bias_score"]
+    assert (found["accuracy"], rsd) == pytest.approx((accuracy, smallest(counts, accuracy)))
+    assert 0.03 < bias_score < 0.3
+    lines = list(described.lines)
+    place = [name for name, _ in lines].index("smallest bias found")
+    assert lines[place][1] == f"RSD {rsd:.3f}, BiasScore {bias_score:.3f}, in four of five such runs"
+    assert f"at an accuracy of {accuracy:.2f} (40% of the way from chance to 1)" in lines[place + 1][1]
+    # Few rows show none.
+    write_csv(tmp_path / "reviews.csv", reviews(30))
+    write_csv(tmp_path / "test.csv", reviews(12, "other"))
+    few = describe(own_spec(tmp_path, tiny_llama, prompt={"n_demos": [0]}))
+    assert few.facts["smallest_bias"]["rsd"] is None
+    assert dict(few.lines)["smallest bias found"].startswith("RSD none, ")
+
+
+def test_a_plan_of_majority_bias_says_the_smallest_effect_of_proportions(tmp_path: Path, tiny_llama: Path) -> None:
+    for name, each in (("train", 10), ("test", 5)):
+        write_jsonl(tmp_path / f"{name}.jsonl", boolq_rows(name, each, each))
+    model, predict = {"path": str(tiny_llama)}, ["likelihood", "generate"]
+
+    def planned(**changes: object) -> tuple[float | None, str]:
+        described = describe(boolq_spec(tmp_path, model=model, predict=predict, **changes))
+        return described.facts["smallest_bias"]["sd_f1_corrected"], dict(described.lines)["smallest bias found"]
+
+    smallest, line = planned(calibration=["cc", "dc"], seeds=[0, 1, 2, 3, 4])
+    with closing(connect([])) as connection:  # with and without instruction; likelihood, cc, dc and generate
+        [(expected,)] = connection.execute("select visible_settings(0.01, 11, 5, 8)").fetchall()
+    assert smallest == pytest.approx(expected)
+    assert line == f"a standard deviation of weighted F1 over settings of {expected:.3f}"
+    assert (planned()[0] or 0) > 1.5 * expected
+    assert planned(seeds=[0]) == (None, "none: one seed cannot separate proportions from the draw of demonstrations")
+    few = planned(proportions=[{"True": 0.5, "False": 0.5}, {"True": 1, "False": 0}])
+    assert few == (None, "hardly any: so few settings and seeds have too few orders for the test")
+
+
+@pytest.mark.parametrize(("n", "sample", "replacement"), [(10_570, 800, False), (3000, 800, True), (1600, 800, False)])
+def test_the_smallest_gap_of_halves_is_found_in_four_of_five_runs(n: int, sample: int, replacement: bool) -> None:
+    """A bias is found where it is above 0 and above 95 % of those of answers without any."""
+    rng = np.random.default_rng(n)
+    half = n // 2
+    gap = smallest_gap(n, sample, replacement=replacement)
+    assert gap is not None
+
+    def significances(distance: float) -> np.ndarray:
+        shares = [rng.binomial(half, 0.8 + side * distance / 2, size=20_000) / half for side in (1, -1)]
+        shrink = 1 if replacement else np.sqrt((half - sample) / (half - 1))
+        reach = sum(1.8777 * np.sqrt(share * (1 - share) / sample) * shrink for share in shares)
+        found: np.ndarray = np.maximum(0, np.abs(shares[0] - shares[1]) - reach)
+        return found
+
+    noise = np.quantile(significances(0), 0.95)
+    assert 0.75 <= np.mean(significances(gap) > noise) <= 0.85
+
+
+def test_halves_that_are_smaller_than_a_sample_show_no_gap() -> None:
+    assert smallest_gap(1599, 800, replacement=False) is None
+
 
 TABLES = ("tasks", "splits", "contexts", "prompts", "training_rows")
 

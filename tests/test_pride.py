@@ -15,7 +15,7 @@ from biaseval.store import Run
 from tests.alike import assert_alike
 from tests.growth.runs import kept
 from tests.growth.runs import rows as stored
-from tests.label_bias.test_orders import quiz, quiz_spec
+from tests.label_bias.test_options import quiz, quiz_spec
 from tests.labelplans import Plan, rows
 from tests.measuring import measure
 from tests.relation import Relations

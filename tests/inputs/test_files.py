@@ -1,4 +1,4 @@
-"""Of files that are too long so many rows are kept as the seed draws; rows without a text are left out."""
+"""Rows of files, and prompts of the harness."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,8 @@ import pytest
 
 from biaseval.inputs import files
 from biaseval.inputs.files import ExampleFile, Wanted
+from biaseval.inputs.harness import read_lm_eval
+from biaseval.prompting.labels import separator
 from biaseval.spec import DataSpec
 
 
@@ -179,3 +181,26 @@ def test_how_a_file_is_written_stands_in_its_notes_and_beside_its_problems(tmp_p
     assert len(problems) == 3
     assert problems[0].startswith(f"{path}: data.fields.text: no row has text; name the file's field")
     assert problems[2].startswith(f"{path}: line 1 looks like a row and not like the names of columns ('pos' stands")
+
+
+TASKS = Path(__file__).parents[1] / "fixtures" / "lm_eval_tasks"
+HARNESS: dict[str, Any] = json.loads((TASKS / "prompts.json").read_text())
+
+
+@pytest.mark.parametrize("name", HARNESS["tasks"])
+def test_prompts_and_labels_are_the_harnesss(name: str) -> None:
+    known, found = HARNESS["tasks"][name], read_lm_eval(str(TASKS / f"{name}.yaml"))
+    examples = [found.train[place] for place in HARNESS["shown"]]
+    shown = [found.form.demonstration(example.fields, example.label) for example in examples]
+    assert len(found.test) == len(known["without"]) == len(known["behind"]) == len(known["gold"])
+    for key, demonstrations in (("without", []), ("behind", shown)):
+        for example, of_harness in zip(found.test, known[key], strict=True):
+            prompt = found.form.head + "".join(demonstrations) + found.form.test(example.fields)
+            assert prompt == of_harness["prompt"]
+            behind = [separator(prompt, label) + label for label in found.choices]
+            assert behind == of_harness["continuations"]
+    assert [found.choices.index(example.label) for example in found.test] == known["gold"]
+
+
+def test_the_version_of_the_harness_is_named() -> None:
+    assert HARNESS["lm_eval"] == "0.4.13"

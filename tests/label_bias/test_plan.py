@@ -1,16 +1,168 @@
+"""Plans of label bias: splits, prompts and parts."""
+
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from biaseval.errors import InputError
 from biaseval.label_bias.plan import TaskPlan, _blocks, plan_tasks
-from biaseval.label_bias.prompts import build_prompt
+from biaseval.label_bias.prompts import (
+    PromptFitter,
+    build_prompt,
+    definition_text,
+    demonstration_text,
+    test_text,
+    with_full_stop,
+)
 from biaseval.label_bias.sources import read_sources
-from biaseval.label_bias.splits import Sampler
+from biaseval.label_bias.splits import Sampler, read_splits, reproduce
+from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.parts import n_prompts
 from biaseval.prompting.task_files import read_task
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
-from tests.taskfiles import write_task
+from tests.taskfiles import WORDS, write_task
 from tests.tinymodels import make_tokenizer
+
+
+def test_per_task_rows_do_not_depend_on_other_tasks(tmp_path: Path) -> None:
+    first = read_task(write_task(tmp_path, "task1_x_classification"))
+    second = read_task(write_task(tmp_path, "task2_x_classification"))
+    alone = Sampler("per_task", 42).draw(second, 50)
+    sampler = Sampler("per_task", 42)
+    sampler.draw(first, 50)
+    assert sampler.draw(second, 50) == alone
+    assert Sampler("per_task", 43).draw(second, 50) != alone
+    single_stream = Sampler("reif2024", 42)
+    single_stream.draw(first, 50)
+    assert single_stream.draw(second, 50) != Sampler("reif2024", 42).draw(second, 50)
+
+
+@pytest.mark.parametrize("sampling", ["per_task", "reif2024"])
+def test_roles_share_no_instance_and_more_rows_extend_fewer(tmp_path: Path, sampling: str) -> None:
+    task = read_task(write_task(tmp_path))
+    few = Sampler(sampling, 1).draw(task, 20)  # type: ignore[arg-type]
+    many = Sampler(sampling, 1).draw(task, 1000)  # type: ignore[arg-type]
+    assert many.main[:20] == few.main
+    assert (len(many.demonstrations), len(many.bias_score), len(many.main)) == (64, 32, 304)
+    drawn = [instance.id for instances in many.by_role().values() for instance in instances]
+    assert len(set(drawn)) == 400
+
+
+def test_demonstration_sets_are_slices_of_the_pool_and_labels_come_from_outside_it(tmp_path: Path) -> None:
+    splits = Sampler("per_task", 0).draw(read_task(write_task(tmp_path, labels=("b", "B", " a"))), 10)
+    assert splits.demonstration_set(16, 3) == splits.demonstrations[48:64]
+    assert splits.demonstration_set(4, 1) == splits.demonstrations[4:8]
+    assert splits.demonstration_set(0, 0) == ()
+    assert splits.labels == (" a", "B", "b")  # in the order of code points
+
+
+def test_recorded_splits_are_reproduced_exactly(tmp_path: Path) -> None:
+    task = read_task(write_task(tmp_path / "tasks"))
+    drawn = Sampler("per_task", 7).draw(task, 30)
+    (tmp_path / "splits").mkdir()
+    pq.write_table(drawn.table(task.name), tmp_path / "splits" / "part-00000.parquet")
+    assert reproduce(task, read_splits(str(tmp_path / "splits"))) == drawn
+    assert reproduce(task, read_splits(str(tmp_path / "splits" / "part-00000.parquet"))) == drawn
+
+
+def test_recorded_splits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    task = read_task(write_task(tmp_path))
+    other = read_task(write_task(tmp_path, "task2_x_classification", number=2))
+    table = Sampler("per_task", 7).draw(task, 30).table(task.name)
+    for asked, splits, message in (
+        (other, {task.name: table}, "holds no row of task2_x"),
+        (other, {other.name: table}, "has no instance 'task9500-"),
+        (task, {task.name: table.slice(1)}, "64 and 32 are needed"),
+        (task, {task.name: table.slice(0, 96)}, "has no main row"),
+    ):
+        with pytest.raises(InputError, match=message):
+            reproduce(asked, splits)
+    with pytest.raises(InputError, match="is no splits table"):
+        read_splits(str(tmp_path / "task2_x_classification.json"))
+
+
+test_text.__test__ = False  # type: ignore[attr-defined]  # a function of the package, not a test
+
+
+def test_the_example_of_the_protocol() -> None:
+    prompt = build_prompt("Say yes or no", [("The tea was cold", "no")], "Lovely!")
+    assert prompt == "Say yes or no.\n\nInput: The tea was cold.\n Output: no.\n\nInput: Lovely!\n\nOutput:"
+    # A full stop follows all but ASCII punctuation, and labels are stripped in demonstrations.
+    texts = {"a": "a.", "a!": "a!", "a)": "a)", "a”": "a”.", "a…": "a….", "": "", " ": " ."}
+    assert {text: with_full_stop(text) for text in texts} == texts
+    assert test_text("") == "Input: .\n\nOutput:"
+    assert demonstration_text(" x ", "  Yes  ") == "Input: x.\n Output: Yes.\n\n"
+
+
+@pytest.fixture(scope="module")
+def trained() -> TokenCounter:
+    """Return a byte-level BPE with BOS put first, trained on a few words."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<s>", "</s>"])
+    tokenizer.train_from_iterator([build_prompt("Match the words", [(" ".join(WORDS), "yes")] * 3, "x y z")], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    return TokenCounter(PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>"))
+
+
+def _naive(counter: TokenCounter, definition: str, demos: list[str], test: str, limit: int) -> tuple[int, str]:
+    """Apply the published rule word for word, tokenising every text that it names."""
+    kept: list[str] = []
+    for demo in demos:
+        if counter.count(definition + " ".join([*kept, demo]) + test) > limit:
+            break
+        kept.append(demo)
+    prompt = definition + "".join(kept) + test
+    return len(kept), prompt if counter.count(prompt) <= limit else counter.cut(prompt, limit)
+
+
+def _assert_fits_as_published(counter: TokenCounter, texts: list[tuple[str, str]], text: str, limit: int) -> None:
+    definition = definition_text("Match the words")
+    demos, test = [demonstration_text(*pair) for pair in texts], test_text(text)
+    fitter = PromptFitter(counter, limit)
+    for item in (test, test_text(text + " river stone"), test):
+        fitted = fitter.fit(definition, demos, item)
+        whole = definition + "".join(demos[: fitted.n_demos_used]) + item
+        built = (fitted.n_demos_used, whole if fitted.text is None else fitted.text)
+        assert built == _naive(counter, definition, demos, item, limit)
+
+
+_REAL = ("golden/tiny-llama", "data/models/stories260K")
+_TEXTS = st.lists(st.sampled_from([*WORDS, "é", "1.", "\n", "„x“", "  "]), max_size=12).map(" ".join)
+_DEMOS = st.lists(st.tuples(_TEXTS, st.sampled_from(["yes", "no", "not sure"])), max_size=6)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(demos=_DEMOS, text=_TEXTS, limit=st.integers(min_value=5, max_value=300))
+def test_the_length_limit_is_as_published(
+    trained: TokenCounter, shared: Path, demos: list[tuple[str, str]], text: str, limit: int
+) -> None:
+    for counter in (trained, *(TokenCounter(_tokenizer(shared / folder)) for folder in _REAL)):
+        _assert_fits_as_published(counter, demos, text, limit)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(demos=_DEMOS, text=_TEXTS, n_kept=st.integers(0, 6), away=st.integers(-10, 10))
+def test_so_it_does_where_the_limit_is_a_few_tokens_away(
+    trained: TokenCounter, shared: Path, demos: list[tuple[str, str]], text: str, n_kept: int, away: int
+) -> None:
+    prompt = build_prompt("Match the words", demos[:n_kept], text)
+    for counter in (trained, *(TokenCounter(_tokenizer(shared / folder)) for folder in _REAL)):
+        _assert_fits_as_published(counter, demos, text, max(1, counter.count(prompt) + away))
+
+
+@cache
+def _tokenizer(path: Path) -> object:
+    return AutoTokenizer.from_pretrained(path)
 
 
 def _plan(folder: Path, *, window: int | None = None, prompt: dict[str, Any] | None = None, **changes: Any) -> TaskPlan:

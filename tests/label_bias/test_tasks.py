@@ -1,3 +1,5 @@
+"""Published tasks: files, templates, and what is wrong with them."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -6,9 +8,14 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.label_bias import suites
-from biaseval.label_bias.tasks import check_tasks, select_tasks
-from biaseval.prompting.task_files import parse_task
-from biaseval.spec import TasksSpec
+from biaseval.label_bias.sources import read_sources
+from biaseval.label_bias.tasks import check_tasks, select_tasks, task_files
+from biaseval.label_bias.templates import infer_template, read_templates, template_of
+from biaseval.prompting.calibration import split_by_template
+from biaseval.prompting.task_files import parse_task, read_task
+from biaseval.runs.commands import claimed_run, describe
+from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.label_bias.test_plan import write_rare
 from tests.taskfiles import task_content, write_task
 
 
@@ -146,3 +153,120 @@ def test_the_table_of_tasks_may_have_other_delimiters_and_spaces_and_no_column_t
     path.write_text(f"{','.join([*columns, 'Name'])}\nn,a,c,d,e,f\n")
     with pytest.raises(InputError, match=r"table\.csv: line 1: names the columns 'Name' twice; name each once"):
         suites.read_task_table(path)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "template"),
+    [
+        (["a b", "c d e"], "{INPUT}"),
+        (["Topic: x y\n Text: z", "Topic: u\n Text: v w"], "Topic: {INPUT}\n Text: {INPUT}"),
+        (["what (A)x y (B)z", "who (A)u (B)v w"], "{INPUT} (A){INPUT} (B){INPUT}"),
+        (["Is a good?", "Is b good?"], "Is {INPUT} good?"),
+    ],
+)
+def test_inference_finds_the_literal_parts(inputs: list[str], template: str) -> None:
+    assert infer_template(inputs) == template
+
+
+def test_inferred_templates_of_real_tasks_fit_every_input_and_are_mostly_the_published_ones(shared: Path) -> None:
+    published = read_templates(str(shared / "data/superni/templates.csv"))
+    n_same = 0
+    for path in task_files(shared / "data/superni/tasks"):
+        task = read_task(path)
+        template, source = template_of(task, {})
+        assert source == "inferred"
+        prefixes = template.split("{INPUT}")
+        for instance in task.instances:
+            assert len(split_by_template(prefixes, instance.input)) == len(prefixes) + 1, (task.name, template)
+        given, source = template_of(task, published)
+        assert source == "table"
+        n_same += "".join(given.split()) == "".join(template.split())
+    assert n_same >= 27
+
+
+def test_templates_are_keyed_by_file_name_or_run_key(tmp_path: Path) -> None:
+    task = read_task(write_task(tmp_path))
+    assert template_of(task, {"task9500_made_classification": "{INPUT}"}) == ("{INPUT}", "table")
+    assert template_of(task, {"task9500_made_text_matching": "x{INPUT}"}) == ("x{INPUT}", "table")
+    assert template_of(task, {}) == ("First: {INPUT} Second: {INPUT}", "inferred")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("task,words\na,b\n", "lacks the columns template; a table has task, template"),
+        ("task,template\n", "holds no row; check the path"),
+        ("task,template,template\na,{INPUT},b\n", "line 1: names the columns 'template' twice; name each once"),
+        ("task,template\na,{INPUT}\na,{INPUT}\n", "a stands there twice"),
+        ("task,template\na,none\n", "the template of a has no {INPUT}"),
+    ],
+)
+def test_a_bad_template_table_is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_templates(str(tmp_path / "t.csv"))
+    assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task;template\na;Text: {INPUT}, so \n",
+        'task, template\na, "Text: {INPUT}, so "\n',
+        "template\ttask\nText: {INPUT}, so \ta\n",
+    ],
+)
+def test_a_template_table_is_read_however_it_is_written(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    assert read_templates(str(tmp_path / "t.csv")) == {"a": "Text: {INPUT}, so "}
+
+
+def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tmp_path: Path, tiny_llama: Path) -> None:
+    tasks = tmp_path / "tasks"
+    write_task(tasks, "task9501_one_classification", number=9501)
+    write_rare(tasks, "task9502_two_classification", 9502)
+    write_task(tasks, "task9503_three_classification", number=9503)
+    (tmp_path / "templates.csv").write_text("task,template\ntask9501_one_classification,Question: {INPUT}\n")
+    spec = LabelBiasSpec(
+        kind="label_bias",
+        name="x",
+        model=ModelSpec(path=str(tiny_llama)),
+        tasks=TasksSpec(path=str(tasks), max_eval=5, templates=str(tmp_path / "templates.csv")),
+        prompt=PromptSpec(n_demos=[0], demo_sets=1),
+        calibration=["dc"],
+        lora=LoraSpec(max_tokens=20),
+    )
+    with pytest.raises(InputError) as shown:
+        describe(spec)
+    with pytest.raises(InputError) as written, claimed_run(spec, str(tmp_path / "run")):
+        pass
+    assert str(shown.value) == str(written.value)
+    expected = (
+        "3 problems:",
+        "  - task9501_one_classification: 5 of 5 inputs lack a literal part of the template",
+        "  - task9502_two_classification: outside the pool of 96 every instance has the label",
+        "  - task9503_three_classification/k0.s0: a training row has ",
+    )
+    for line, begin in zip(str(shown.value).split("\n"), expected, strict=True):
+        assert line.startswith(begin)
+    assert not (tmp_path / "run" / "spec.yaml").exists()
+
+
+def test_templates_and_splits_that_cannot_be_read_are_said_together(tmp_path: Path) -> None:
+    templates = tmp_path / "templates.csv"
+    templates.write_text("task\ntask9501_one_classification\n")
+    splits = tmp_path / "not-a-run"
+    write_task(tmp_path / "tasks", "task9501_one_classification", number=9501)
+    spec = LabelBiasSpec(
+        kind="label_bias",
+        name="x",
+        model=ModelSpec(path="unused"),
+        tasks=TasksSpec(
+            path=str(tmp_path / "tasks"), include=["task9501_*"], templates=str(templates), splits=str(splits)
+        ),
+    )
+    with pytest.raises(InputError) as raised:
+        read_sources(spec)
+    assert len(raised.value.problems) == 2
+    assert raised.value.problems[0].startswith(f"{templates}: ")
+    assert str(splits) in raised.value.problems[1]

@@ -1,18 +1,25 @@
-"""The page as a file: it is whole, safe, the same each time, and its numbers are those of the run."""
+"""The page of a label-bias run."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from biaseval.analysis import query
 from biaseval.errors import BiasevalError, InputError
-from biaseval.runs import write_report
+from biaseval.runs import describe, run_spec, write_report
+from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
-from tests.label_bias_report.runs import make_run
+from tests.commands import call
+from tests.handmade import sql_of
+from tests.label_bias.test_own_data import ITEM, reviews, spec_of, write_csv
+from tests.label_bias_report.runs import make_run, said
 from tests.pages import assert_answered, assert_of_marts, assert_said, assert_whole, page_of, printed_queries
+from tests.relation import Relations
 
 
 def test_the_page_is_whole_the_same_each_time_and_its_numbers_are_those_of_marts(run: Run) -> None:
@@ -98,3 +105,154 @@ def test_the_report_needs_no_torch_and_no_ray() -> None:
     code = f"import sys, biaseval.report; print(sorted({modules} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = make_run(tmp_path_factory.mktemp("runs") / "adapted", n_tasks=6, losses=(2.0, 1.5, 1.25, 1.0))
+    write_report(run.uri)
+    return run
+
+
+def test_costs_of_each_method_are_those_of_its_inputs_and_its_training(adapted: Run) -> None:
+    """At 2 demonstrations: 6 tasks, 2 sets; inputs of 10 tokens and labels of 2 each; 16 examples of 60 in 2 epochs."""
+    [table] = [part for part in adapted.read_text("report.html").split("<table") if "Beyond scoring the rows" in part]
+    n_labels = 2 * (2 + 4 + 3)  # of the six tasks
+    cc = 2 * 3 * (6 * 10 + 2 * n_labels)
+    lora = 6 * 2 * 16 * 60 * 2
+    own = re.sub(r"\s+", " ", re.sub(r"<span.*?</span>|<.*?>", " ", table))
+    assert_said(
+        own,
+        [
+            f" CC 2 36 {cc:,} 0 0 ",
+            f" LoRA 2 0 {lora:,} 12 4,096 24.0 ",  # 12 adapters, 4 steps of half a second
+            rf" LoRA \+ CC 2 36 {lora + cc:,} 12 4,096 ",
+        ],
+    )
+
+
+def test_the_training_loss_is_shown_and_said_where_it_does_not_fall(adapted: Run, tmp_path: Path) -> None:
+    losses = query([adapted.uri], "from training_by_step order by step").to_pylist()
+    assert [row["n_adapters"] for row in losses] == [30] * 4
+    assert losses[0]["mean_loss"] == pytest.approx(2 + 14.5 / 1000)  # adapter number n of 30 adds n / 1000
+    assert (losses[-1]["low"], losses[-1]["high"]) == pytest.approx((1 + 2.9 / 1000, 1 + 26.1 / 1000))
+    page = page_of(adapted)
+    assert " 0 6 4 2.0" in page.text  # demonstrations, adapters, steps, first loss
+    assert_said(" ".join(page.values("alt")), [r"loss 2\.014 at 1, .*1\.014 at 4", r"RSD with LoRA .*LoRA \+ LOOC"])
+    assert_said(page.text, ["!The training loss of", r"LoRA \+ CC", "What mitigation needs"])
+    assert_whole(adapted.read_text("report.html"))
+    rising = make_run(tmp_path / "run", n_tasks=1, n_demos=(0,), losses=(1.0, 2.0))
+    cautions = query([rising.uri], "select text from label_bias_cautions").to_pylist()
+    assert any(row["text"].startswith("The training loss of 1 of 1 adapter is not lower") for row in cautions)
+
+
+TERSE = {"item": "{review} ({shop}) => {label}", "separator": "\n"}
+FORMATS = {"terse": TERSE, "back": {"order": "reversed"}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("csv")
+    write_csv(folder / "reviews.csv", reviews(60))
+    return folder
+
+
+def spec(folder: Path, model: Path, **prompt: Any) -> LabelBiasSpec:
+    return spec_of(
+        folder,
+        model={"path": str(model)},
+        data={"fields": {}},
+        prompt={"n_demos": [0, 2], "demo_sets": 2, "item": ITEM, **prompt},
+        calibration=["cc", "dc"],
+    )
+
+
+@pytest.fixture(scope="module")
+def several(folder: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    from tests.inprocess import in_this_process
+
+    with in_this_process():
+        return run_spec(spec(folder, tiny_llama, formats=FORMATS), str(tmp_path_factory.mktemp("run") / "several"))
+
+
+def rows(run: Run, question: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = query([run.uri], question).to_pylist()
+    return found
+
+
+METRICS = "n_demos, method, macro_f1, accuracy, rsd, bias_score, n_rows, n_bias_score_rows"
+
+
+@pytest.mark.usefixtures("here")
+def test_a_format_is_measured_as_if_it_were_the_prompt(
+    several: Run, folder: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    for form, prompt in (("base", {}), ("terse", TERSE)):
+        alone = run_spec(spec(folder, tiny_llama, **prompt), str(tmp_path / form))
+        expected = rows(alone, f"select {METRICS} from label_bias_by_model where suite = 'all' order by all")
+        where = f"where suite = 'all' and format = '{form}'"
+        found = rows(several, f"select {METRICS} from label_bias_by_format {where} order by all")
+        assert found == [pytest.approx(row, abs=1e-6) for row in expected]
+        scores = (
+            "select prompt_id, label, list_sum(token_logprobs) as s from label_scores join prompts using (prompt_id)"
+        )
+        own = {(row["prompt_id"], row["label"]): row["s"] for row in rows(alone, scores)}
+        there = {
+            (row["prompt_id"].replace(".terse", ""), row["label"]): row["s"]
+            for row in rows(several, f"{scores} where format = '{form}'")
+        }
+        assert there == pytest.approx(own, abs=1e-4)
+    assert rows(several, "from label_bias_by_model") == [
+        pytest.approx(row, abs=1e-6) for row in rows(Run.open(str(tmp_path / "base")), "from label_bias_by_model")
+    ]
+
+
+def test_the_page_has_a_section_whose_numbers_are_those_of_sql(several: Run) -> None:
+    page = several.read_text("report.html")
+    assert_said(page, ["Wordings of the prompt", r"\{review\} \(\{shop\}\) =&gt; \{label", r"&#34;\\n&#34;|\n"])
+    for row in rows(several, "from label_bias_by_format where suite = 'all'"):
+        assert f'title="{row["rsd"]:.6g}"' in page
+    spread = "from label_bias_format_spread where suite = 'all' and method = 'none' and task is null"
+    for row in rows(several, f"{spread} and metric not in ('relative_variance', 'squared_preference')"):
+        assert f'title="{row["deviation"]:.6g}"' in page
+    [rsd] = rows(several, f"{spread} and metric = 'rsd' and n_demos = 2")
+    ends = [rf"{rsd[end]:.3f} \({rsd[f'{end}_format']}[^)]*\)" for end in ("minimum", "maximum")]
+    assert_said(
+        said(several), [rf"RSD over 3 wordings: .*{' to '.join(ends)} with 2 demonstrations; standard deviation"]
+    )
+
+
+def test_summary_gates_and_plan_know_formats(
+    several: Run, folder: Path, tiny_llama: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    given = [request.getfixturevalue(name) for name in ("capsys", "monkeypatch")]
+    spread = several.read_json("summary.json")["metrics"]["label_bias_format_spread"]
+    assert {row["n_formats"] for row in spread} == {2, 3}
+    gate = "label_bias_format_spread.{} where metric = 'rsd' and method = 'none' and task is null"
+    assert call(*given, "check", several.uri, gate.format("range >= 0")).code == 0
+    assert call(*given, "check", several.uri, gate.format("maximum < 0")).code == 3
+    lines = dict(describe(spec(folder, tiny_llama, formats=FORMATS)).lines)
+    assert lines["formats of the prompt"] == "3 (base, terse, back)"
+    [n_prompts] = rows(several, "select count(*) as n from prompts")
+    assert lines["prompts"] == f"{n_prompts['n']:,}"
+    done = call(*given, "export", "lm-eval", several.uri, "--out", str(tmp_path / "out"))
+    assert done.code == 0, done.err
+
+
+def test_a_preferred_label_that_changes_is_a_caution(several: Run) -> None:
+    relations = Relations(several.root).changeable()
+    relations.rows("from label_bias_cautions")
+    asked = f"select text from ({sql_of('label_bias_cautions')}) where text like 'The preferred label changes%'"
+    relations.connection.execute("delete from label_bias_format_labels").fetchall()
+    assert relations.rows(asked) == []
+    for form, label in LABELS:
+        relations.connection.execute(
+            "insert into label_bias_format_labels by name select 'reviews' as task, 2 as n_demos, 'none' as method, "
+            f"'{form}' as format, '{label}' as label, true as is_rsd_above"
+        ).fetchall()
+    [found] = relations.rows(asked)
+    assert "reviews (with 2 demonstrations: “bad” in terse and “good” in base)" in found["text"]
+    relations.connection.close()
+
+
+LABELS = (("base", "good"), ("terse", "bad"))

@@ -1,15 +1,19 @@
-"""Macros of majority-label bias, by hand and against scikit-learn, and P2's tables through them."""
+"""Macros, the decision boundary and remedies of majority bias."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.metrics import f1_score
 
-from tests.handmade import ask
-from tests.majorityplans import Rows
+from tests.handmade import ask, made
+from tests.majorityplans import ANSWERS, DEMOS, GOLD, MajorityPlan, Rows
+from tests.relation import Relations
 
 
 def test_weighted_f1_of_no_label_and_of_no_row() -> None:
@@ -111,3 +115,220 @@ def test_the_published_table_gives_nine_of_ten_published_boundaries(shared: Path
         assert column["name"] == expected["column"]
         relative = ask("rb_at_k_relative(?::double[], 10)", column["weighted_f1"])
         assert relative == pytest.approx(expected["relative_count"] / 15)
+
+
+def _answered(folder: Path, predictions: Mapping[str, str], n_repeats: int = 1, golds: str = GOLD) -> Rows:
+    """Return the settings and then the model of a run that gives these outputs with instruction, by setting."""
+    answers = {(setting, True): (given, given) for setting, given in predictions.items()}
+    found = MajorityPlan(("generate",), answers=answers, n_repeats=n_repeats, golds=golds).relations(folder)
+    return [*found.rows("from majority_over_seeds order by number"), *found.rows("from majority_by_model")]
+
+
+@pytest.mark.parametrize("outputs", ["FF-T", "T---", "--TF"])
+def test_the_boundary_says_nothing_where_no_answer_is_right_or_most_outputs_are_no_label(
+    tmp_path: Path, outputs: str
+) -> None:
+    """One output of 0/100 is no label in every plan. T--- has 3 of 4 without label; --TF half and one more of 24."""
+    *settings, model = _answered(tmp_path, dict.fromkeys(DEMOS, outputs))
+    assert all(row["is_within"] for row in settings) or outputs == "--TF"
+    assert [row["boundary"] for row in (*settings, model)] == [None] * 4
+    assert not any(row["is_marked"] for row in settings)
+    assert (model["n_marked"], model["has_many_without_label"]) == (0, True)
+
+
+def test_the_boundary_says_something_where_half_of_the_outputs_are_labels(tmp_path: Path) -> None:
+    outputs = {"0/100": "TT--", "50/50": "T---", "100/0": "TTF-"}
+    *settings, model = _answered(tmp_path, outputs, 20, golds="TTFF")
+    assert model["share_no_label"] == pytest.approx(0.5)
+    assert [row["boundary"] for row in (*settings, model)] == pytest.approx([5 / 6 - 0.1] * 4)
+    assert [row["is_marked"] for row in settings] == [False, False, True]
+    assert model["n_marked"] == 1
+
+
+@pytest.mark.parametrize(("n_repeats", "has_many"), [(1, True), (2, False)])
+def test_many_outputs_without_a_label_are_three_percent(tmp_path: Path, n_repeats: int, has_many: bool) -> None:
+    """One output of 24 n is no label: 4.2 % and 2.1 %."""
+    *_, model = _answered(tmp_path, dict.fromkeys(DEMOS, "TTTF"), n_repeats)
+    assert (model["share_no_label"], model["has_many_without_label"]) == (pytest.approx(1 / 24 / n_repeats), has_many)
+    # So few rows do not show that a setting is better than one label.
+    assert (model["is_above_constant"], model["is_any_setting_above_constant"]) == (None, None)
+
+
+def test_a_setting_is_held_against_the_best_constant_answer(tmp_path: Path) -> None:
+    """Of 80 rows half are True. TTFF is right, TTTF in three of four, TTTT and FTTT are no better than one label."""
+    outputs = {"0/100": "FTTT", "50/50": "TTTT", "100/0": "TTTF"}
+    *settings, model = _answered(tmp_path, outputs, 20, golds="TTFF")
+    assert [row["is_above_constant"] for row in settings] == [False, False, True]
+    assert [row["n_seeds_not_above"] for row in settings] == [2, 2, 0]
+    assert (model["n_settings_above"], model["n_settings_not_above"]) == (1, 2)
+    assert model["is_any_setting_above_constant"] is True
+    assert (model["majority_accuracy"], model["constant_f1"]) == (0.5, pytest.approx(1 / 3))
+
+
+@pytest.mark.parametrize("outputs", ["TTTT", "FTTT"])
+def test_settings_that_are_all_alike_are_not_robust_where_one_label_would_do_as_well(
+    tmp_path: Path, outputs: str
+) -> None:
+    *settings, model = _answered(tmp_path, dict.fromkeys(DEMOS, outputs), 20)
+    assert (model["rb_at_10"], model["boundary"], model["n_marked"]) == (1, None, 0)
+    assert (model["is_above_constant"], model["is_any_setting_above_constant"]) == (False, False)
+    assert {(row["is_within"], row["is_marked"]) for row in settings} == {(True, False)}
+
+
+def test_a_constant_answer_follows_the_majority_of_one_labels_settings(tmp_path: Path) -> None:
+    """Of three settings with a majority two have that of False."""
+    plan = MajorityPlan(("likelihood",))
+    plan.settings[1] |= {"shares": [0.0, 1.0], "counts": [0, 2], "counts_asked": [0, 2]}
+    for row in plan.contexts:
+        if row["setting"] == "50/50":
+            row["demo_labels"] = ["False", "False"]
+    found = plan.relations(tmp_path).rows("from majority_by_model")
+    assert {row["share_majority_of_constant"] for row in found} == {2 / 3}
+
+
+@pytest.mark.parametrize(("n_repeats", "has_enough"), [(1, False), (50, True)])
+def test_test_rows_are_enough_where_half_the_settings_intervals_are_within_the_boundarys_distance(
+    tmp_path: Path, n_repeats: int, has_enough: bool
+) -> None:
+    """A setting with every answer right has an interval without width, which says nothing of the number of rows."""
+    *settings, model = _answered(tmp_path, {"0/100": "TTFF", "50/50": "TTTF", "100/0": "TTTT"}, n_repeats)
+    widths = [row["weighted_f1_high"] - row["weighted_f1_low"] for row in settings]
+    assert widths[1] == pytest.approx(0, abs=1e-12)
+    assert model["half_width"] == pytest.approx((widths[0] + widths[2]) / 2 / 2)
+    assert model["has_enough_rows"] is (model["half_width"] <= 0.1) is has_enough
+    assert model["n_test_rows"] == 4 * n_repeats
+
+
+def test_where_every_answer_is_right_rows_are_enough_and_every_setting_is_marked(tmp_path: Path) -> None:
+    right = dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))
+    found = MajorityPlan(("likelihood",), answers=right, n_repeats=20).relations(tmp_path)
+    assert {row["is_marked"] for row in found.rows("from majority_over_seeds")} == {True}
+    models = found.rows("from majority_by_model")
+    assert {(row["half_width"], row["has_enough_rows"]) for row in models} == {(0, True)}
+
+
+@pytest.mark.parametrize("has_enough", [False, True])
+def test_a_gain_can_be_judged_where_both_sides_have_enough_rows(
+    opened: Relations, tmp_path: Path, has_enough: bool
+) -> None:
+    if has_enough:
+        opened = MajorityPlan(("likelihood",), ("looc",), n_repeats=50).relations(tmp_path)
+    sql = "from majority_verdicts where predict = 'likelihood' and instruction = against_instruction"
+    words = {(row["instruction"], row["method"], row["metric"]): row["verdict"] for row in opened.rows(sql)}
+    assert {row["has_enough_rows"] for row in opened.rows("from majority_by_model where predict = 'likelihood'")} == {
+        has_enough
+    }
+    for row in opened.rows("from majority_calibration_gain"):
+        assert row["has_enough_rows"] is has_enough
+        for metric in ("rb_at_10", "mean_f1", "sd_f1"):
+            value, low, high = (row[f"{metric}{end}"] for end in ("", "_low", "_high"))
+            sign = {"higher": 1, "lower": -1}.get(words[row["instruction"], row["method"], metric])
+            assert low <= high
+            assert row[f"{metric}_sign"] == (0 if abs(value) < 1e-9 else sign)
+            assert sign is None or sign * value > 0
+    if has_enough:
+        [row] = opened.rows("from majority_calibration_gain where not instruction")
+        assert (row["mean_f1_sign"], row["rb_at_10_sign"]) == (None, 0)  # one of six draws moves the mean
+
+
+PLACE = {"model": "m", "task": "boolq", "n_demos": 10, "instruction": True, "predict": "likelihood"}
+VERDICT: dict[str, Any] = {
+    **PLACE, "against_instruction": True, "method": "cc", "against_method": "none", "estimate": 0.0, "low": -0.02,
+    "high": 0.02, "both_low": -0.02, "verdict": "unclear", "reason": None,
+}  # fmt: skip
+METRICS = ("mean_f1", "sd_f1", "rb_at_10")
+LOWER_SD = {"sd_f1": {"verdict": "lower"}}
+NOT_JUDGED = {"rb_at_10": {"verdict": "too few", "reason": "too few seeds"}}
+NO_LOSS = {"mean_f1": {"both_low": -0.009}}
+HIGHER = {"mean_f1": {"verdict": "higher", "both_low": 0.01}}
+
+
+def remedy(words: Mapping[str, Mapping[str, Any]], *, is_above: bool | None = True) -> dict[str, Any]:
+    """Return the row of ``majority_remedies`` of one method, by what ``majority_verdicts`` says of each metric."""
+    verdicts = [{**VERDICT, "metric": metric, **words.get(metric, {})} for metric in METRICS]
+    counts = {"n_settings": 11, "n_seeds": 5, "n_rows": 5500, "constant_f1": 0.5}
+    counts |= {"accuracy": 0.6, "majority_accuracy": 0.7, "is_above_constant": is_above}
+    by_model = [
+        {**PLACE, **counts, "method": "none", "mean_f1": 0.45, "sd_f1": 0.12, "rb_at_10": 3 / 11},
+        {**PLACE, **counts, "method": "cc", "mean_f1": 0.6, "sd_f1": 0.02, "rb_at_10": 10 / 11},
+    ]
+    types = {"reason": pa.string(), "verdict": pa.string(), "low": pa.float64(), "both_low": pa.float64()}
+    # None alone has no type.
+    columns = {name: pa.array([row[name] for row in verdicts], types.get(name)) for name in verdicts[0]}
+    tables = {"majority_verdicts": pa.table(columns), "majority_by_model": pa.Table.from_pylist(by_model)}
+    [row] = made("majority_remedies", **tables)
+    return row
+
+
+RISES, FALLS = {"rb_at_10": {"verdict": "higher"}}, {"rb_at_10": {"verdict": "lower"}}
+NOT_RULED_OUT, NOT_SHOWN = "bias falls, loss not ruled out", "F1 rises, bias not shown to fall"
+
+
+@pytest.mark.parametrize(
+    ("words", "evidence", "falls_in"),
+    [
+        (LOWER_SD | NO_LOSS, "bias falls, no loss", "sd_f1"),
+        (LOWER_SD | NO_LOSS | NOT_JUDGED, "bias falls, no loss", "sd_f1"),
+        (LOWER_SD | HIGHER | RISES, "bias falls, F1 rises", "sd_f1 and rb_at_10"),
+        (HIGHER | RISES, "bias falls, F1 rises", "rb_at_10"),
+        (LOWER_SD, NOT_RULED_OUT, "sd_f1"),
+        (LOWER_SD | {"mean_f1": {"both_low": None}}, NOT_RULED_OUT, "sd_f1"),
+        (LOWER_SD | {"mean_f1": {"both_low": -0.01}}, NOT_RULED_OUT, "sd_f1"),
+        (LOWER_SD | {"mean_f1": {"verdict": "lower", "both_low": -0.1}}, "bias falls, F1 falls", "sd_f1"),
+        (HIGHER | NOT_JUDGED, NOT_SHOWN, None),
+        (HIGHER, NOT_SHOWN, None),
+        (HIGHER | {"sd_f1": {"verdict": "higher"}}, "bias rises", None),
+        (HIGHER | FALLS, "bias rises", None),
+        (HIGHER | LOWER_SD | FALLS, "mixed", None),
+        (NO_LOSS, "not shown", None),
+        ({}, "not shown", None),
+    ],
+)
+def test_the_evidence_for_a_remedy_is_graded(
+    words: Mapping[str, Mapping[str, Any]], evidence: str, falls_in: str | None
+) -> None:
+    row = remedy(words)
+    assert (row["evidence"], row["bias_falls_in"]) == (evidence, falls_in)
+    assert row["is_supported"] is (evidence in ("bias falls, no loss", "bias falls, F1 rises"))
+    assert row["is_rb_at_10_judged"] is ("reason" not in words.get("rb_at_10", {}))
+
+
+@pytest.mark.parametrize("is_above", [True, False, None])
+def test_a_remedy_is_supported_where_it_is_shown_to_be_better_than_one_label(*, is_above: bool | None) -> None:
+    row = remedy(LOWER_SD | HIGHER, is_above=is_above)
+    assert (row["evidence"], row["is_above_constant"]) == ("bias falls, F1 rises", is_above)
+    assert row["is_supported"] is (is_above is True)
+
+
+@pytest.mark.parametrize(
+    ("of_mean", "wanted"),
+    [
+        ({"both_low": -0.005}, "no loss"),
+        # Of few rows of which none differs, nothing is ruled out; verdict knows how many it takes.
+        ({"both_low": 0.0}, "loss not ruled out"),
+        ({"both_low": 0.0, "verdict": "negligible"}, "no loss"),
+        ({"both_low": -0.005, "verdict": "too few", "reason": "too few rows"}, "loss not ruled out"),
+        ({"verdict": None, "both_low": None}, "loss not ruled out"),
+    ],
+)
+def test_a_loss_is_ruled_out_by_the_band_over_rows_and_draws(of_mean: Mapping[str, Any], wanted: str) -> None:
+    row = remedy({"mean_f1": of_mean})
+    assert row["f1_evidence"] == wanted
+
+
+def test_rows_that_change_between_the_most_skewed_settings_by_hand(tmp_path: Path) -> None:
+    """Row 0 is always True, row 1 False with one seed of 0/100; rows 2 and 3 turn with the settings."""
+    assert list(DEMOS) == ["0/100", "50/50", "100/0"]
+    outputs = (("TFFT", "TTFT"), ("FFFF", "FFFF"), ("TTTF", "TTTF"))
+    answers = {(setting, True): own for setting, own in zip(DEMOS, outputs, strict=True)}
+    plan = MajorityPlan(("likelihood",), answers=answers)
+    found = plan.relations(tmp_path).rows("from majority_changed_rows order by place")
+    by_row = {row["row"]: row for row in found}
+    assert set(by_row) == {1, 2, 3}
+    assert {row: by_row[row]["changed"] for row in by_row} == {1: pytest.approx(0.5), 2: 1.0, 3: 1.0}
+    assert by_row[1]["predictions"] == ["False 1, True 1", "True 2"]
+    assert by_row[2]["predictions"] == ["False 2", "True 2"]
+    assert by_row[2]["settings"] == ["0/100", "100/0"]
+    assert [row["place"] for row in found] == [1, 2, 3]
+    assert found[-1]["row"] == 1
+    assert {row["gold"] for row in found if row["row"] < 3} == {"True"}

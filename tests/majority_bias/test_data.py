@@ -1,5 +1,8 @@
+"""Data of majority bias, own and real."""
+
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +11,13 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.inputs.files import Example
 from biaseval.majority_bias.data import Dataset, read_dataset
+from biaseval.majority_bias.plan import plan_settings
+from biaseval.prompting.parts import n_prompts
+from biaseval.spec import MajorityBiasSpec
 from biaseval.store import Run
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.taskfiles import write_task
+from tests.tinymodels import make_tokenizer
 
 STANCE = {"preset": None, "item": "On {target}: {tweet}\nStance: {label}", "instruction": [False]}
 WORDS = {"preset": None, "item": "{input}\nAnswer: {label}", "instruction_text": "Say yes or no."}
@@ -249,3 +256,45 @@ def test_rows_without_a_label_may_be_left_out_and_labels_that_look_alike_are_sai
         "data.train: 2 of 6 rows are left out (on_bad_row: drop): 2 label: is empty",
         "the labels 'Yes' and 'yes' look alike and count as different; if they mean the same, mend them",
     ]
+
+
+P2_STANCE = {
+    "item": "Target: {target}\nTweet: {tweet}\nStance: {label}",
+    "instruction_text": "Say whether the tweet is in favor of the target, against it, or none of both.",
+    "n_demos": 28,
+}
+
+
+def _spec(folder: Path, **content: Any) -> MajorityBiasSpec:
+    data = {"train": str(folder / "train.jsonl"), "test": str(folder / "test.jsonl"), "max_test": 40}
+    common = {"kind": "majority_bias", "name": folder.name, "model": {"path": "unused"}, "seeds": [0]}
+    return MajorityBiasSpec.model_validate({**common, **content, "data": {**data, **content.get("data", {})}})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "labels", "n_train"),
+    [
+        ("boolq", {"prompt": {"preset": "boolq", "n_demos": 50}, "proportions": "binary_11"}, "True False", 2000),
+        ("rte", {"prompt": {"preset": "rte", "n_demos": 10}, "proportions": "binary_11"}, "True False", 2490),
+        ("tweets_stance", {"prompt": P2_STANCE, "proportions": "ternary_15"}, "against favor none", 2914),
+    ],
+)
+def test_grids_are_planned_on_real_data(
+    shared: Path, name: str, content: dict[str, Any], labels: str, n_train: int
+) -> None:
+    spec = _spec(shared / "data" / "majority" / name, **content)
+    dataset = read_dataset(spec)
+    assert " ".join(dataset.labels) == labels
+    n_left_out = sum(int(note.split()[1]) for note in dataset.notes)
+    assert len(dataset.train) + n_left_out == n_train
+    plans = list(plan_settings(spec, dataset, make_tokenizer(), None))
+    assert len(plans) == (11 if spec.proportions == "binary_11" else 15)
+    for plan in plans:
+        (setting,) = plan.settings.to_pylist()
+        assert n_prompts(plan.parts) == 2 * 40
+        for context in plan.contexts.to_pylist():
+            counts = dict(zip(setting["labels"], setting["counts"], strict=True))
+            assert Counter(context["demo_labels"]) == Counter(counts)
+            assert not {example.id for example in dataset.test} & set(context["demo_ids"])
+    tokens = sum(part.tokens for plan in plans for part in plan.parts)
+    assert tokens * 5 < sum(part.tokens_unshared for plan in plans for part in plan.parts)

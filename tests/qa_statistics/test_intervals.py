@@ -1,20 +1,136 @@
-"""Intervals clustered by article, by loops and against a truth that is known."""
+"""Intervals, and the null of the search for a threshold."""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.qa_bias.bias_draws import bias_draws
 from biaseval.qa_bias.changes import change_draws
-from biaseval.qa_bias.search_null import closed_form
+from biaseval.qa_bias.search_null import Variant, _of_paper, _of_reference, closed_form, search_nulls
 from tests.handmade import ask
-from tests.qa_bias.test_changes import answers as paired_answers
+from tests.qa_bias.test_significance import answers as paired_answers
 from tests.qa_debiasing.study import Study
-from tests.qa_statistics.nulls import TITLES, Floats, small_plan
+from tests.qa_statistics.nulls import (
+    TITLES,
+    Floats,
+    measured,
+    p_value,
+    searched,
+    searches,
+    significance,
+    small_plan,
+    thresholds,
+)
+from tests.qaplans import _paper_rule, _reference_rule
 from tests.relation import Relations
+
+CANDIDATES = [float(one) for one in range(13)]
+
+
+def confounded(rng: np.random.Generator, n_rows: int, effect: float = 0.0) -> tuple[Floats, Floats, Any]:
+    """Return values and answers that both depend on the article, and on each other by an effect alone."""
+    article = rng.integers(10, size=n_rows)
+    article[: n_rows // 5] = 10 + np.arange(n_rows // 5)  # alone in theirs
+    shift = np.where(article < 10, article / 10, 0.5)
+    values = np.clip(np.round(rng.normal(4 + 4 * shift, 3)), 0, 12)
+    exact_match = rng.random(n_rows) < 0.25 + 0.5 * shift + effect * (values <= 6)
+    return values, exact_match.astype(float), article
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_the_closed_form_is_that_of_sql(replacement: bool) -> None:
+    rng = np.random.default_rng(0)
+    shares, sizes = rng.random((2, 300)), rng.integers(100, 900, size=(2, 300))
+    given = [column for pair in zip(shares, sizes, strict=True) for column in pair]
+    ours = closed_form(*given, 100, replacement)
+    call = "expected_significance($1[i], $2[i], $3[i], $4[i], 100, $5)"
+    columns = [column.tolist() for column in given]
+    theirs = ask(f"list_transform(generate_series(1, 300), lambda i: {call})", *columns, replacement)
+    assert ours == pytest.approx(theirs, abs=1e-9)
+    assert 50 < np.count_nonzero(ours) < 290
+
+
+@pytest.mark.parametrize("variant", ["paper", "reference"])
+def test_each_draw_chooses_as_sql_does(variant: Variant) -> None:
+    rng = np.random.default_rng(1)
+    n_thresholds, n_rows, sample = 8, 500, 100
+    n_lower = np.sort(rng.integers(sample, n_rows - sample + 1, size=n_thresholds))
+    distances = np.maximum(0, np.round(rng.normal(-1, 2, size=(400, n_thresholds)), 1))
+    choose, rule = {"paper": (_of_paper, _paper_rule), "reference": (_of_reference, _reference_rule)}[variant]
+    found = choose(distances, np.minimum(n_lower, n_rows - n_lower), sample)
+    for own, row in zip(found, distances, strict=True):
+        of_each = zip(row.tolist(), n_lower.tolist(), strict=True)
+        chosen = rule([(place, one, n, n_rows - n) for place, (one, n) in enumerate(of_each)], sample)
+        assert own == (-1 if chosen is None else int(chosen))
+    assert 0.5 < np.mean(found >= 0) < 1
+
+
+def test_the_null_is_that_of_permutations_done_one_by_one() -> None:
+    """Answers shuffled within each article, and among those that are alone; every threshold measured by a loop."""
+    rng = np.random.default_rng(2)
+    values, exact_match, article = confounded(rng, 260)
+    found = searched(values, exact_match, article, CANDIDATES, permutations=1500)
+
+    def largest(answers: Floats) -> float:
+        best = {True: 0.0, False: 0.0}
+        for threshold in CANDIDATES:
+            sides = (answers[values <= threshold], answers[values > threshold])
+            n_least = min(map(len, sides))
+            if n_least >= 100:
+                found = significance(*sides, 100)
+                best[n_least >= 200] = max(best[n_least >= 200], found)
+        return best[True] or best[False]
+
+    stratum = np.where(np.bincount(article)[article] == 1, -1, article)
+    shuffled = []
+    for _ in range(1500):
+        answers = exact_match.copy()
+        for own in np.unique(stratum):
+            answers[stratum == own] = rng.permutation(answers[stratum == own])
+        shuffled.append(largest(answers))
+    assert found[0] == pytest.approx(largest(exact_match))
+    assert np.mean(np.array(shuffled) > 0) > 0.2
+    assert stats.ks_2samp(found[1:], shuffled).pvalue > 0.01
+
+
+@pytest.mark.parametrize("variant", ["paper", "reference"])
+def test_where_there_is_no_bias_five_percent_of_searches_are_called_one(variant: Variant) -> None:
+    """Values and answers both depend on the article: questions that are taken as independent give 10 % and more."""
+    rng = np.random.default_rng(3)
+    how = [{"seed": number, "variant": variant} for number in range(400)]
+    ps = [p_value(searched(*confounded(rng, 280), CANDIDATES, **one)) for one in how]
+    assert 0.02 <= np.mean(np.array(ps) <= 0.05) <= 0.08  # Monte Carlo error 0.011
+
+
+def test_a_bias_that_was_put_in_is_found() -> None:
+    rng = np.random.default_rng(5)
+    found = [p_value(searched(*confounded(rng, 800, effect=-0.25), CANDIDATES, seed=number)) for number in range(50)]
+    assert np.mean(np.array(found) <= 0.05) > 0.9
+
+
+def test_permutations_depend_on_nothing_but_the_place() -> None:
+    values, exact_match, article = confounded(np.random.default_rng(6), 400)
+    table, other = (measured(values, exact_match, article, heuristic=name) for name in ("ans_len", "ans_pos"))
+    tried, of_other = (thresholds([3.0, 5.0, 6.0], name) for name in ("ans_len", "ans_pos"))
+    asked, more_asked = (searches(heuristic=name, bert="bert") for name in ("ans_len", "ans_pos"))
+    given: dict[str, Any] = {"seed": 1, "sample": 100, "replacement": False, "variant": "paper"}
+    alone = search_nulls(table, tried, asked, **given)
+    pairs = ((other, table), (of_other, tried), (more_asked, asked))
+    more = search_nulls(*(pa.concat_tables(pair) for pair in pairs), **given)
+    assert len(more) == 2000
+    assert more.slice(1000).equals(alone)
+    assert more["significance"].slice(0, 1000).equals(alone["significance"])
+    assert not alone.equals(search_nulls(table, tried, asked, **given | {"seed": 2}))
+
+
+def test_segments_smaller_than_the_sample_have_no_null() -> None:
+    assert len(searched([1.0] * 150 + [2.0] * 99, [1.0] * 249, np.arange(249), [1.0])) == 0
+    assert len(searched([], [], np.array([], dtype=int), [1.0])) == 0
+    assert searched([1.0] * 100 + [2.0] * 100, [1.0] * 200, np.zeros(200, int), [1.0]).tolist() == [0.0] * 200
 
 
 def clustered(metric: Floats, is_lower: npt.NDArray[np.bool_], titles: Any) -> tuple[float, float]:

@@ -1,23 +1,31 @@
-"""What adapters are trained on: the examples and prompts of P1's code, with the tokens that scoring has."""
+"""Training rows, features and the section lora."""
 
 import json
+import random
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from biaseval.errors import InputError
 from biaseval.label_bias.prompts import PromptFitter, PublishedFormat
 from biaseval.label_bias.splits import Splits, splits_of
 from biaseval.label_bias.training_rows import training_rows
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.task_files import Task, read_task
-from biaseval.spec import LoraSpec, training_positions
+from biaseval.runs import train_lora
+from biaseval.spec import LabelBiasSpec, LoraSpec, differences, load_spec, training_positions
 from biaseval.tables import TRAINING_ROWS
 from biaseval.training.batches import EncodedRow, collate
+from biaseval.training.features import FEATURES, question_features
 from biaseval.training.objectives import LabelledPrompts, Share
 from biaseval.training.rows import adapters_of, encoded_rows, rows_of, with_tokens
+from tests.qa_models.families import CONTEXTS, QUESTIONS, bpe, features, left_padding, unigram, wordpiece
 from tests.taskfiles import write_task
 from tests.tinymodels import make_tokenizer
 
@@ -107,3 +115,166 @@ def test_workers_share_the_rows_of_a_step(n_workers: int, n_rows: int) -> None:
     weights = [batch.target_weights.sum() for batches in own for batch in batches]
     assert sum(weights) == pytest.approx(1)
     assert sorted(weights)[-n_rows:] == pytest.approx([1 / n_rows] * n_rows)
+
+
+TOKENIZERS = {"wordpiece": wordpiece, "bpe": bpe, "unigram": unigram, "left padding": left_padding}
+
+
+def questions(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows)
+
+
+def asked(question: str, context: str, answer: tuple[int, int] | None) -> dict[str, Any]:
+    start, stop = answer or (0, 0)
+    return {
+        "example_id": f"{question}/{context}/{answer}", "question": question, "context": context,
+        "answers": [context[start:stop], "not this one"] if answer else [],
+        "answer_starts": [start, 0] if answer else [],
+    }  # fmt: skip
+
+
+def published_labels(feature: dict[str, Any], cls: int, start: int, stop: int) -> tuple[int, int]:
+    """Return the labels as Hugging Face's examples make them, from which the published code has its own."""
+    offsets = feature["offsets"]
+    inside = [place for place, own in enumerate(offsets) if own is not None]
+    first, last = inside[0], inside[-1]
+    if not (offsets[first][0] <= start and offsets[last][1] >= stop):
+        return cls, cls
+    while first < len(offsets) and offsets[first] is not None and offsets[first][0] <= start:
+        first += 1
+    while last >= inside[0] and offsets[last][1] >= stop:
+        last -= 1
+    return first - 1, last + 1
+
+
+@pytest.mark.parametrize("make", TOKENIZERS.values(), ids=TOKENIZERS)
+def test_labels_are_those_of_the_published_preparation(make: Callable[[], PreTrainedTokenizerFast]) -> None:
+    tokenizer = make()
+    longest = max(len(tokenizer(question)["input_ids"]) for question in QUESTIONS)
+    max_tokens, stride = longest + 26, 7
+    draw = random.Random(5)
+    rows = []
+    for context in CONTEXTS:
+        words = [place for place, letter in enumerate(context) if letter != " "]
+        for _ in range(12):
+            start = draw.choice(words)
+            stop = min(len(context), start + draw.randint(1, 40))
+            rows.append(asked(draw.choice(QUESTIONS), context, (start, stop)))
+    rows.append(asked(QUESTIONS[0], CONTEXTS[0], None))
+    found = question_features(tokenizer, questions(rows), max_tokens=max_tokens, stride=stride)
+    assert found.schema == FEATURES
+    expected = []
+    for row in rows:
+        for window, feature in enumerate(features(tokenizer, row["question"], row["context"], max_tokens, stride)):
+            ids = feature["ids"]
+            cls = ids.index(tokenizer.cls_token_id) if tokenizer.cls_token_id in ids else 0
+            labels = (cls, cls)
+            if row["answers"]:
+                start = row["answer_starts"][0]
+                labels = published_labels(feature, cls, start, start + len(row["answers"][0]))
+            expected.append((row["example_id"], window, ids, feature["types"], *labels))
+    names = ("example_id", "window", "token_ids", "token_types", "start_position", "end_position")
+    assert [tuple(one[name] for name in names) for one in found.to_pylist()] == expected
+    held = [one["has_answer"] for one in found.to_pylist()]
+    assert 20 < sum(held) < len(held) - 20
+
+
+def test_a_window_that_holds_half_an_answer_has_none() -> None:
+    """By hand: words are tokens, [CLS] who [SEP] and three of the context's four words, [SEP]."""
+    tokenizer = wordpiece()
+    context = "Yes Yes Yes Yes"
+    [question] = tokenizer.tokenize("Why?")[:1]
+    n_around = len(tokenizer(question, context)["input_ids"]) - 4
+    rows = questions([{**asked(question, context, (8, 15)), "example_id": "q"}])
+    first, second = question_features(tokenizer, rows, max_tokens=n_around + 3, stride=2).to_pylist()
+    place = n_around - 1  # of the context's first word
+    assert (first["start_position"], first["end_position"], first["has_answer"]) == (0, 0, False)
+    assert (second["start_position"], second["end_position"], second["has_answer"]) == (place + 1, place + 2, True)
+    assert (first["window"], second["window"]) == (0, 1)
+    assert len(first["token_ids"]) == len(second["token_ids"]) == n_around + 3
+
+
+def test_questions_that_leave_no_room_are_refused() -> None:
+    rows = questions([{**asked("Why? " * 40, CONTEXTS[3], (0, 6)), "example_id": "long one"}])
+    with pytest.raises(InputError, match="1 question is too long for windows of 60 tokens"):
+        question_features(wordpiece(), rows, max_tokens=60, stride=16)
+
+
+MINIMAL = "kind: label_bias\nname: x\nmodel: {path: m}\ntasks: {path: tasks}\n"
+
+
+def load(folder: Path, text: str, *overrides: str) -> LabelBiasSpec:
+    path = folder / "spec.yaml"
+    path.write_text(MINIMAL + text)
+    return load_spec(path, overrides)
+
+
+def test_defaults_are_those_of_the_published_code(tmp_path: Path) -> None:
+    lora = load(tmp_path, "lora: {preset: reif2024}\n").lora
+    assert (lora.r, lora.alpha, lora.dropout, lora.targets) == (64, 16, 0.0, "all_linear")
+    assert (lora.learning_rate, lora.epochs, lora.batch_size, lora.accumulation) == (2e-4, 5, 1, 8)
+    assert (lora.weight_decay, lora.max_grad_norm, lora.beta2, lora.warmup) == (0.03, 0.3, 0.999, 0.0)
+    assert (lora.max_tokens, lora.seed, lora.n_examples, lora.precision) == (2048, 42, 16, "bfloat16")
+    assert lora.gradient_checkpointing
+
+
+MISTAKES = {
+    "lora: {rank: 8}\n": "lora.rank: unknown key",
+    "lora: {alhpa: 8}\n": "lora.alhpa: unknown key; did you mean alpha?",
+    "lora: {r: 0}\n": "lora.r:",
+    "lora: {zero: 4}\n": "lora.zero:",
+    "lora: {preset: other}\n": "lora.preset:",
+    "lora: {n_examples: 65}\n": "lora.n_examples:",
+    "lora: {learning_rate: fast}\n": "lora.learning_rate:",
+    "lora: {workers: 3}\n": "lora: 3 workers cannot share accumulation 8 evenly",
+    "lora: {deepspeed_config: ds.json}\n": "deepspeed_config is set and zero is null",
+    "lora: {targets: [q_proj, q_proj]}\n": "names a layer twice",
+    "lora: {n_examples: 50}\n": "lora: 50 training examples beside demonstration set",
+    "lora: {}\ncalibration: [cc, cc]\n": "names a method twice",
+}
+
+
+def test_a_mistake_names_the_key_and_the_remedy(tmp_path: Path) -> None:
+    for text, expected in MISTAKES.items():
+        with pytest.raises(InputError, match=re.escape(expected)):
+            load(tmp_path, text)
+    for override in ("model.adapter=./a", "model.quantization=8bit"):
+        with pytest.raises(InputError, match=r"lora: adapters are not trained on"):
+            load(tmp_path, "lora: {}\n", override)
+
+
+def test_sections_are_read_as_written(tmp_path: Path) -> None:
+    assert load(tmp_path, "lora: {learning_rate: 2e-3}\n").lora == LoraSpec(learning_rate=0.002)  # for YAML a text
+    assert load(tmp_path, "lora: null\n", "lora.r=8").lora == LoraSpec(r=8)
+    lora = load(tmp_path, "lora: {zero: 2, deepspeed_config: ds.json}\n").lora
+    assert lora.deepspeed_config == str(tmp_path / "ds.json")
+
+
+def test_a_resumed_run_may_change_the_resources_of_training_alone(tmp_path: Path) -> None:
+    before = load(tmp_path, "lora: {precision: float32}\n")
+    resources = ("lora.workers=2", "lora.zero=2", "lora.deepspeed_config=ds.json", "lora.gradient_checkpointing=false")
+    assert differences(before, load(tmp_path, "lora: {precision: float32}\n", *resources)) == []
+    assert differences(before, load(tmp_path, "lora: {precision: float32, r: 8}\n")) == [
+        "lora.r: the run has 64, the spec 8"
+    ]
+    assert differences(before, load(tmp_path, "")) != []
+
+
+def test_resources_that_would_change_adapters_stay(tmp_path: Path) -> None:
+    would = "which would train another model"
+    for before, after, expected in (
+        ("zero: null", "zero: 2", [f"lora.zero: the run has None, the spec 2, {would}"]),
+        ("zero: 3", "zero: 0", [f"lora.zero: the run has 3, the spec 0, {would}"]),
+        ("zero: 1", "zero: 3", []),
+        ("zero: null", "zero: 0", []),
+        ("workers: 1", "workers: 2", []),
+        ("dropout: 0.1", "dropout: 0.1, workers: 2", [f"lora.workers: the run has 1, the spec 2, {would}"]),
+    ):
+        found = differences(load(tmp_path, f"lora: {{{before}}}\n"), load(tmp_path, f"lora: {{{after}}}\n"))
+        assert [line[: len(want)] for line, want in zip(found, expected, strict=True)] == expected
+
+
+def test_train_needs_the_section(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no such section.*add lora: \{preset: reif2024\}"):
+        train_lora(load(tmp_path, ""), str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
