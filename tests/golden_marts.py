@@ -28,6 +28,7 @@ from tests.majorityplans import ANSWERS, MajorityPlan
 from tests.measuring import measure
 from tests.older_runs import copy_older_run
 from tests.qaplans import two_models
+from tests.test_search_sql import by_task
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden"
 SAMPLES = Path(__file__).parent / "fixtures" / "lm_eval" / "zero"
@@ -69,6 +70,22 @@ def _imported(folder: Path) -> str:
     return import_scores("lm-eval", files, str(folder / "imported"), page=False).uri
 
 
+def _two_scopes(folder: Path) -> str:
+    """Write a search that chooses for each of two tasks, one of which a trial lacks."""
+    sql = "select task, accuracy as f1 from label_bias_by_task"
+    changes = {"algorithm": "random", "per": ["task"], "objective": {"sql": sql, "maximize": True}}
+    return by_task().write(folder / "two_scopes", **changes)
+
+
+def _lacking(folder: Path) -> str:
+    """Write two readers, of which one lacks answers to 16 questions, with the rules of the authors' code."""
+    plan = two_models(variant="reference")
+    plan.spec["models"][1] |= {"path": None, "predictions": {"squad": "roberta.json"}, "on_missing": "drop"}
+    lacking = {("roberta", f"q{row}") for row in range(16)}
+    plan.predictions = [row for row in plan.predictions if (row["model"], row["example_id"]) not in lacking]
+    return plan.write(folder / "lacking")
+
+
 OLDER = ("label_bias", "label_bias_lora", "majority_bias", "qa_bias", "qa_training", "search")
 
 RUNS: dict[str, Callable[[Path], str]] = {
@@ -78,7 +95,10 @@ RUNS: dict[str, Callable[[Path], str]] = {
     "two formats": _formats,
     "two seeds": lambda folder: MajorityPlan(calibration=("cc", "looc")).write(folder / "two_seeds"),
     "large seeds": lambda folder: MajorityPlan(("likelihood",), ("cc",), n_repeats=60).write(folder / "large_seeds"),
+    "one seed": lambda folder: MajorityPlan(("generate",)).only(demo_set=3).write(folder / "one_seed"),
     "two models": lambda folder: two_models().write(folder / "two_models"),
+    "lacking answers": _lacking,
+    "two scopes": _two_scopes,
 }
 """By name, what writes a run whose tables are there: real ones, and made ones that have more."""
 

@@ -283,24 +283,6 @@ def many_rows(tmp_path_factory: pytest.TempPathFactory) -> str:
     return make_run(tmp_path_factory.mktemp("runs") / "small", 1_000)
 
 
-def test_a_difference_in_one_draw_of_demonstrations_is_not_said_of_others(many_rows: str, tmp_path: Path) -> None:
-    """In 100/0 the larger model is right behind one of two draws where the other says True to all: F1 1 and 9/14."""
-    runs = [many_rows, make_run(tmp_path / "large", 2_000, {**ANSWERS, ("100/0", True): ("TTTF", "TTTF")})]
-    found = compared(runs)
-    row = found["mean_f1"]
-    assert row["estimate"] == pytest.approx((1 - 9 / 14) / 2 / 3)
-    assert (row["n_units"], row["p_adjusted"] < 0.01) == (200, True)
-    # Of six draws one differs: the standard error over draws is the difference itself.
-    assert row["error_draws"] == pytest.approx(row["estimate"])
-    assert (row["verdict"], row["reason"]) == ("unclear", None)
-    assert found.pop("rb_at_10")["reason"] == "too few seeds"
-    assert {one["verdict"] for one in found.values()} <= {"unclear", "negligible"}
-    [effect] = query(runs, "from majority_size_effect where instruction").to_pylist()
-    of_boundary = 0 if abs(effect["rb_at_10"]) <= 1e-9 else None
-    assert [effect[f"{name}_sign"] for name in METRICS] == [of_boundary, None, None, None, 0]
-    assert effect["mean_f1_low"] > 0  # percentiles over the rows alone
-
-
 def test_a_difference_in_every_draw_of_demonstrations_is_said(tmp_path: Path) -> None:
     """Over rows it is the same in all draws of a setting, so that their error is 0."""
     runs = [make_run(tmp_path / "small", 1_000, ALIKE), make_run(tmp_path / "large", 2_000, RIGHT)]
@@ -314,18 +296,6 @@ def test_a_difference_in_every_draw_of_demonstrations_is_said(tmp_path: Path) ->
     assert (effect["mean_f1_sign"], effect["tails_f1_sign"], effect["middle_f1_sign"]) == (1, 1, 0)
     # RB@10 rises from 1/3 to 1, of which two seeds say nothing.
     assert (effect["rb_at_10"], effect["rb_at_10_sign"]) == (pytest.approx(2 / 3), None)
-
-
-def test_one_seed_cannot_say_that_runs_differ(tmp_path: Path) -> None:
-    runs = [
-        write(tmp_path / name, n, own, one_seed, 50)
-        for name, n, own in (("small", 1_000, ALIKE), ("large", 2_000, RIGHT))
-    ]
-    found = compared(runs)
-    for metric in ("accuracy", "mean_f1", "tails_f1", "middle_f1"):
-        names = ("verdict", "reason", "error_draws", "p_both", "both_low")
-        assert [found[metric][name] for name in names] == ["too few", "too few seeds", None, None, None]
-    assert found["mean_f1"]["p_adjusted"] < 0.001
 
 
 def test_runs_behind_other_seeds_have_the_errors_of_both(many_rows: str, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -25,9 +24,9 @@ from biaseval.store import Run
 from tests.buckets import free_port
 from tests.growth.runs import own_spec
 from tests.label_bias.test_own_data import reviews, write_csv
-from tests.label_bias_statistics.test_smallest_biases import smallest
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.taskfiles import write_task
+from tests.validation.test_smallest_biases import smallest
 
 FLOPS = 10 * 0.4 * 989e12 * 3600
 """Ten hours of an H200 at 40 % of its peak."""
@@ -125,25 +124,6 @@ def test_a_plan_of_majority_bias_says_the_smallest_effect_of_proportions(tmp_pat
     assert planned(seeds=[0]) == (None, "none: one seed cannot separate proportions from the draw of demonstrations")
     few = planned(proportions=[{"True": 0.5, "False": 0.5}, {"True": 1, "False": 0}])
     assert few == (None, "hardly any: so few settings and seeds have too few orders for the test")
-
-
-@pytest.mark.parametrize(("n", "sample", "replacement"), [(10_570, 800, False), (3000, 800, True), (1600, 800, False)])
-def test_the_smallest_gap_of_halves_is_found_in_four_of_five_runs(n: int, sample: int, replacement: bool) -> None:
-    """A bias is found where it is above 0 and above 95 % of those of answers without any."""
-    rng = np.random.default_rng(n)
-    half = n // 2
-    gap = smallest_gap(n, sample, replacement=replacement)
-    assert gap is not None
-
-    def significances(distance: float) -> np.ndarray:
-        shares = [rng.binomial(half, 0.8 + side * distance / 2, size=20_000) / half for side in (1, -1)]
-        shrink = 1 if replacement else np.sqrt((half - sample) / (half - 1))
-        reach = sum(1.8777 * np.sqrt(share * (1 - share) / sample) * shrink for share in shares)
-        found: np.ndarray = np.maximum(0, np.abs(shares[0] - shares[1]) - reach)
-        return found
-
-    noise = np.quantile(significances(0), 0.95)
-    assert 0.75 <= np.mean(significances(gap) > noise) <= 0.85
 
 
 def test_halves_that_are_smaller_than_a_sample_show_no_gap() -> None:

@@ -9,9 +9,7 @@ import yaml
 from scipy import stats
 
 from biaseval.analysis import query
-from biaseval.errors import BiasevalError
 from biaseval.spec import load_spec
-from biaseval.store import Run
 from tests.measuring import measure
 from tests.searches import Search
 
@@ -102,75 +100,6 @@ def test_intervals_and_differences_from_the_chosen_trial_by_hand() -> None:
     assert best(search, "n_within_noise", "n_compared", "n_worse") == (1, 2, 1)  # the chosen one is not counted
 
 
-def test_nothing_is_said_of_noise_where_a_group_is_all_there_is() -> None:
-    search = sets(0.5, 0.6)
-    for trial, value in enumerate((0.5, 0.6)):
-        search.value(trial, "rsd", "choice", value, [None])
-    found = tuples(search, "select value, value_low, is_within_noise from search_trials order by trial")
-    assert found == [(0.5, None, None), (0.6, None, None)]
-    assert best(search, "trial", "n_within_noise") == (0, 0)
-
-
-@pytest.mark.parametrize(("maximize", "sign"), [(True, 1), (False, -1)])
-def test_optimism_and_gains_are_positive_where_choosing_looks_too_good_or_helps(maximize: bool, sign: int) -> None:
-    search = Search({"f1": maximize})
-    # Chosen on 0.9 (or -0.9), where all come to 0.6 on average; on the other half it has 0.7, and all 0.55.
-    for choice, evaluation in ((0.3, 0.4), (0.9, 0.7)):
-        search.trial({"seed": len(search.trials)}, [sign * choice], [sign * evaluation])
-    found = best(search, "trial", "value", "optimism", "gain", "evaluation_gain")
-    assert found == close(1, sign * 0.9, 0.2, 0.3, 0.15)
-
-
-def test_a_choice_on_all_of_it_is_shown_on_nothing_else() -> None:
-    search = Search({"f1": True}, choose_on="published", shared_steps=6)
-    for value in (0.3, 0.9):
-        search.trial({"seed": len(search.trials)}, [value], steps=5)
-    unknown = ("evaluation", "evaluation_low", "evaluation_high", "optimism", "evaluation_gain")
-    assert best(search, *unknown) == (None,) * 5
-    assert best(search, "choose_on", "steps", "shared_steps") == ("published", 10, 6)
-    assert best(search, "value", "gain") == close(0.9, 0.3)
-    assert not search.problems("trials_are_whole")
-
-
-def test_the_interval_of_a_gain_is_of_the_data_that_the_choice_did_not_see_by_hand() -> None:
-    search = Search({"f1": True})
-    for choice, evaluation in ((0.9, 0.8), (0.6, 0.5)):
-        search.trial({"seed": len(search.trials)}, [choice], [evaluation])
-    search.value(0, "f1", "evaluation", 0.8, [0.7, 0.9])
-    # The chosen one is better than the mean of both by 0.7 - 0.6 without one group and by 0.9 - 0.7 without the other:
-    # they lie 0.05 around their mean.
-    gain = ("evaluation_gain", "evaluation_gain_low", "evaluation_gain_high")
-    assert best(search, *gain) == close(0.15, 0.15 - T_OF_TWO * 0.05, 0.15 + T_OF_TWO * 0.05)
-    # Where one trial has no value without a group, there is no interval.
-    search.value(1, "f1", "evaluation", 0.5, [0.5, None])
-    assert best(search, *gain) == (pytest.approx(0.15), None, None)
-
-
-def test_each_scope_has_a_choice_of_its_own() -> None:
-    search = by_task()
-    found = tuples(search, "select scope, trial, parameters, value, evaluation, n_compared, n_done from search_best")
-    assert found == [
-        ("one", 0, '{"b": "p"}', 0.9, 0.8, 2, 3),
-        ("two", 1, '{"b": "q"}', 0.8, pytest.approx(0.7), 1, 3),
-    ]
-    assert tuples(search, "select scope, trial, value, difference, is_chosen from search_trials") == [
-        ("one", 0, 0.9, 0.0, True),
-        ("one", 1, 0.2, pytest.approx(-0.7), False),
-        ("one", 2, 0.4, pytest.approx(-0.5), False),
-        ("two", 0, 0.1, pytest.approx(-0.7), False),
-        ("two", 1, 0.8, 0.0, True),
-        ("two", 2, None, None, False),
-    ]
-    # Gains are over the mean of the trials that have the scope: 0.5 of one, and 0.45 of two.
-    gains = tuples(search, "select gain, optimism from search_best")
-    assert [number for row in gains for number in row] == pytest.approx([0.4, 0.1, 0.35, 0.1])
-    # Importance, of one: total 0.16 + 0.09 + 0.01 = 0.26, within 0.02 with 3 - 2 degrees of freedom. Of two each bin
-    # has one trial.
-    shares = [("one", pytest.approx((0.26 - 0.02 - 0.02) / 0.26)), ("two", None)]
-    assert tuples(search, "select scope, share from search_importance") == shares
-    assert not search.problems("trials_are_whole")
-
-
 def scopes(gains: list[float]) -> Search:
     """Return a search that chooses the first of two trials in each scope, by this gain on data that it did not see."""
     search = Search({"f1": True}, per=["task"])
@@ -220,49 +149,6 @@ def test_the_side_of_a_word_goes_by_what_is_better(maximize: bool, told: str, wo
     assert best(search, "flat_low", "n_within_noise") == (None, 0)
 
 
-@pytest.mark.parametrize(
-    ("key", "points", "flat"),
-    [("seed", [3, 5, 8, 13], 5), ("scoring.normalization", ["sum", "mean", "none", "other"], None)],
-)
-def test_where_an_optimum_is_flat_is_a_column_by_hand(key: str, points: list[Any], flat: int | None) -> None:
-    """The third trial is chosen.
-
-    The second errs the other way: sqrt(2/3 * 2) * 0.06 * 4.3 is more than 0.02. The first errs the same way, so that
-    its difference of 0.01 has no error. The last is far behind.
-    """
-    search = Search({"f1": True}, keys=[key])
-    for trial, (point, own) in enumerate(zip(points, (0.70, 0.69, 0.71, 0.2), strict=True)):
-        search.trial({key: point}, [own], [own])
-        search.value(trial, "f1", "choice", own, [own + (-1) ** trial * one for one in (-0.03, 0.0, 0.03)])
-    assert best(search, "n_within_noise", "flat_low", "flat_high") == (1, flat, flat)
-
-
-def test_numbers_beside_the_objective_and_the_sample_of_all_questions_decide_nothing() -> None:
-    search = by_task()
-    expected = search.rows("from search_best")
-    for trial in range(3):
-        search.value(trial, "n_rows", "choice", 100.0 - trial, [100.0, 100.0], "one")
-        search.value(trial, "f1", "all", 0.1 * trial, [], "one")
-    assert search.rows("from search_best") == expected
-    assert {row["objective"] for row in search.rows("from search_trials")} == {"f1"}
-    assert not search.problems("trials_are_whole")
-    # What stands beside it is no objective that is there.
-    search.values = [row for row in search.values if (row["trial"], row["objective"]) != (2, "f1")]
-    assert search.problems("trials_are_whole") == ["trial 2 has 0 objectives"]
-
-
-def test_a_value_may_be_missing_of_what_the_choice_does_not_see_and_of_one_scope() -> None:
-    search = sets(0.4, 0.5)
-    search.value(0, "rsd", "evaluation", None, [None, None])
-    # The chosen trial has none, so there is no difference; the other one's value stays.
-    shown = "select value, evaluation, evaluation_difference from search_trials order by trial"
-    assert tuples(search, shown) == [(0.4, None, None), (0.5, 0.5, None)]
-    of_two = by_task()
-    of_two.value(1, "f1", "choice", None, [None, None], "two")
-    assert tuples(of_two, "select scope, trial from search_best") == [("one", 0), ("two", 0)]
-    assert not search.problems("trials_are_whole") + of_two.problems("trials_are_whole")
-
-
 def test_importance_is_epsilon_squared_by_hand() -> None:
     """Total 4 + 1 + 1 + 4 = 10. By a.x: within 0.5 + 0.5 = 1 with 4 - 2 degrees of freedom, so (10 - 1 - 0.5) / 10.
 
@@ -280,21 +166,6 @@ def test_importance_is_epsilon_squared_by_hand() -> None:
         search.trial({"b": b}, [0.5], [0.5])
     for unknown, n_bins in ((sets(0.1, 0.2, 0.3), 3), (search, 2)):
         assert tuples(unknown, "select share, n_bins from search_importance") == [(None, n_bins)]
-
-
-def test_many_numbers_are_cut_into_quarters_and_other_values_have_bins_of_their_own() -> None:
-    search = Search({"f1": True})
-    for number in (3, 1, 4, 8, 5, 7, 2, 6):
-        search.trial({"n": number, "t": f"text {number}"}, [float(number)], [0.0])
-    quarters = "select bin, list_sort(list(number)) from search_bins where key = 'n' group by bin order by bin"
-    assert tuples(search, quarters) == [("1", [1, 2]), ("2", [3, 4]), ("3", [5, 6]), ("4", [7, 8])]
-    texts = tuples(search, "select distinct bin from search_bins where key = 't' order by bin")
-    assert texts == [(f"text {number}",) for number in range(1, 9)]
-    search = Search({"f1": True})
-    for value in (None, True, ["a", "b"], 3, None):
-        search.trial({"train.patience": value}, [1.0], [1.0])
-    found = tuples(search, "select coalesce(bin, ''), any_value(number), count(*) from search_bins group by bin")
-    assert sorted(found) == [("", None, 2), ("3", 3.0, 1), ('["a","b"]', None, 1), ("true", None, 1)]
 
 
 FAILED = {"trial": 9, "state": "failed", "objectives": None}
@@ -324,23 +195,3 @@ def test_a_search_that_is_measured_has_its_marts_and_the_best_spec(tmp_path: Pat
     assert load_spec(tmp_path / "run" / "best.yaml").prompt.demo_sets == 2
     content = yaml.safe_load((tmp_path / "run" / "best.yaml").read_text())
     assert (content["kind"], content["name"]) == ("label_bias", "tiny")
-
-
-def test_there_is_no_best_spec_where_a_point_is_chosen_for_each_scope_or_none_ended_well(tmp_path: Path) -> None:
-    objective = {"sql": "select task, accuracy as f1 from label_bias_by_task", "maximize": True}
-    failed = sets()
-    failed.trial({"prompt.demo_sets": 1})
-    per_task = {"algorithm": "random", "per": ["task"], "objective": objective}
-    for name, search, changes, chosen in (("a", by_task(), per_task, [0, 1]), ("b", failed, {}, [])):
-        run = Run.open(search.write(tmp_path / name, **changes))
-        measure(run.uri)
-        assert query([run.uri], "select trial from search_best")["trial"].to_pylist() == chosen
-        assert not run.has("best.yaml")
-
-
-def test_a_broken_search_gives_no_metrics(tmp_path: Path) -> None:
-    search = sets(0.5, 0.3)
-    search.trials[1]["problem"] = "it broke"
-    with pytest.raises(BiasevalError, match=r"trials_are_whole(.|\n)*trial 1 is done and has"):
-        measure(search.write(tmp_path / "run"))
-    assert not (tmp_path / "run" / "best.yaml").exists()

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from biaseval.store import Run
 from tests.labelplans import Plan, counts_of_draws, reach, rows, two_tasks
 from tests.measuring import measure
 from tests.relation import Relations
@@ -44,40 +43,6 @@ def changing_tasks() -> Plan:
                 p = p_hat.get(setting, 0.5)
                 plan.probabilities(task, "cc", None, [p, 1 - p], **place)
     return plan
-
-
-def test_changes_are_means_of_paired_differences_by_hand(tmp_path: Path) -> None:
-    """Both rows predicted a: recall 1 and 0, accuracy 1/2, RSD 1, macro-F1 1/3; both right: 1, 0, 1.
-
-    In the mean over two sets a task changes by half of that, in the mean over two tasks by a quarter. A resample of
-    two tasks holds the changed one never, once or twice, and changes by none, one or two quarters.
-    """
-    run = Relations(changing_tasks().write(tmp_path))
-    calibrated, more = run.rows("from label_bias_changes order by method")
-    place = ("model", "suite", "n_demos", "method", "against_n_demos", "against_method")
-    assert [more[name] for name in place] == ["tiny", "all", 2, "none", 0, "none"]
-    assert [calibrated[name] for name in place] == ["tiny", "all", 2, "cc", 2, "none"]
-    expected = {"macro_f1": 2 / 3, "accuracy": 1 / 2, "rsd": -1.0, "bias_score": -0.3}
-    for row, sign in ((more, 1), (calibrated, -1)):
-        for metric, change in expected.items():
-            assert row[metric] == pytest.approx(sign * change / 4, abs=1e-7)
-            error = abs(change) / 4 * counts_of_draws(run)[:, 0].std()
-            ends = [sign * change / 4 + side * reach(error, 2) for side in (-1, 1)]
-            assert [row[f"{metric}_low"], row[f"{metric}_high"]] == pytest.approx(ends, abs=1e-6)
-    counts = ("n_tasks", "n_tasks_lower_rsd", "n_rows", "n_bias_score_rows", "against_n_rows")
-    assert [more[name] for name in (*counts, "against_n_bias_score_rows")] == [2, 1, 8, 4, 4, 2]
-    assert [calibrated[name] for name in (*counts, "against_n_bias_score_rows")] == [2, 0, 8, 4, 8, 4]
-
-
-def test_sets_are_averaged_by_task_and_label_by_hand(tmp_path: Path) -> None:
-    """With cc, task002 predicts b and b in set 0, and a and b, rightly, in set 1."""
-    run, where = Relations(changing_tasks().write(tmp_path)), "where task = 'task002' and method = 'cc'"
-    [task] = run.rows(f"from label_bias_by_task_over_sets {where}")
-    assert [task[name] for name in ("macro_f1", "accuracy", "rsd")] == pytest.approx([2 / 3, 0.75, 0.5])
-    assert (task["n_demo_sets"], task["n_demo_sets_without_hit"], task["n_rows"], task["n_labels"]) == (2, 0, 4, 2)
-    shares = "label, n_gold, n_predicted, gold_share, predicted_share, recall"
-    labels = run.rows(f"select {shares} from label_bias_by_label_over_sets {where} order by label")
-    assert [list(label.values()) for label in labels] == [["a", 2, 1, 0.5, 0.25, 0.5], ["b", 2, 3, 0.5, 0.75, 1.0]]
 
 
 @pytest.mark.parametrize("missing", ["task002/", "task002/2/1/"])
@@ -138,24 +103,6 @@ def test_likelihoods_beyond_the_range_of_a_double_still_calibrate(tmp_path: Path
     said = [(row["method"], row["prediction"]) for row in found]
     assert said == [("cc", "b"), ("cc", "a"), ("none", "a"), ("none", "a")]
     assert all(sum(row["probabilities"]) == pytest.approx(1) for row in found)
-
-
-def test_each_set_has_a_count_of_every_label(tmp_path: Path) -> None:
-    plan = Plan()
-    plan.task("task1", ["a", "b", "c"])
-    shown = {(0, 0): [], (1, 0): ["c"], (3, 0): ["a", "b", "a"], (3, 1): ["b", "b", "b"]}
-    for n_demos, demo_set in shown:
-        plan.probabilities("task1", "main", "a", [0.6, 0.2, 0.2], n_demos=n_demos, demo_set=demo_set)
-    for context in plan.contexts:
-        context["demo_labels"] = shown[context["n_demos"], context["demo_set"]]
-    # As leave-one-out calibration, or the length limit, has it: the same set, less one.
-    plan.contexts.append({**plan.contexts[2], "context_id": "one less", "demo_labels": ["a", "b"]})
-    found = Relations(plan.write(tmp_path)).rows(
-        "select n_demos, demo_set, list(n_with_label order by label) as counts, any_value(n_demos_used) as n, "
-        "any_value(is_single_label) as is_single from demonstration_labels group by all order by all",
-    )
-    counts = [(1, 0, [0, 0, 1], 1, False), (3, 0, [2, 1, 0], 3, False), (3, 1, [0, 3, 0], 3, True)]
-    assert [tuple(row.values()) for row in found] == counts
 
 
 METRICS = ("macro_f1", "accuracy", "rsd", "bias_score")
@@ -234,20 +181,6 @@ def test_intervals_are_students_with_the_error_among_the_stored_draws(built: str
         assert row[f"{metric}_low"] < row[metric] < row[f"{metric}_high"]
 
 
-def test_changes_have_the_unit_and_interval_of_their_suite(built: str) -> None:
-    changes = rows(built, "from label_bias_changes")
-    pairs = [(row["n_demos"], row["method"], row["against_n_demos"]) for row in changes if row["suite"] == "all"]
-    assert pairs == [(0, "cc", 0), (0, "dc", 0), (2, "cc", 2), (2, "dc", 2), (2, "looc", 2), (2, "none", 0)]
-    by_task = rows(built, "from label_bias_changes_by_task where task = 'task002_letters'")
-    place = ("n_demos", "method", "against_n_demos", "against_method")
-    of_task = {(*(row[name] for name in place), row["metric"]): (row["low"], row["high"]) for row in by_task}
-    for row in changes:
-        assert row["unit"] == ("tasks" if row["suite"] == "all" else "rows")
-        if row["suite"] == "semantically_equivalent":  # one task
-            own = [of_task[(*(row[name] for name in place), metric)] for metric in METRICS]
-            assert [(row[f"{metric}_low"], row[f"{metric}_high"]) for metric in METRICS] == own
-
-
 def test_the_same_scores_in_other_parts_give_the_same_bytes(built: str, tmp_path: Path) -> None:
     plan = two_tasks()
     plan.prompts.reverse()
@@ -258,13 +191,6 @@ def test_the_same_scores_in_other_parts_give_the_same_bytes(built: str, tmp_path
     assert [mart.name for mart in marts] == sorted(f"{name}.parquet" for name in names_of("label_bias", "marts"))
     for mart in marts:
         assert mart.read_bytes() == Path(run, "marts", mart.name).read_bytes(), mart.name
-
-
-def test_the_size_of_the_model_is_known_where_the_run_says_it(built: str, tmp_path: Path) -> None:
-    assert rows(built, "select n_parameters from run_settings") == [{"n_parameters": None}]
-    run = two_tasks().write(tmp_path)
-    Run.open(run).write_text("environment.json", json.dumps({"model_facts": {"n_parameters": 7_241_732_096}}))
-    assert Relations(run).rows("select n_parameters from run_settings") == [{"n_parameters": 7_241_732_096}]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
 from tests.labelplans import Plan, Rows, two_tasks
 from tests.measuring import measure
-from tests.relation import Relations
 from tests.relationnames import names_of
 from tests.specs import write_plan
 
@@ -186,31 +185,6 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
     scorer = {"scorer": {"scoring_s": 0.1 * n_scored}} if is_timed else {}
     run.write_text("environment.json", json.dumps({"trained_parameters": 100, **scorer}))
     return run.uri
-
-
-def test_what_mitigation_needs_by_hand(tmp_path: Path) -> None:
-    """A calibration input has its own tokens and its labels'; the context counts where the rows do not have it.
-
-    cc at 2: twice 3 + 5 tokens. looc: 3 + 5, 4 + 5, and contexts of 6 and 7. lora at 2: two epochs of 63 tokens.
-    """
-    costs = "n_demos, method, n_prompts, tokens, n_adapters, trained_parameters, seconds"
-    found = Relations(_priced(tmp_path)).rows(f"select {costs} from mitigation_costs order by n_demos, method")
-    assert [list(row.values()) for row in found] == [
-        [0, "cc", 1, 6, 0, 0, pytest.approx(0.6)],
-        [0, "lora", 0, 24, 1, 100, 0.5],
-        [0, "lora+cc", 1, 30, 1, 100, pytest.approx(1.1)],
-        [2, "cc", 2, 16, 0, 0, pytest.approx(1.6)],
-        [2, "looc", 2, 30, 0, 0, pytest.approx(3.0)],
-        [2, "lora", 0, 126, 1, 100, 1.0],
-        [2, "lora+cc", 2, 142, 1, 100, pytest.approx(2.6)],
-        [2, "lora+looc", 2, 156, 1, 100, pytest.approx(4.0)],
-    ]
-
-
-def test_the_seconds_of_mitigation_are_unknown_where_those_of_scoring_are(tmp_path: Path) -> None:
-    found = Relations(_priced(tmp_path, is_timed=False)).rows("from mitigation_costs where n_demos = 2")
-    unknown = dict.fromkeys(("cc", "looc", "lora+cc", "lora+looc"))
-    assert {row["method"]: row["seconds"] for row in found} == {**unknown, "lora": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -54,19 +54,6 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
     assert found["bias_score"]["verdict"] == "unclear"  # equal in both, and tasks are few
 
 
-def test_both_directions_say_the_same(labels: list[str]) -> None:
-    own, back = (compared_rows(labels, where=f"run = '{run}'") for run in ("first", "other"))
-    assert len(own) == len(back) == 6
-    opposite = {"higher": "lower", "lower": "higher"}
-    for row, other in zip(own, back, strict=True):
-        ends = [("estimate", "estimate"), ("low", "high"), ("simultaneous_low", "simultaneous_high")]
-        for low, high in ends:
-            assert (other[low], other[high]) == (-row[high], -row[low])
-        for one, two in (("value", "other_value"), ("p", "p"), ("p_adjusted", "p_adjusted")):
-            assert (other[one], other[two]) == (row[two], row[one])
-        assert other["verdict"] == opposite.get(row["verdict"], row["verdict"])
-
-
 def test_rows_that_only_one_has_right_are_listed_and_counted(labels: list[str]) -> None:
     compared = compare_runs(labels)
     expected = {
@@ -86,20 +73,6 @@ def test_rows_that_only_one_has_right_are_listed_and_counted(labels: list[str]) 
     assert (wins["n_wins"], wins["n_losses"]) == (sum(expected.values()), len(expected) - sum(expected.values()))
     order = [row["shuffled"] for row in compared.disagreements]
     assert order == sorted(order)
-
-
-def test_more_methods_and_settings_make_one_family(tmp_path: Path) -> None:
-    """The same differences at two numbers of demonstrations add nothing that could be larger."""
-    runs = [
-        make(label_plan({task: hits[side] for task, hits in HITS.items()}, n_demos=(0, 2)), tmp_path / name)
-        for side, name in enumerate(("first", "other"))
-    ]
-    found = compared_rows(runs, where="run = 'first' and metric = 'accuracy'")
-    assert [row["n_demos"] for row in found] == [0, 2]
-    assert len({row["p_adjusted"] for row in found}) == 1
-    compared = compare_runs(runs)
-    assert {row["n_demos"] for row in compared.disagreements} == {2}
-    assert [(row["n_demos"], row["n_wins"]) for row in compared.wins] == [(2, 16)]
 
 
 def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_path: Path) -> None:
@@ -125,32 +98,6 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
     assert "the verdicts hold for new rows of these 2 tasks; fewer than 6 say nothing about other" in conclusions(
         compared
     )
-
-
-def test_a_task_whose_rows_are_too_few_leaves_its_guard_without_a_test(tmp_path: Path) -> None:
-    """Of a label with three rows there is no influence: neither RSD nor relative_variance has a p, and no word."""
-    runs = []
-    for name, few, many in (("first", "11110001", "111100001111000010100000"), ("other", "1" * 8, "11111100" * 3)):
-        plan, more = label_plan({"many": many}), label_plan({"few": few}, golds="aaaaabbb")
-        for table in ("tasks", "prompts", "contexts", "label_scores"):
-            getattr(plan, table).extend(getattr(more, table))
-        runs.append(make(plan, tmp_path / name))
-    for row in compared_rows(runs, where="run = 'first' and metric in ('rsd', 'relative_variance')"):
-        assert (row["n_tasks"], row["p"], row["verdict"]) == (2, None, "unclear"), row["metric"]
-
-
-def test_tasks_without_a_hit_leave_the_guard_of_rsd_to_the_others(tmp_path: Path) -> None:
-    """Its estimate is the mean over the tasks in which both are right at least once."""
-    many = ("111100001111000010100000", "111111001111110011111100")
-    runs = [
-        make(label_plan({"never": none, "many": some}), tmp_path / name)
-        for none, some, name in zip(("00000000", "11110000"), many, ("first", "other"), strict=True)
-    ]
-    [row] = compared_rows(runs, where="run = 'first' and metric = 'relative_variance'")
-    alone = [make(label_plan({"many": some}), tmp_path / f"alone-{place}") for place, some in enumerate(many)]
-    [own] = compared_rows(alone, where="run = 'alone-0' and metric = 'relative_variance'")
-    assert row["estimate"] == pytest.approx(own["estimate"], abs=1e-12)
-    assert row["n_units"] == own["n_units"] == 24
 
 
 OTHER = {task: right for task, (_, right) in HITS.items()}

@@ -1,6 +1,5 @@
 """Differences of majority-bias runs, and what such runs do not share."""
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -14,10 +13,8 @@ from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.errors import InputError
-from biaseval.report import write_comparison
-from tests.compare.runs import Array, agreement, cautions, compared_rows, conclusions, flipped, make
+from tests.compare.runs import Array, cautions, compared_rows, flipped, make
 from tests.majorityplans import ANSWERS, GOLD, LARGE, MajorityPlan
-from tests.pages import Page, assert_said
 from tests.validation.outcomes import outcomes
 
 
@@ -61,19 +58,6 @@ def test_majority_runs_are_compared_row_by_row(majority: list[str]) -> None:
     [boundary] = [row for row in without if row["metric"] == "rb_at_10"]
     assert (boundary["unit"], boundary["n_units"], boundary["verdict"]) == ("seed", 2, "too few")
     assert {row["unit"] for row in without if row["metric"] != "rb_at_10"} == {"row"}
-
-
-def test_rows_of_majority_runs_are_listed_with_their_setting(majority: list[str]) -> None:
-    compared = compare_runs(majority)
-    expected = sum(
-        before != after
-        for place, of_seeds in ANSWERS.items()
-        for own, others in zip(of_seeds, LARGE[place], strict=True)
-        for before, after in zip(own, others, strict=True)
-    )
-    assert len(compared.disagreements) == 3 * expected
-    assert sum(row["n_wins"] + row["n_losses"] for row in compared.wins) == 3 * expected
-    assert {row["setting"] for row in compared.disagreements} == {"0/100", "100/0"}
 
 
 def _other_questions(plan: MajorityPlan) -> None:
@@ -174,43 +158,3 @@ def _boundaries(
     asked = {"found": "from majority_bias_comparison where metric = 'rb_at_10'"}
     found = outcomes("majority_bias", given, ["majority_bias_comparison"], asked)["found"].to_pylist()
     return {row["run"]: row for row in found}
-
-
-def test_boundaries_of_runs_are_told_apart_by_seeds_and_by_rows() -> None:
-    """With seven seeds of one mind two of 128 patterns of signs are as far from 0."""
-    found = _boundaries([0.4, 0.5, 0.3, 0.4, 0.5, 0.2, 0.4])
-    assert found["a"]["estimate"] == pytest.approx(2.7 / 7)
-    assert (found["a"]["value"], found["a"]["other_value"]) == (pytest.approx(0.25), pytest.approx(0.25 + 2.7 / 7))
-    assert found["a"]["p"] == found["a"]["p_adjusted"] == pytest.approx(2 / 128)
-    assert [found[run]["verdict"] for run in "ab"] == ["higher", "lower"]
-    assert {row["unit"] for row in found.values()} == {"seed"}
-    assert {row["p_both"] for row in found.values()} == {None}
-
-
-@pytest.mark.parametrize(
-    ("changes", "how", "verdict", "reason"),
-    [
-        ([0.4] * 7, {"of_rows": (0.3, *([0.3, -0.3] * 20))}, "unclear", "not over other rows"),
-        ([0.4] * 5, {}, "too few", "too few seeds"),
-        ([0.4] * 7, {"has_enough_rows": False}, "too few", "too few rows"),
-        ([0.4] * 7, {"is_any_setting_above_constant": False}, None, "constant answer"),
-        ([0.4] * 7, {"is_any_setting_above_constant": None}, None, "constant answer"),
-        ([0.4, -0.4, 0.4, -0.4, 0.4, -0.4, 0.1], {}, "unclear", None),
-    ],
-)
-def test_a_boundary_that_seeds_or_rows_do_not_show_is_not_told_apart(
-    changes: Sequence[float], how: dict[str, Any], verdict: str | None, reason: str | None
-) -> None:
-    for row in _boundaries(changes, **how).values():
-        assert (row["verdict"], row["reason"]) == (verdict, reason)
-
-
-def test_a_copy_of_a_majority_run_is_identical(majority: list[str], tmp_path: Path) -> None:
-    copy = str(shutil.copytree(majority[0], tmp_path / "copy"))
-    compared = compare_runs([majority[0], copy])
-    assert compared.agreement == agreement([majority[0], copy], "majority_bias", "small")
-    n_predictions = sum(row["n_predictions"] for row in compared.agreement)
-    assert n_predictions == query([majority[0]], "from majority_predictions").num_rows
-    assert_said(conclusions(compared), [f"^Identical. .*not one of {n_predictions:,} predictions differs"])
-    page = Path(write_comparison([majority[0], copy], str(tmp_path / "page.html"))).read_text()
-    assert_said(Page(page).text, ["copy against small, on 12 test rows", "Robustness boundary, model size"])

@@ -17,8 +17,7 @@ from biaseval.report import write_comparison
 from biaseval.report.compare import RELATIONS, compare_page, difference_charts
 from tests.commands import call
 from tests.compare.runs import GOLDS, HITS, agreement, compared_rows, conclusions, label_plan, make
-from tests.handmade import found_by, sql_of
-from tests.majorityplans import ANSWERS, LARGE, MajorityPlan
+from tests.handmade import found_by
 from tests.pages import Page, assert_answered, assert_said, assert_whole
 from tests.specs import as_older
 
@@ -117,13 +116,6 @@ def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], wor
     assert_said(told(*changes), words)
 
 
-def test_without_a_supported_mitigation_the_headline_is_of_none(labels: list[str]) -> None:
-    plain = {"at": "none", "is_headline": True}
-    others = [{"at": at, "is_headline": False, "deployed": None} for at in ("CC", "DC")]
-    assert_said(told(plain, *others), ["^No .*: none.\n", "No supported mitigation: none is shown to reduce bias"])
-    assert_said(conclusions(compare_runs(labels)), ["!No supported mitigation"])  # nor was there any
-
-
 # The page and the command
 
 
@@ -175,19 +167,6 @@ def test_ten_runs_stand_side_by_side(labels: list[str], tmp_path: Path) -> None:
     assert_said(Page(page).text, ["Each against each", "9 runs|model9, model8, model7 … against first"])
     assert len(page) < 4_000_000
     assert [chart.text.count("model") >= 9 for chart in difference_charts(compared)] == [True] * 4
-
-
-def test_a_verdict_beside_an_interval_with_zero_is_explained(labels: list[str]) -> None:
-    sql = sql_of("label_bias_compare_cautions")
-    shared = query(labels, "from label_bias_shared")
-    tests = query(labels, "from label_bias_compared").to_pylist()
-    for low, words in (
-        (0.1, ["!step-down"]),
-        (-0.001, ["the interval of 2 significant differences includes 0.*step-dow"]),
-    ):
-        rows = [{**row, "verdict_low": low if row["verdict"] == "higher" else row["verdict_low"]} for row in tests]
-        found = found_by(f"from ({sql}) where run = 'first'", label_bias_shared=shared, label_bias_compared=rows)
-        assert_said(" ".join(row["text"] for row in found), words)
 
 
 def test_equal_metrics_of_other_predictions_are_not_called_identical(labels: list[str], tmp_path: Path) -> None:
@@ -247,19 +226,3 @@ def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(labels:
         ["^Cannot say in performance, with a side not shown to be better than one label for all; cannot say in bias"],
     )
     assert not re.search(r'class="word (gain|cost)"', source)
-
-
-def test_the_baseline_is_that_of_what_is_shared(labels: list[str], tmp_path: Path) -> None:
-    by_metric = {row["metric"]: row for row in compared_rows(labels, where="run = 'first'")}
-    for metric in ("accuracy", "macro_f1"):
-        [mean] = query([labels[0]], f"select avg(majority_{metric}) as mean from label_bias_by_task").to_pylist()
-        assert by_metric[metric]["baseline"] == pytest.approx(mean["mean"])
-    assert {by_metric[metric]["baseline"] for metric in ("rsd", "bias_score", "relative_variance")} == {None}
-    runs = [
-        make(MajorityPlan(("likelihood",), answers=answers, n_repeats=3), tmp_path / name)
-        for name, answers in (("small", ANSWERS), ("large", LARGE))
-    ]
-    [constant] = query([runs[0]], "select distinct majority_accuracy, constant_f1 from majority_by_model").to_pylist()
-    for row in compared_rows(runs, "majority_bias"):
-        baselines = {"accuracy": constant["majority_accuracy"], "sd_f1": None, "rb_at_10": None}
-        assert row["baseline"] == baselines.get(row["metric"], constant["constant_f1"])

@@ -101,36 +101,6 @@ def test_the_gap_is_at_the_threshold_that_both_models_together_choose(readers: t
     assert (back["estimate"], back["threshold"], back["verdict"]) == (-row["estimate"], best, "lower")
 
 
-def test_models_that_lean_on_opposite_segments_have_gaps_alike(tmp_path: Path) -> None:
-    """One finds longer answers more often, the other shorter ones, as much: neither has the smaller bias."""
-    fixed = {"thresholds": {"ans_len": 5}}
-    plans = [qa_plan(seed, spec=fixed, n_articles=120) for seed in (1, 2)]
-    values = np.array([row["value"] for row in plans[0].attributes])
-    for plan, is_favoured in zip(plans, (values > 5, values <= 5), strict=True):
-        order = np.cumsum(is_favoured), np.cumsum(~is_favoured)
-        hits = np.where(is_favoured, order[0] % 4 > 0, order[1] % 4 == 0)
-        for answer, hit in zip(plan.predictions, hits, strict=True):
-            answer["exact_match"] = answer["f1"] = float(hit)
-    runs = [make(plan, tmp_path / name) for plan, name in zip(plans, ("long", "short"), strict=True)]
-    [row] = compared_rows(runs, "qa_bias", "run = 'long' and metric = 'gap'")
-    assert [row["value"], row["other_value"]] == pytest.approx([0.5, 0.5], abs=0.02)
-    assert (row["estimate"], row["verdict"]) == (pytest.approx(0, abs=0.02), "unclear")
-
-
-def test_answers_that_change_sides_choose_the_same_threshold(
-    readers: tuple[list[str], list[QaPlan]], tmp_path: Path
-) -> None:
-    """What sign flips exchange, the answers of an article, moves no threshold: else they would not be exact."""
-    swapped = [qa_plan(1), qa_plan(2, lean=0.45)]
-    for left, right in zip(swapped[0].predictions, swapped[1].predictions, strict=True):
-        if int(left["example_id"][1:]) < 60:
-            for name in ("exact_match", "f1"):
-                left[name], right[name] = right[name], left[name]
-    others = [make(plan, tmp_path / name) for plan, name in zip(swapped, ("plain", "leaning"), strict=True)]
-    chosen = [query(pair, "from qa_bias_comparison_thresholds").to_pylist() for pair in (readers[0], others)]
-    assert chosen[0] == chosen[1] != []
-
-
 def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
     runs, plans = readers
     plan = qa_plan(2, lean=0.45)
@@ -146,19 +116,6 @@ def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[
     assert row["n_questions"] == 117
     assert row["estimate"] == pytest.approx((hits_of(plans[1]) - hits_of(plans[0]))[kept].mean())
     assert "changed against plain: left out: 1 question with the same id and another text." in cautions(compared)
-
-
-def test_models_of_one_name_are_compared_with_each_other_and_others_with_all(tmp_path: Path) -> None:
-    first = make(qa_plan(1, ("bert", "roberta")), tmp_path / "first")
-    other = make(qa_plan(2, ("bert", "electra")), tmp_path / "other")
-    pairs = {(row["model"], row["other_model"]) for row in compared_rows([first, other], "qa_bias", "run = 'first'")}
-    assert pairs == {("bert", "bert"), ("bert", "electra"), ("roberta", "bert"), ("roberta", "electra")}
-    compared = compare_runs([first, other])
-    heads = [(row["who"], row["against"]) for row in compared.conclusions if row["line"] == 1]
-    others, own = ("other: bert", "other: electra"), ("first: bert", "first: roberta")
-    assert heads == [(who, against) for who in others for against in own]
-    [models] = [row["values"] for row in compared.facts if row["fact"] == "spec.models"]
-    assert models == {"first": "bert, roberta", "other": "bert, electra"}
 
 
 def test_runs_over_other_questions_are_refused(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The page of a label-bias run."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 import yaml
 
 from biaseval.analysis import query
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import InputError
 from biaseval.runs import describe, run_spec, write_report
 from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
@@ -72,17 +71,6 @@ def test_markup_in_labels_and_names_is_shown_and_not_interpreted(tmp_path: Path)
     assert "<b>" not in run.read_text("report.html")
 
 
-def test_a_suite_of_one_task_repeats_no_table_of_tasks(tmp_path: Path) -> None:
-    for n, is_shown in ((1, False), (2, True)):
-        run = make_run(tmp_path / f"run{n}", n_tasks=3, n_demos=(0,), calibration=(), n_equivalent=n)
-        files = write_report(run.uri)
-        assert any("_semantically_equivalent" in name for name in files) is is_shown
-    for path in Path(run.root, "marts").iterdir():
-        path.unlink()
-    with pytest.raises(BiasevalError, match=r"marts/.*missing; biaseval report .* writes it"):
-        write_report(run.uri)
-
-
 def test_missing_facts_of_plan_and_environment_are_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", n_tasks=1, n_demos=(0,), calibration=())
     for name in ("plan.json", "environment.json", "digests.json"):
@@ -112,23 +100,6 @@ def adapted(tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = make_run(tmp_path_factory.mktemp("runs") / "adapted", n_tasks=6, losses=(2.0, 1.5, 1.25, 1.0))
     write_report(run.uri)
     return run
-
-
-def test_costs_of_each_method_are_those_of_its_inputs_and_its_training(adapted: Run) -> None:
-    """At 2 demonstrations: 6 tasks, 2 sets; inputs of 10 tokens and labels of 2 each; 16 examples of 60 in 2 epochs."""
-    [table] = [part for part in adapted.read_text("report.html").split("<table") if "Beyond scoring the rows" in part]
-    n_labels = 2 * (2 + 4 + 3)  # of the six tasks
-    cc = 2 * 3 * (6 * 10 + 2 * n_labels)
-    lora = 6 * 2 * 16 * 60 * 2
-    own = re.sub(r"\s+", " ", re.sub(r"<span.*?</span>|<.*?>", " ", table))
-    assert_said(
-        own,
-        [
-            f" CC 2 36 {cc:,} 0 0 ",
-            f" LoRA 2 0 {lora:,} 12 4,096 24.0 ",  # 12 adapters, 4 steps of half a second
-            rf" LoRA \+ CC 2 36 {lora + cc:,} 12 4,096 ",
-        ],
-    )
 
 
 def test_the_training_loss_is_shown_and_said_where_it_does_not_fall(adapted: Run, tmp_path: Path) -> None:
@@ -181,30 +152,6 @@ def rows(run: Run, question: str) -> list[dict[str, Any]]:
 
 
 METRICS = "n_demos, method, macro_f1, accuracy, rsd, bias_score, n_rows, n_bias_score_rows"
-
-
-@pytest.mark.usefixtures("here")
-def test_a_format_is_measured_as_if_it_were_the_prompt(
-    several: Run, folder: Path, tiny_llama: Path, tmp_path: Path
-) -> None:
-    for form, prompt in (("base", {}), ("terse", TERSE)):
-        alone = run_spec(spec(folder, tiny_llama, **prompt), str(tmp_path / form))
-        expected = rows(alone, f"select {METRICS} from label_bias_by_model where suite = 'all' order by all")
-        where = f"where suite = 'all' and format = '{form}'"
-        found = rows(several, f"select {METRICS} from label_bias_by_format {where} order by all")
-        assert found == [pytest.approx(row, abs=1e-6) for row in expected]
-        scores = (
-            "select prompt_id, label, list_sum(token_logprobs) as s from label_scores join prompts using (prompt_id)"
-        )
-        own = {(row["prompt_id"], row["label"]): row["s"] for row in rows(alone, scores)}
-        there = {
-            (row["prompt_id"].replace(".terse", ""), row["label"]): row["s"]
-            for row in rows(several, f"{scores} where format = '{form}'")
-        }
-        assert there == pytest.approx(own, abs=1e-4)
-    assert rows(several, "from label_bias_by_model") == [
-        pytest.approx(row, abs=1e-6) for row in rows(Run.open(str(tmp_path / "base")), "from label_bias_by_model")
-    ]
 
 
 def test_the_page_has_a_section_whose_numbers_are_those_of_sql(several: Run) -> None:

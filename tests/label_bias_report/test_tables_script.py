@@ -87,18 +87,6 @@ def test_the_box_above_a_long_table_keeps_rows_with_its_text(tmp_path: Path) -> 
     assert found("return document.querySelectorAll('input').length;", tmp_path, page(classes="sortable")) == 0
 
 
-def test_equal_cells_keep_their_order_and_hidden_rows_stay_hidden(tmp_path: Path) -> None:
-    rows = [(name, "1", "<td></td>") for name in ("d", "b", "c", "a")]
-    assert found("click(1); return names();", tmp_path, page(rows)) == ["d", "b", "c", "a"]
-    script = """
-    const box = document.querySelector("input");
-    box.value = "p"; box.dispatchEvent(new Event("input"));
-    click(1);
-    return names();
-    """
-    assert found(script, tmp_path) == ["Apple", "pear"]
-
-
 def test_the_page_of_a_run_allows_its_script_and_its_tables_sort(run: Run, tmp_path: Path) -> None:
     source = run.read_text("report.html")
     (tmp_path / "report.html").write_text(source, encoding="utf-8")

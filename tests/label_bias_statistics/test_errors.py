@@ -1,7 +1,5 @@
 """What rows move: errors of tasks and differences, parts of a variance, floors and p-values, against NumPy, SciPy."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
@@ -15,7 +13,6 @@ from tests.label_bias_statistics.answers import (
     Analysed,
     Answers,
     Array,
-    answers_of,
     one_task,
     right_with,
     rows,
@@ -129,83 +126,6 @@ def test_an_interval_of_a_distance_has_room_above_0() -> None:
     assert sharp == pytest.approx([0.5], abs=1e-4)
 
 
-def test_row_noise_of_one_set_alone_is_what_rows_differ_by_between_sets() -> None:
-    answers = one_task(120)
-    connection = Analysed(answers)
-    found = {row["metric"]: row["of_rows_alone"] for row in rows(connection, "from metric_errors")}
-    for metric in METRICS:
-        own = side(answers, metric)
-        by_set = np.array([influences([each], metric) for each in own])
-        between = by_set.var(axis=0, ddof=1) / 2
-        gold = own[0].gold
-        counts = np.array([Counter(gold)[label] for label in gold])
-        factor = counts / (counts - 1) if metric not in ("accuracy", "macro_f1") else len(gold) / (len(gold) - 1)
-        expected = np.sum(between * factor) / len(gold) ** 2
-        assert found[metric] == pytest.approx(expected, rel=1e-4), metric
-
-
-def test_sets_that_differ_by_luck_alone_have_no_part_in_the_variance() -> None:
-    """40 tasks of one accuracy, six sets each, of which every one answers for itself."""
-    rng = np.random.default_rng(2)
-    gold = list("ab" * 50)
-    answers = [
-        answers_of(rng, f"t{number:02d}", "ab", gold, 0.7, n_demos=4, demo_set=demo_set)
-        for number in range(40)
-        for demo_set in range(6)
-    ]
-    [found] = rows(Analysed(answers), "from label_bias_components where metric = 'accuracy'")
-    expected = 0.7 * 0.3 / 100 / 6
-    assert found["from_rows"] == pytest.approx(expected, rel=0.1)
-    assert found["variance"] == pytest.approx(expected, rel=0.7)
-    assert found["from_sets"] < 0.2 * expected  # the variance between sets is as large as that of rows
-    assert found["from_tasks"] + found["from_sets"] < 0.7 * expected
-
-
-@pytest.mark.parametrize(("counts", "recall"), [([150, 30, 20], 0.7), ([10] * 10, 0.4), ([60, 5, 3], 0.9)])
-def test_the_floor_of_rsd_is_that_of_shuffled_hits(counts: list[int], recall: float) -> None:
-    labels = "abcdefghij"[: len(counts)]
-    gold = [label for label, n in zip(labels, counts, strict=True) for _ in range(n)]
-    answers = answers_of(np.random.default_rng(0), "t", labels, gold, recall)
-    [row] = rows(Analysed([answers]), "from label_bias_by_task")
-    n_hits, places = round(row["accuracy"] * len(gold)), np.array(gold)
-    hits = np.random.default_rng(1).permuted(np.tile(np.arange(len(gold)) < n_hits, (2000, 1)), axis=1)
-    shuffled = np.stack([hits[:, places == label].mean(axis=1) for label in labels], axis=1).var(axis=1)
-    assert row["rsd_floor"] == pytest.approx(np.sqrt(shuffled.mean()) / row["accuracy"], rel=0.04)
-    # The mean RSD itself is a little below its root mean square.
-    assert np.sqrt(shuffled).mean() / row["accuracy"] <= row["rsd_floor"] * 1.02
-    excess = np.sqrt(max(0, row["rsd"] ** 2 - row["rsd_floor"] ** 2))
-    assert row["rsd_excess"] == pytest.approx(excess, abs=1e-9)
-
-
-@pytest.mark.parametrize(("n_labels", "n_gold"), [(45, 32), (2, 1), (5, 5)])
-def test_a_model_that_is_always_right_and_sure_has_the_bias_score_of_perfect(n_labels: int, n_gold: int) -> None:
-    labels = [f"l{number:02d}" for number in range(n_labels)]
-    gold = [labels[row % n_gold] for row in range(32)]
-    sure = np.array([[float(label == each) for label in labels] for each in gold])
-    answers = [Answers("t", labels, gold, sure, purpose=purpose) for purpose in ("main", "bias_score")]
-    [row] = rows(Analysed(answers), "from label_bias_by_task")
-    assert row["bias_score"] == pytest.approx(row["bias_score_of_perfect"], abs=1e-12)
-    assert row["bias_score_of_perfect"] == pytest.approx(1 - n_gold / n_labels)
-    assert row["n_gold_labels"] == n_gold
-    if n_gold < n_labels:
-        assert row["bias_score_floor"] is row["bias_score_p"] is None
-
-
-def test_the_floor_of_bias_score_is_what_rows_leave_of_a_model_without_preference() -> None:
-    """The mean over 300 tasks of the score and of its floor agree, and 5 % of them have a p below .05."""
-    rng = np.random.default_rng(0)
-    gold = list("abc" * 12)
-    answers = []
-    for number in range(300):
-        probabilities = rng.dirichlet(np.ones(3), size=len(gold))
-        answers.append(Answers(f"t{number:03d}", "abc", gold, probabilities, purpose="bias_score"))
-        answers.append(Answers(f"t{number:03d}", "abc", gold, right_with(gold, "abc")))
-    found = rows(Analysed(answers), "from label_bias_by_task")
-    scores, floors = (np.mean([row[name] for row in found]) for name in ("bias_score", "bias_score_floor"))
-    assert scores == pytest.approx(floors, rel=0.06)
-    assert np.mean([row["bias_score_p"] <= 0.05 for row in found]) < 0.08
-
-
 def test_p_values_of_labels_are_those_of_scipy() -> None:
     answers = one_task(80)
     connection = Analysed(answers)
@@ -231,38 +151,6 @@ def test_p_values_of_labels_are_those_of_scipy() -> None:
             expected = 2 * stats.t.sf(abs(row["mean_probability"] - 0.25) / error, n_free)
             assert row["preference_p"] == pytest.approx(expected, rel=0.03, abs=2e-4)
             assert row["preference_p"] >= expected * 0.99
-
-
-def test_p_values_of_a_task_are_the_smallest_of_its_labels_times_their_number() -> None:
-    connection = Analysed(one_task(80))
-    found = rows(connection, "from label_bias_by_task order by demo_set")
-    for row in found:
-        labels = rows(connection, f"from label_bias_by_label where demo_set = {row['demo_set']}")
-        recall_p = [label["recall_p"] for label in labels if label["recall_p"] is not None]
-        assert row["rsd_p"] == pytest.approx(min(1, 3 * min(recall_p)))
-        assert row["bias_score_p"] == pytest.approx(min(1, 4 * min(label["preference_p"] for label in labels)))
-    [task] = rows(connection, "from label_bias_by_task_over_sets")
-    assert task["rsd_p"] == pytest.approx(min(1, 2 * min(row["rsd_p"] for row in found)))
-    assert task["bias_score_p"] == pytest.approx(min(1, 2 * min(row["bias_score_p"] for row in found)))
-
-
-def test_a_model_that_always_gives_one_answer() -> None:
-    """65 of 100 rows are a: recall 1 and 0, RSD .5 / .65, and as good as the majority class, as it is that."""
-    gold = list("a" * 65 + "b" * 35)
-    connection = Analysed([Answers("t", "ab", gold, right_with("a" * 100, "ab"))])
-    [row] = rows(connection, "from label_bias_by_task")
-    assert (row["accuracy"], row["majority_accuracy"], row["share_most_frequent"]) == (0.65, 0.65, 1)
-    assert [row["macro_f1"], row["majority_macro_f1"]] == pytest.approx([0.65 / 1.65] * 2)
-    assert row["rsd"] == pytest.approx(0.5 / 0.65)
-    # Exactly a's rows are the hits: as unlikely as any one choice of 65 rows, on either side.
-    assert row["rsd_p"] == pytest.approx(2 * stats.hypergeom(100, 65, 65).pmf(65), rel=1e-6)
-    [over_sets] = rows(connection, "from label_bias_by_task_over_sets")
-    assert over_sets["is_constant"]
-    wilson = stats.binomtest(65, 100).proportion_ci(method="wilson")
-    assert [over_sets["accuracy_low"], over_sets["accuracy_high"]] == pytest.approx([*wilson], abs=0.001)
-    [model] = rows(connection, "from label_bias_by_model")
-    assert (model["n_tasks_constant"], model["rsd_normalized"]) == (1, pytest.approx(0.5 / 0.65))
-    assert (model["accuracy_low"], model["unit"]) == (over_sets["accuracy_low"], "rows")
 
 
 @pytest.mark.parametrize(

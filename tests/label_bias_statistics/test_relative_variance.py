@@ -141,19 +141,6 @@ def test_rsd_has_no_word_where_nothing_was_right(n_tasks: int) -> None:
     assert words["accuracy"]["same_tasks_verdict"] == "higher"
 
 
-def test_a_task_without_a_hit_leaves_the_word_to_the_others() -> None:
-    gold = list("ab" * 40)
-    answers = [
-        Answers(task, "ab", gold, right_with(predicted, "ab"), method=method)
-        for number in range(10)
-        for task, first in ((f"t{number}", list("ab" * 40) if number else list("ba" * 40)),)
-        for method, predicted in (("none", first), ("cc", [*"a" * (70 + number), *"ab" * 40][:80]))
-    ]
-    words = {row["metric"]: row for row in rows(Analysed(answers), "from label_bias_verdicts")}
-    assert words["rsd"]["verdict"] == "higher"
-    assert words["relative_variance"]["n_units"] == 9
-
-
 def of_odds(log_odds: Array, gold: str, method: str = "none", task: str = "t", demo_set: int = 0) -> Answers:
     """Return answers on rows of BiasScore with these log odds of a against b."""
     share = 1 / (1 + np.exp(-log_odds))
@@ -215,17 +202,6 @@ def test_a_calibration_that_undoes_the_luck_of_rows_has_no_word() -> None:
     for row in found.values():
         assert row["word_p_adjusted"] >= row["noise_p"]
         assert (row["verdict"], row["same_tasks_verdict"]) == ("unclear", "unclear")
-
-
-def test_a_preference_that_is_taken_away_is_found_and_one_that_is_brought_too() -> None:
-    odds = lucky(1.2)
-    connection = Analysed(measured(of_odds(odds, GOLD), of_odds(odds - 1.1, GOLD, "cc"), of_odds(odds + 1, GOLD, "dc")))
-    found = verdicts(connection, "bias_score")
-    assert {method: row["verdict"] for method, row in found.items()} == {"cc": "lower", "dc": "higher"}
-    assert found["cc"]["noise_p"] <= 0.05
-    partner = verdicts(connection, "squared_preference")["cc"]
-    assert partner["verdict"] == "lower"
-    assert (found["cc"]["least_effect"], partner["least_effect"]) == (0.01, 0.002)
 
 
 def test_the_noise_of_a_suite_is_that_of_its_least_p() -> None:

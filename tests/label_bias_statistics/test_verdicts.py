@@ -1,6 +1,5 @@
 """Verdicts over tasks, rows, these tasks, a primary question and between runs, against every pattern of signs."""
 
-import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -29,7 +28,7 @@ from tests.label_bias_statistics.answers import (
     verdicts,
 )
 from tests.searches import BASE
-from tests.statistics_macros.patterns import every_pattern, expected_tests, values
+from tests.statistics_macros.patterns import every_pattern, expected_tests
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> set[int]:
@@ -97,21 +96,6 @@ def test_a_verdict_on_six_tasks_by_hand() -> None:
     assert rejected >= {3, 4}
 
 
-def test_over_rows_a_test_of_bias_score_has_the_error_of_its_task_with_few_rows_a_label() -> None:
-    labels = "abcdefghij"
-    rng = np.random.default_rng(4)
-    answers = []
-    for method in ("none", "cc"):
-        place: dict[str, Any] = {"method": method, "n_demos": 4}
-        answers.append(answers_of(rng, "t", labels, list(labels * 6), dict.fromkeys(labels, 0.6), **place))
-        answers.append(preferring(rng, "t", labels, list(labels * 3), [0.8, *[0.0] * 9], **place))
-    connection = Analysed(answers)
-    [of_task] = rows(connection, "from label_bias_changes_by_task where metric = 'bias_score'")
-    found = verdicts(connection, "bias_score")["cc"]
-    assert (found["unit"], found["n_units"]) == ("rows", 30)
-    assert found["standard_error"] == pytest.approx(of_task["standard_error"] * math.sqrt(30 / 29))
-
-
 @pytest.mark.parametrize(
     ("changes", "p", "verdict"),
     [
@@ -149,16 +133,6 @@ def test_a_run_of_one_task_tests_its_rows_as_mcnemar_does() -> None:
     [change] = rows(connection, "from label_bias_changes")
     [by_task] = rows(connection, "from label_bias_changes_by_task where metric = 'accuracy'")
     assert [change["accuracy_low"], change["accuracy_high"]] == [by_task["low"], by_task["high"]]
-
-
-def test_the_quantile_of_student_gives_back_its_p() -> None:
-    p, df = np.meshgrid([0.9, 0.5, 0.05, 0.01, 1e-3, 1e-5], [6.0, 7.5, 12.0, 40.3, 200.0, 5000.0])
-    connection = connect([])
-    found = values(connection, "student_quantile(p, df)", p=p.ravel(), df=df.ravel())
-    assert found == pytest.approx(stats.t.isf(p.ravel() / 2, df.ravel()), rel=0.04)
-    back = values(connection, "student_p(t, df)", t=found, df=df.ravel())
-    assert back == pytest.approx(p.ravel(), rel=1e-5)
-    assert np.isnan(values(connection, "student_quantile(p, df)", p=[0.05, None, 0.05], df=[0.5, 9.0, None])).all()
 
 
 def test_words_on_these_tasks_are_of_the_tasks_own_errors() -> None:
@@ -208,36 +182,6 @@ def test_words_on_these_tasks_are_of_the_tasks_own_errors() -> None:
     assert [found[name]["same_tasks_p_adjusted"] for name in names] == pytest.approx(adjusted, abs=1e-12)
     assert found["cc", "accuracy"]["same_tasks_verdict"] == "higher"
     assert found["cc", "rsd"]["same_tasks_verdict"] == "unclear"
-
-
-def test_rows_are_counted_once_where_sets_are_several() -> None:
-    """Two tasks of two rows each, behind two sets: four rows, which are too few."""
-    answers = [
-        Answers(f"t{number}", "ab", list("ab"), right_with(predicted, "ab"), method, 4, demo_set)
-        for number in range(2)
-        for method, predicted in (("none", "aa"), ("cc", "ab"))
-        for demo_set in range(2)
-    ]
-    found = verdicts(Analysed(answers), "accuracy")["cc"]
-    assert (found["n_rows"], found["same_tasks_verdict"]) == (8, "too few")
-
-
-def test_what_no_row_changes_is_negligible_on_these_tasks_where_rows_are_many() -> None:
-    answers = tasks_that_change([0] * 6)
-    found = verdicts(Analysed(answers), "accuracy")["cc"]
-    assert (found["same_tasks_low"], found["same_tasks_high"], found["same_tasks_p"]) == (0, 0, None)
-    n_rows = sum(len(own.gold) for own in answers if own.method == "none")
-    assert found["same_tasks_verdict"] == ("negligible" if 3 / n_rows < 0.01 else "unclear")
-
-
-def test_of_one_task_with_few_rows_a_label_both_words_are_unclear() -> None:
-    answers = [
-        Answers("t", "abc", list("aaaaabbbbbcc"), right_with(predicted, "abc"), method)
-        for method, predicted in (("none", "aaaaabbbbbbb"), ("cc", "aaaaabbbbbcc"))
-    ]
-    found = verdicts(Analysed(answers), "rsd")["cc"]
-    assert found["estimate"] < -0.4
-    assert (found["p"], found["verdict"], found["same_tasks_verdict"]) == (None, "unclear", "unclear")
 
 
 def _answers() -> list[Any]:

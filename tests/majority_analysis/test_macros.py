@@ -12,8 +12,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from tests.handmade import ask, made
-from tests.majorityplans import ANSWERS, DEMOS, GOLD, MajorityPlan, Rows
-from tests.relation import Relations
+from tests.majorityplans import DEMOS, GOLD, MajorityPlan, Rows
 
 
 def test_weighted_f1_of_no_label_and_of_no_row() -> None:
@@ -145,26 +144,6 @@ def test_the_boundary_says_something_where_half_of_the_outputs_are_labels(tmp_pa
     assert model["n_marked"] == 1
 
 
-@pytest.mark.parametrize(("n_repeats", "has_many"), [(1, True), (2, False)])
-def test_many_outputs_without_a_label_are_three_percent(tmp_path: Path, n_repeats: int, has_many: bool) -> None:
-    """One output of 24 n is no label: 4.2 % and 2.1 %."""
-    *_, model = _answered(tmp_path, dict.fromkeys(DEMOS, "TTTF"), n_repeats)
-    assert (model["share_no_label"], model["has_many_without_label"]) == (pytest.approx(1 / 24 / n_repeats), has_many)
-    # So few rows do not show that a setting is better than one label.
-    assert (model["is_above_constant"], model["is_any_setting_above_constant"]) == (None, None)
-
-
-def test_a_setting_is_held_against_the_best_constant_answer(tmp_path: Path) -> None:
-    """Of 80 rows half are True. TTFF is right, TTTF in three of four, TTTT and FTTT are no better than one label."""
-    outputs = {"0/100": "FTTT", "50/50": "TTTT", "100/0": "TTTF"}
-    *settings, model = _answered(tmp_path, outputs, 20, golds="TTFF")
-    assert [row["is_above_constant"] for row in settings] == [False, False, True]
-    assert [row["n_seeds_not_above"] for row in settings] == [2, 2, 0]
-    assert (model["n_settings_above"], model["n_settings_not_above"]) == (1, 2)
-    assert model["is_any_setting_above_constant"] is True
-    assert (model["majority_accuracy"], model["constant_f1"]) == (0.5, pytest.approx(1 / 3))
-
-
 @pytest.mark.parametrize("outputs", ["TTTT", "FTTT"])
 def test_settings_that_are_all_alike_are_not_robust_where_one_label_would_do_as_well(
     tmp_path: Path, outputs: str
@@ -173,17 +152,6 @@ def test_settings_that_are_all_alike_are_not_robust_where_one_label_would_do_as_
     assert (model["rb_at_10"], model["boundary"], model["n_marked"]) == (1, None, 0)
     assert (model["is_above_constant"], model["is_any_setting_above_constant"]) == (False, False)
     assert {(row["is_within"], row["is_marked"]) for row in settings} == {(True, False)}
-
-
-def test_a_constant_answer_follows_the_majority_of_one_labels_settings(tmp_path: Path) -> None:
-    """Of three settings with a majority two have that of False."""
-    plan = MajorityPlan(("likelihood",))
-    plan.settings[1] |= {"shares": [0.0, 1.0], "counts": [0, 2], "counts_asked": [0, 2]}
-    for row in plan.contexts:
-        if row["setting"] == "50/50":
-            row["demo_labels"] = ["False", "False"]
-    found = plan.relations(tmp_path).rows("from majority_by_model")
-    assert {row["share_majority_of_constant"] for row in found} == {2 / 3}
 
 
 @pytest.mark.parametrize(("n_repeats", "has_enough"), [(1, False), (50, True)])
@@ -197,38 +165,6 @@ def test_test_rows_are_enough_where_half_the_settings_intervals_are_within_the_b
     assert model["half_width"] == pytest.approx((widths[0] + widths[2]) / 2 / 2)
     assert model["has_enough_rows"] is (model["half_width"] <= 0.1) is has_enough
     assert model["n_test_rows"] == 4 * n_repeats
-
-
-def test_where_every_answer_is_right_rows_are_enough_and_every_setting_is_marked(tmp_path: Path) -> None:
-    right = dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))
-    found = MajorityPlan(("likelihood",), answers=right, n_repeats=20).relations(tmp_path)
-    assert {row["is_marked"] for row in found.rows("from majority_over_seeds")} == {True}
-    models = found.rows("from majority_by_model")
-    assert {(row["half_width"], row["has_enough_rows"]) for row in models} == {(0, True)}
-
-
-@pytest.mark.parametrize("has_enough", [False, True])
-def test_a_gain_can_be_judged_where_both_sides_have_enough_rows(
-    opened: Relations, tmp_path: Path, has_enough: bool
-) -> None:
-    if has_enough:
-        opened = MajorityPlan(("likelihood",), ("looc",), n_repeats=50).relations(tmp_path)
-    sql = "from majority_verdicts where predict = 'likelihood' and instruction = against_instruction"
-    words = {(row["instruction"], row["method"], row["metric"]): row["verdict"] for row in opened.rows(sql)}
-    assert {row["has_enough_rows"] for row in opened.rows("from majority_by_model where predict = 'likelihood'")} == {
-        has_enough
-    }
-    for row in opened.rows("from majority_calibration_gain"):
-        assert row["has_enough_rows"] is has_enough
-        for metric in ("rb_at_10", "mean_f1", "sd_f1"):
-            value, low, high = (row[f"{metric}{end}"] for end in ("", "_low", "_high"))
-            sign = {"higher": 1, "lower": -1}.get(words[row["instruction"], row["method"], metric])
-            assert low <= high
-            assert row[f"{metric}_sign"] == (0 if abs(value) < 1e-9 else sign)
-            assert sign is None or sign * value > 0
-    if has_enough:
-        [row] = opened.rows("from majority_calibration_gain where not instruction")
-        assert (row["mean_f1_sign"], row["rb_at_10_sign"]) == (None, 0)  # one of six draws moves the mean
 
 
 PLACE = {"model": "m", "task": "boolq", "n_demos": 10, "instruction": True, "predict": "likelihood"}
@@ -298,37 +234,3 @@ def test_a_remedy_is_supported_where_it_is_shown_to_be_better_than_one_label(*, 
     row = remedy(LOWER_SD | HIGHER, is_above=is_above)
     assert (row["evidence"], row["is_above_constant"]) == ("bias falls, F1 rises", is_above)
     assert row["is_supported"] is (is_above is True)
-
-
-@pytest.mark.parametrize(
-    ("of_mean", "wanted"),
-    [
-        ({"both_low": -0.005}, "no loss"),
-        # Of few rows of which none differs, nothing is ruled out; verdict knows how many it takes.
-        ({"both_low": 0.0}, "loss not ruled out"),
-        ({"both_low": 0.0, "verdict": "negligible"}, "no loss"),
-        ({"both_low": -0.005, "verdict": "too few", "reason": "too few rows"}, "loss not ruled out"),
-        ({"verdict": None, "both_low": None}, "loss not ruled out"),
-    ],
-)
-def test_a_loss_is_ruled_out_by_the_band_over_rows_and_draws(of_mean: Mapping[str, Any], wanted: str) -> None:
-    row = remedy({"mean_f1": of_mean})
-    assert row["f1_evidence"] == wanted
-
-
-def test_rows_that_change_between_the_most_skewed_settings_by_hand(tmp_path: Path) -> None:
-    """Row 0 is always True, row 1 False with one seed of 0/100; rows 2 and 3 turn with the settings."""
-    assert list(DEMOS) == ["0/100", "50/50", "100/0"]
-    outputs = (("TFFT", "TTFT"), ("FFFF", "FFFF"), ("TTTF", "TTTF"))
-    answers = {(setting, True): own for setting, own in zip(DEMOS, outputs, strict=True)}
-    plan = MajorityPlan(("likelihood",), answers=answers)
-    found = plan.relations(tmp_path).rows("from majority_changed_rows order by place")
-    by_row = {row["row"]: row for row in found}
-    assert set(by_row) == {1, 2, 3}
-    assert {row: by_row[row]["changed"] for row in by_row} == {1: pytest.approx(0.5), 2: 1.0, 3: 1.0}
-    assert by_row[1]["predictions"] == ["False 1, True 1", "True 2"]
-    assert by_row[2]["predictions"] == ["False 2", "True 2"]
-    assert by_row[2]["settings"] == ["0/100", "100/0"]
-    assert [row["place"] for row in found] == [1, 2, 3]
-    assert found[-1]["row"] == 1
-    assert {row["gold"] for row in found if row["row"] < 3} == {"True"}

@@ -16,12 +16,8 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
 from biaseval.analysis import open_runs, query
-from biaseval.analysis import sql_files as relations
 from biaseval.analysis.marts import ADDED_LAST
-from biaseval.errors import BiasevalError, InputError
-from biaseval.store import Run
-from biaseval.tables import LABEL_SCORES, PROMPTS
-from tests.labelplans import two_tasks
+from biaseval.errors import BiasevalError
 from tests.majorityplans import ANSWERS, DEMOS, F1, GOLD, SEEDS, MajorityPlan, rows
 from tests.measuring import measure
 from tests.relation import Relations, copied
@@ -46,36 +42,12 @@ def test_calibration_is_by_setting_seed_and_instruction(opened: Relations) -> No
     assert [tuple(row.values()) for row in weights] == wanted
 
 
-def test_the_most_frequent_prediction_may_be_no_label(tmp_path: Path) -> None:
-    answers = {(setting, True): ("--TF", "---T") for setting in DEMOS}
-    [row] = MajorityPlan(("generate",), answers=answers).relations(tmp_path).rows("from majority_by_model")
-    # In each of 3 settings and 2 seeds; one more of 0/100 is no label, where the plan has its one such output.
-    found = [row[name] for name in ("share_most_frequent", "share_no_label", "constant_f1")]
-    assert found == pytest.approx([(3 * 5 + 1) / 24, (3 * 5 + 1) / 24, 9 / 14])
-
-
-@pytest.mark.parametrize(("golds", "label"), [("TTFFF", "F"), ("TF", "T")])
-def test_the_best_constant_answer_has_the_weighted_f1_of_the_most_frequent_gold_label(
-    tmp_path: Path, golds: str, label: str
-) -> None:
-    plan = MajorityPlan(("likelihood",), answers={(setting, True): (golds, golds) for setting in DEMOS}, golds=golds)
-    [row] = plan.relations(tmp_path).rows("from majority_by_model")
-    best = f1_score(list(golds), [label] * len(golds), average="weighted", zero_division=0)
-    assert row["constant_f1"] == pytest.approx(best)
-
-
 def test_the_region_of_a_setting_is_that_of_its_real_counts(tmp_path: Path) -> None:
     """With two demonstrations a setting of 10/90 has the counts of 0/100: it stands at the tails with it."""
     plan = MajorityPlan(("likelihood",))
     plan.settings[0] |= {"shares": [0.1, 0.9]}
     regions = plan.relations(tmp_path).rows("from setting_regions order by setting")
     assert [tuple(row.values()) for row in regions] == [("0/100", "tails"), ("100/0", "tails"), ("50/50", "middle")]
-
-
-def test_without_the_other_instruction_and_without_calibration_nothing_is_compared(tmp_path: Path) -> None:
-    one = MajorityPlan(("likelihood",)).only(instruction=True).relations(tmp_path)
-    assert one.rows("from majority_instruction_gap") == one.rows("from majority_calibration_gain") == []
-    assert len(one.rows("from majority_by_model")) == 1
 
 
 def test_random_predictions_equal_scikit_learn(tmp_path: Path) -> None:
@@ -174,16 +146,6 @@ def test_f1_of_a_draw_is_that_of_its_rows(opened: Relations) -> None:
         assert_estimated(row, "weighted_f1", np.array([drawn(answers, tuple(n_drawn)) for n_drawn in draws]))
 
 
-def test_one_row_and_one_seed_have_no_interval_and_no_deviation(tmp_path: Path) -> None:
-    found = MajorityPlan(("generate",)).only(demo_set=3, row=0).relations(tmp_path)
-    for row in found.rows("from majority_over_seeds"):
-        assert (row["n_rows"], row["n_seeds"], row["sd_f1"], row["weighted_f1_low"]) == (1, 1, None, None)
-    for row in found.rows("from majority_by_model"):
-        assert row["mean_f1_low"] is row["rb_at_10_high"] is row["mean_sd_over_seeds"] is None
-        assert row["sd_f1"] is not None
-    assert {row["gap_low"] for row in found.rows("from majority_instruction_gap")} == {None}
-
-
 def test_the_same_outputs_in_another_order_give_the_same_bytes(built: str, tmp_path: Path) -> None:
     plan = MajorityPlan(calibration=("cc", "looc"))
     for table in (plan.contexts, plan.prompts, plan.label_scores, plan.generations, plan.settings):
@@ -275,29 +237,6 @@ def test_a_check_finds_what_it_is_for(check: str, changes: list[str], problem: s
     assert any(problem in one for one in found), found
 
 
-def test_a_broken_run_gives_no_metrics_and_names_the_check(tmp_path: Path) -> None:
-    plan = MajorityPlan()
-    plan.settings[0]["counts"] = [0, 3]
-    run = plan.write(tmp_path)
-    with pytest.raises(BiasevalError, match=r"- settings_are_well_formed: .*setting 0/100 \(0\)"):
-        measure(run)
-    assert not Path(run, "marts").exists()
-
-
-def test_a_mart_that_leaves_its_range_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(relations.ANALYTICS, tmp_path / "analytics")
-    monkeypatch.setattr(relations, "ANALYTICS", tmp_path / "analytics")
-    path = tmp_path / "analytics/marts/majority_by_setting.sql"
-    text = path.read_text()
-    right = " measured.weighted_f1,"
-    assert text.count(right) == 1
-    path.write_text(text.replace(right, " measured.weighted_f1 + 1 as weighted_f1,"))
-    run = MajorityPlan().write(tmp_path / "run")
-    with pytest.raises(BiasevalError, match=r"majority_by_setting: .*weighted_f1 is 1.*, not from 0 to 1: "):
-        measure(run)
-    assert not Path(run, "marts").exists()
-
-
 def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:
     checks = {kind: set(names_of(kind, "checks")) for kind in ("label_bias", "majority_bias")}
     broken = {check for check, _, _ in BROKEN} | {"training_rows_are_held_out"}
@@ -321,23 +260,6 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> str:
     run = MajorityPlan(("generate",)).write(tmp_path_factory.mktemp("runs") / "generated")
     measure(run, has_database=True)
     return run
-
-
-def test_runs_of_this_kind_and_of_others_are_read_together(built: str, generated: str, tmp_path: Path) -> None:
-    label_bias = two_tasks().write(tmp_path / "animals")
-    measure(label_bias)
-    scored = Run.open(str(tmp_path / "scored"))
-    scored.write_text("spec.yaml", "kind: score\n")
-    scored.write_part("prompts", 0, PROMPTS.rows([{"prompt_id": "p"}]))
-    scored.write_part("label_scores", 0, LABEL_SCORES.empty())
-    assert rows(scored.uri, "select rb_at_k([0.5, 0.4], 10) as rb") == [{"rb": 1.0}]
-    sql = "select run, weighted_f1(list(gold), list(prediction)) as f1 from calibrated_predictions"
-    found = query([label_bias, built], f"{sql} where purpose = 'main' and method = 'none' group by run").to_pylist()
-    assert [(row["run"], 0 < row["f1"] < 1) for row in found] == [("animals", True)]
-    counted = query([built, generated, label_bias], "select run, count(*) as n from majority_predictions group by all")
-    assert dict(zip(*counted.to_pydict().values(), strict=True)) == {"boolq": 48 * (3 + 1), "generated": 48}
-    with pytest.raises(InputError, match="a gold label is null"):
-        query([built], "select weighted_f1(list(gold), list(gold)) from prompts where gold is null")
 
 
 @pytest.mark.parametrize("name", ["built", "generated"])

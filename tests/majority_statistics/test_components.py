@@ -1,6 +1,5 @@
 """Random answers, verdicts and the effect of proportions."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from scipy import stats  # type: ignore[import-untyped]
 from sklearn.metrics import f1_score
 
-from biaseval.tables import TABLES
 from tests.handmade import ask, made
 from tests.majority_statistics.tables import PLACE, Floats
 from tests.majorityplans import ANSWERS, DEMOS, SEEDS, TEXT, MajorityPlan, Rows
@@ -71,22 +69,6 @@ def test_pseudo_values_are_the_metric_and_its_derivative_by_a_rows_weight(answer
             for metric, value in here.items():
                 expected = value + N_ROWS * (above[metric] - below[metric]) / (2 * step)
                 assert stored[instruction, metric, row] == pytest.approx(expected, abs=1e-6), (metric, row)
-
-
-def test_the_instructions_gap_is_tested_on_the_rows_pseudo_values(answered: Answered) -> None:
-    stored = answered.run.rows("from majority_row_values where metric = 'tails_f1' order by row")
-    values = [np.array([row["value"] for row in stored if row["instruction"] is one]) for one in (False, True)]
-    differences = values[1] - values[0]
-    [row] = answered.run.rows("from majority_verdicts where metric = 'tails_f1'")
-    [gap] = answered.run.rows("from majority_instruction_gap where region = 'tails'")
-    assert [row[name] for name in ("instruction", "against_instruction", "unit", "n_units")] == [True, False, "row", 24]
-    assert row["estimate"] == pytest.approx(gap["gap"], abs=1e-12)
-    assert row["standard_error"] == pytest.approx(stats.sem(differences))
-    bounds = stats.t.interval(0.95, N_ROWS - 1, row["estimate"], row["standard_error"])
-    assert (row["low"], row["high"]) == pytest.approx(bounds, abs=1e-5)
-    how: dict[str, Any] = {"permutation_type": "samples", "n_resamples": 20_000, "random_state": 0}
-    exact = stats.permutation_test((differences,), np.mean, **how)
-    assert row["p"] == pytest.approx(exact.pvalue, abs=0.03)
 
 
 def test_components_are_those_of_an_analysis_of_variance(answered: Answered) -> None:
@@ -157,40 +139,6 @@ def test_the_p_of_proportions_is_the_share_of_orders_with_as_large_a_variance() 
         assert row["var_rows"] == pytest.approx(0.25 / 99)
 
 
-def test_where_settings_do_not_matter_the_p_of_proportions_is_uniform() -> None:
-    n_runs = 400
-    f1s = np.random.default_rng(2).normal(0.6, 0.08, size=(n_runs, 11, 5))
-    found = made("majority_components", **_f1_tables(f1s, n_draws=300))
-    p = np.array([row["proportions_p"] for row in found])
-    assert len(p) == n_runs
-    assert stats.kstest(p, "uniform").pvalue > 0.01
-    assert np.mean(p <= 0.05) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / n_runs)
-    # sd over settings is that of means of five draws, and the corrected one near 0.
-    corrected = np.array([row["sd_f1_corrected"] for row in found])
-    assert np.mean(corrected**2) < 0.25 * 0.08**2 / 5 * 2
-    assert f1s.mean(axis=2).std(axis=1, ddof=1).mean() == pytest.approx(0.08 / np.sqrt(5), rel=0.1)
-
-
-@pytest.mark.parametrize(("n_settings", "n_seeds", "n_methods"), [(5, 2, 1), (11, 5, 1), (15, 3, 8), (2, 8, 1)])
-def test_the_smallest_effect_of_proportions_is_found_in_four_of_five_runs(
-    n_settings: int, n_seeds: int, n_methods: int
-) -> None:
-    """Each run is a method of one call, so that the tests that a real one has are counted here."""
-    n_runs, spread = 400, 0.05
-    smallest = ask("visible_settings(?, ?, ?, ?)", spread**2, n_settings, n_seeds, n_methods)
-    planted = np.linspace(-1, 1, n_settings)
-    planted *= smallest / planted.std(ddof=1)
-    rng = np.random.default_rng(6)
-    of_seeds = rng.normal(0, 0.1, size=(n_runs, 1, n_seeds))  # moves all settings and hides nothing
-    f1s = 0.6 + planted[:, None] + of_seeds + rng.normal(0, spread, size=(n_runs, n_settings, n_seeds))
-    found = made("majority_components", **_f1_tables(f1s, n_draws=1000))
-    assert 0.70 <= np.mean([row["proportions_p"] * n_methods <= 0.05 for row in found]) <= 0.86
-    # The runs say the same by their own variance between draws; all of them are tests of one run here.
-    of_all = ask("visible_settings(?, ?, ?, ?)", spread**2, n_settings, n_seeds, n_runs)
-    told = [row["sd_f1_smallest_detectable"] for row in found]
-    assert of_all is told[0] is None or np.mean(np.square(told)) == pytest.approx(of_all**2, rel=0.05)
-
-
 @pytest.mark.parametrize("sizes", [(3, 2, 1), (4, 2, 1), (1, 5, 1), (5, 1, 1), (5, 2, 4)])
 def test_few_orders_show_no_effect_of_proportions(sizes: tuple[int, int, int]) -> None:
     call = "visible_settings(0.01, ?, ?, ?), visible_settings(0.01, 11, 5, 0), visible_settings(0, 11, 5, 1)"
@@ -209,25 +157,3 @@ def test_one_seed_cannot_tell_proportions_from_the_draw() -> None:
     names = ("proportions_p", "proportions_p_adjusted", "sd_f1_corrected", "var_settings", "var_seeds")
     assert [row[name] for name in (*names, "sd_f1_smallest_detectable")] == [None] * 6
     assert row["var_rows"] is not None
-
-
-def test_a_run_without_stored_orders_has_no_smallest_effect() -> None:
-    tables = _f1_tables(np.random.default_rng(5).normal(0.6, 0.05, size=(1, 11, 5)))
-    [row] = made("majority_components", **tables | {"setting_permutations": TABLES["setting_permutations"].empty()})
-    assert row["proportions_p"] is row["sd_f1_smallest_detectable"] is None
-
-
-def test_settings_are_exchanged_within_each_seed_in_stored_orders(tmp_path: Path) -> None:
-    run = MajorityPlan(("likelihood",)).relations(tmp_path)
-    found = run.rows("from setting_permutations order by draw, seed")
-    assert len(found) == 2000 * 2
-    assert [row["numbers"] for row in found[:2]] == [[0, 1, 2]] * 2
-    assert {tuple(sorted(row["numbers"])) for row in found} == {(0, 1, 2)}
-    assert {row["seed"] for row in found} == set(SEEDS)
-    orders = {seed: [tuple(row["numbers"]) for row in found if row["seed"] == seed] for seed in SEEDS}
-    counts = {order: orders[3].count(order) for order in set(orders[3])}
-    assert len(counts) == 6
-    assert max(counts.values()) < 1.2 * 2000 / 6
-    assert orders[3] != orders[5]
-    # A sign for each of the four test rows.
-    assert {len(row["signs"]) for row in run.rows("from sign_flips")} == {4}

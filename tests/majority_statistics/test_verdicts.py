@@ -12,7 +12,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from biaseval.analysis.sign_flips import sign_flips
 from tests.handmade import made
 from tests.majority_statistics.tables import PLACE
-from tests.majorityplans import ANSWERS, MajorityPlan
+from tests.majorityplans import MajorityPlan
 
 
 def _verdicts(
@@ -54,14 +54,6 @@ def _verdicts(
         majority_draw_errors=[pair | {"metric": "mean_f1", "error_draws": 0.01, "draws_df": 7.0, "n_seeds": n_seeds}],
     )
     return {row["metric"]: row for row in found}
-
-
-def test_one_seed_has_a_band_of_the_rows_and_none_of_the_draws() -> None:
-    several, one = (_verdicts([0.2] * 8, n_seeds=n_seeds)["mean_f1"] for n_seeds in (8, 1))
-    assert several["both_low"] < several["simultaneous_low"] < several["estimate"] < several["both_high"]
-    assert (one["both_low"], one["both_high"]) == (None, None)
-    for name in ("estimate", "p", "p_both", "simultaneous_low", "simultaneous_high", "error_draws"):
-        assert one[name] == several[name], name
 
 
 WIDER = [0.2, 0.3, 0.2, 0.2, 0.1, 0.3, 0.2, 0.2]
@@ -115,13 +107,6 @@ def test_a_change_in_one_draw_of_demonstrations_is_not_said_of_others(tmp_path: 
     # The t interval and the percentiles over resamples are of about the same width.
     width = gains[False]["mean_f1_high"] - gains[False]["mean_f1_low"]
     assert changed["high"] - changed["low"] == pytest.approx(width, rel=0.15)
-
-
-def test_settings_that_are_all_alike_have_no_verdict_on_their_spread(tmp_path: Path) -> None:
-    right = dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))
-    run = MajorityPlan(("likelihood",), ("looc",), right, n_repeats=50).relations(tmp_path)
-    [row] = run.rows("from majority_verdicts where metric = 'sd_f1' and instruction")
-    assert (row["estimate"], row["verdict"], row["reason"]) == (None, None, "no spread")
 
 
 def _followed(
@@ -198,29 +183,3 @@ def test_what_is_followed_is_the_mean_effect_of_the_labels_on_each_row_by_least_
         bounds = stats.t.interval(0.95, np.floor(df) if df < 10 else df, by_row.mean(), error)
         assert row_of_run[name] == pytest.approx(by_row.mean())
         assert (row_of_run[f"{name}_low"], row_of_run[f"{name}_high"]) == pytest.approx(bounds, abs=1e-4), name
-
-
-def test_intervals_of_what_is_followed_hold_the_planted_effects_in_95_percent() -> None:
-    n_runs = 200
-    # In the middle, so that no chance is below 0 or above 1.
-    found = made("majority_following", **_followed(0.3, 0.15, 0.05, n_runs, n_rows=40, of_rows=0.2))
-    bound = 3 * np.sqrt(0.95 * 0.05 / n_runs)
-    for name, truth in (("majority_effect", None), ("recency_at_equal_shares", 0.15)):
-        # Alone, the slope on proportions has what the last demonstration adds too: its truth is the mean.
-        true = np.mean([row[name] for row in found]) if truth is None else truth
-        covered = np.mean([row[f"{name}_low"] <= true <= row[f"{name}_high"] for row in found])
-        assert 0.95 - bound <= covered <= 0.95 + 0.035 + bound, name
-
-
-def test_one_seed_or_one_row_has_effects_without_interval() -> None:
-    for sizes in ({"n_seeds": 1}, {"n_seeds": 3, "n_rows": 1}):
-        [row] = made("majority_following", **_followed(0.4, 0.2, 0.0, 1, **sizes))
-        assert row["majority_effect"] is not None
-        assert [row[name] for name in row if name.endswith(("_low", "_high"))] == [None] * 6
-
-
-def test_recency_of_a_setting_is_over_the_seeds_that_differ_in_the_last_label(tmp_path: Path) -> None:
-    """In 50/50 the last demonstration is False with seed 3 and True with seed 5; True has 2/4 and 3/4."""
-    sql = "from majority_over_seeds where not instruction"
-    found = {row["setting"]: row["recency"] for row in MajorityPlan(("likelihood",)).relations(tmp_path).rows(sql)}
-    assert found == {"0/100": None, "50/50": pytest.approx(3 / 4 - 2 / 4), "100/0": None}

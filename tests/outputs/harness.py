@@ -1,7 +1,6 @@
 """Samples of a real lm-evaluation-harness (``tests/fixtures/lm_eval``), and copies of them to break."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,9 +58,3 @@ def copied(
     change_results(found)
     (folder / results_path.name).write_text(json.dumps(found))
     return target
-
-
-def copied_whole(folder: Path, setting: str) -> Path:
-    """Copy an evaluation as it is."""
-    shutil.copytree(FOLDER / setting, folder)
-    return folder

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import open_runs, query
-from biaseval.analysis import sql_files as relations
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import tables_of
@@ -72,28 +71,6 @@ def test_a_whole_run_breaks_no_check(whole: Relations) -> None:
 def test_a_check_finds_what_it_is_for(check: str, change: str, problem: str, whole: Relations) -> None:
     found = whole.problems(check, change)
     assert any(problem in one for one in found), found
-
-
-def test_a_broken_run_gives_no_metrics_and_names_the_check(tmp_path: Path) -> None:
-    plan = two_segments()
-    plan.predictions[0]["exact_match"] = 0.5
-    run = plan.write(tmp_path)
-    with pytest.raises(BiasevalError, match=r"- qa_predictions_are_whole: .*exact match 0.5, F1 1.0"):
-        measure(run)
-    assert not Path(run, "marts").exists()
-
-
-def test_a_mart_that_a_check_refuses_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(relations.ANALYTICS, tmp_path / "analytics")
-    monkeypatch.setattr(relations, "ANALYTICS", tmp_path / "analytics")
-    path = tmp_path / "analytics/marts/qa_bias_tests.sql"
-    text = path.read_text()
-    assert text.count(" nulls.p,") == 1
-    path.write_text(text.replace(" nulls.p,", " null::double as p,"))
-    run = two_segments().write(tmp_path / "run")
-    with pytest.raises(BiasevalError, match=r"qa_findings_are_whole: .*bert, squad, ans_len: significance"):
-        measure(run)
-    assert not Path(run, "marts").exists()
 
 
 def test_every_check_of_this_kind_has_a_run_that_breaks_it() -> None:

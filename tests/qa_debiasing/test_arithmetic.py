@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -97,29 +96,6 @@ def test_correlations_equal_those_of_scipy() -> None:
         assert [row[name] for name in names] == pytest.approx(wanted)
 
 
-def test_correlations_need_readers_that_differ() -> None:
-    def found(shifts: Sequence[float | None], changes: Sequence[float]) -> dict[str, Any]:
-        pairs = enumerate(zip(shifts, changes, strict=True))
-        rows = correlations({f"r{n}": ("resample", shift, {"natural": y}) for n, (shift, y) in pairs})
-        [row] = [row for row in rows if (row["method"], row["other_dataset"]) == ("all", "natural")]
-        return row
-
-    nothing = dict.fromkeys(("pearson", "pearson_low", "pearson_high", "spearman"))
-    place = {"dataset": "squad", "method": "all", "other_dataset": "natural"}
-    assert found([1, 2], [0.1, 0.3]) == {**place, "n_models": 2, **nothing}
-    three = found([1, 2, 4], [0.1, 0.3, 0.2])
-    assert (three["n_models"], three["pearson_low"], three["pearson_high"]) == (3, None, None)
-    assert three["pearson"] == pytest.approx(np.corrcoef([1, 2, 4], [0.1, 0.3, 0.2])[0, 1])
-    assert found([3] * 5, [0.1, 0.2, 0.3, 0.4, 0.5]) == {**place, "n_models": 5, **nothing}
-    assert found([1, 2, 3, 4, 5], [0.2] * 5) == {**place, "n_models": 5, **nothing}
-    # Readers whose groups are too small on the set take no part.
-    assert found([1, 2, 4, None, None], [0.1, 0.3, 0.2, 9, 9]) == three
-    assert found([None] * 4, [1, 2, 3, 4]) == {**place, "n_models": 0, **nothing}
-    perfect = found([0, 1, 2, 3, 4], [0, -0.1, -0.2, -0.3, -0.4])
-    assert [perfect[name] for name in ("pearson", "pearson_low", "pearson_high")] == pytest.approx([-1] * 3)
-    assert -1 <= perfect["pearson_low"] <= perfect["pearson_high"]
-
-
 N_ARTICLES, N_ROWS = 20, 600
 
 GIVEN, SEARCHED = (3.0,), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
@@ -175,22 +151,6 @@ def page(
 
 def words(found: Rows) -> list[str]:
     return [row["verdict"] for row in found if row["verdict"] in WORDS]
-
-
-@pytest.mark.slow
-def test_readers_that_are_alike_are_told_apart_in_few_pages() -> None:
-    """All have the same bias, and the same answers on average: any word is wrong."""
-    rng = np.random.default_rng(7)
-    wrong, single = [], []
-    for _ in range(30):
-        biases, answers = page(rng, n_draws=100)
-        wrong.append([bool(words(biases)), bool(words(answers))])
-        single += [row["p"] <= 0.05 for row in biases]
-    of_bias, of_answers = np.mean(wrong, axis=0)
-    # Monte Carlo errors 0.03 and 0.04; each family has a half of the 5 %.
-    assert of_bias <= 0.075
-    assert of_answers <= 0.1
-    assert np.mean(single) <= 0.08
 
 
 @pytest.mark.parametrize("thresholds", [GIVEN, SEARCHED])

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats  # type: ignore[import-untyped]
 
 from tests.qa_debiasing.study import (
     ARTICLES,
@@ -14,13 +13,12 @@ from tests.qa_debiasing.study import (
     Study,
     cluster_error,
     expected,
-    hand_draws,
     large_study,
     quantile,
     segment_influence,
     two_readers,
 )
-from tests.qaplans import RIGHT, VALUES, Rows
+from tests.qaplans import VALUES, Rows
 
 CAREFUL = "from qa_debiasing where model = 'careful'"
 
@@ -39,28 +37,6 @@ def points(found: Rows, sizes: tuple[int, int], standard_sizes: tuple[int, int],
     )
 
 
-def test_a_debiased_reader_by_hand() -> None:
-    study = two_readers()
-    hand_draws(study)
-    [[standard, found]] = study.asked("from qa_debiasing order by model")
-    # 10, 20, 30 and 0 points in the four samples that have both segments, 40 of the standard reader in each.
-    changes = [-30, -20, -10, -40]
-    low, high = np.quantile(changes, [0.025, 0.975])
-    error = np.std(changes)
-    p, reach = 2 * stats.t.sf(20 / error, 3), stats.t.ppf(1 - 0.025 / 2, 3) * error
-    numbers = {"significance_change": -20, "expected_change": -20, "significance_error": error, "n_draws": 4}
-    numbers |= {"significance_change_low": low, "significance_change_high": high, "worse_high_change": 10}
-    assert {name: found[name] for name in numbers} == pytest.approx(numbers)
-    # Of one change and of two families.
-    bands = {"p": p, "p_adjusted": 2 * p, "simultaneous_low": -20 - reach, "simultaneous_high": -20 + reach}
-    assert {name: found[name] for name in bands} == pytest.approx(bands, rel=0.1)
-    assert [found[name] for name in ("is_addressed", "verdict", "is_nearly_broken")] == [True, "too few", False]
-    assert (standard["gap"], standard["worse_high"]) == pytest.approx((30, 50))
-    assert standard["is_addressed"] is False
-    compared = [name for name in standard if "_change" in name or name.startswith(("standard_", "p", "simultan"))]
-    assert [standard[name] for name in (*compared, "is_nearly_broken")] == [None] * (len(compared) + 1)
-
-
 @pytest.mark.parametrize(("n_right", "is_nearly_broken"), [(4, False), (3, True)])
 def test_a_reader_is_nearly_broken_below_two_thirds_of_the_standard_readers_worse_segment(
     n_right: int, is_nearly_broken: bool
@@ -72,17 +48,6 @@ def test_a_reader_is_nearly_broken_below_two_thirds_of_the_standard_readers_wors
     [[found]] = study.asked(CAREFUL)
     assert (found["worse_high"], found["standard_worse_high"]) == pytest.approx((10 * n_right, 60))
     assert found["is_nearly_broken"] is is_nearly_broken
-
-
-def test_a_reader_with_the_same_answers_has_changed_nothing() -> None:
-    study = two_readers()
-    study.predictions = []
-    for model in ("base", "careful"):
-        study.answers([*RIGHT, 1], model=model)
-    [found], [outcome] = study.asked(CAREFUL, "from qa_out_of_distribution where model = 'careful'")
-    assert [value for name, value in found.items() if "_change" in name] == pytest.approx([0] * 8, abs=1e-9)
-    assert (found["p"], found["verdict"], found["n_draws"]) == (1, "too few", 40)
-    assert [value for name, value in outcome.items() if "_change" in name] == pytest.approx([0] * 6, abs=1e-9)
 
 
 @pytest.mark.parametrize("replacement", [False, True])
@@ -134,30 +99,6 @@ def test_every_change_equals_that_of_a_loop(replacement: bool) -> None:
             assert [outcomes[model][f"{metric}_change{end}"] for end in ends] == pytest.approx(wanted, rel=1e-4)
 
 
-def test_readers_that_search_their_own_thresholds_are_each_split_at_theirs() -> None:
-    """In the published code's variant the gap of either reader is at its own threshold, and so is its change."""
-    study, columns = large_study(variant="reference", thresholds={"ans_len": [1, 2, 3, 4]}, bootstrap={"sample": 40})
-    right = np.where(columns["ans_len"] <= 3, 1.0, columns["mixin"])
-    study.predictions = [row for row in study.predictions if row["model"] != "mixin"]
-    study.answers(right.tolist(), model="mixin")
-    with study.opened() as relations:
-        [standard, found] = relations.rows("from qa_debiasing where model <> 'again' order by model")
-        draws = relations.rows("from qa_change_draws where model = 'mixin' order by draw")
-        assert relations.problems("qa_changes_have_their_draws") == []
-    assert (standard["threshold"], found["threshold"]) == (2, 3)
-    [own, of_standard] = (columns["ans_len"] <= threshold for threshold in (3, 2))
-    gap, influence = segment_influence(right, own)
-    standard_gap, standard_influence = segment_influence(columns["base"], of_standard)
-    half_width = 100 * quantile(12) * cluster_error(influence - standard_influence, columns["article"])
-    change = 100 * (gap - standard_gap)
-    names = ("gap", "standard_gap", "gap_change", "gap_change_low", "gap_change_high")
-    wanted = [100 * gap, 100 * standard_gap, change, change - half_width, change + half_width]
-    assert [found[name] for name in names] == pytest.approx(wanted, rel=1e-4)
-    changes = points(draws, (own.sum(), (~own).sum()), (of_standard.sum(), (~of_standard).sum()), 40, how=False)
-    bounds = [found["significance_change_low"], found["significance_change_high"]]
-    assert bounds == pytest.approx(np.quantile(changes, [0.025, 0.975]), abs=1e-9)
-
-
 def test_the_order_of_rows_changes_no_value() -> None:
     study, _ = large_study()
     queries = [f"from {name}" for name in (*MARTS, "qa_training_costs")]
@@ -194,14 +135,6 @@ def test_groups_that_are_too_small_have_no_bias_and_no_change() -> None:
     assert is_in({**NOTHING, **sizes, "exact_match": pytest.approx(100 * 13 / 21)}, found)
 
 
-def test_a_heuristic_without_values_has_no_questions() -> None:
-    study = two_readers()
-    for row in study.attributes:
-        row |= {"value": -1.0, "is_measured": False}
-    [[found]] = whole(study, CAREFUL)
-    assert is_in({**NOTHING, "n_rows": 0, "n_articles": 0}, found)
-
-
 def test_no_significant_threshold_is_no_change_without_an_interval() -> None:
     """Of two thresholds none is significant for either reader: both significances are 0."""
     study = Study({"ans_len": [1, 2]})
@@ -214,35 +147,6 @@ def test_no_significant_threshold_is_no_change_without_an_interval() -> None:
     [[found]] = whole(study, CAREFUL)
     unknown = dict.fromkeys(("threshold", "significance_change_low", "gap", "gap_change"))
     assert is_in({"status": "not significant", "significance_change": 0, **unknown}, found)
-
-
-@pytest.mark.parametrize(
-    "titles",
-    [["A"] * 20, ["A"] * 10 + list("BCDEFGHIJK"), list("BCDEFGHIJK") + ["A"] * 10],
-    ids=["one article", "one below", "one above"],
-)
-def test_a_segment_in_a_single_article_has_no_interval(titles: list[str]) -> None:
-    study = two_readers()
-    study.titles([*titles, "A" if len(set(titles)) == 1 else "E"])
-    [found], [outcome] = whole(study, CAREFUL, "from qa_out_of_distribution where model = 'careful'")
-    names = ("gap_change", "significance_change")
-    assert is_in(dict.fromkeys(names, pytest.approx(-20)) | {"n_articles": len(set(titles))}, found)
-    assert is_in({f"{name}_{end}": None for name in names for end in ("low", "high")}, found)
-    assert outcome["exact_match_change"] == pytest.approx(-1 / 21)
-    if len(set(titles)) == 1:
-        bounds = [f"{metric}_change_{end}" for metric in ("exact_match", "f1") for end in ("low", "high")]
-        assert is_in({**dict.fromkeys(bounds), "n_articles": 1}, outcome)
-
-
-def test_readers_that_were_given_up_or_not_trained_are_compared_with_nothing() -> None:
-    study = two_readers()
-    study.reader("broken", "learned_mixin", "ans_len", problem="its loss is not finite", steps=1)
-    study.reader("hypothesis", "bias_model", "ans_len")
-    study.answers([*RIGHT, 1], model="from elsewhere")
-    names = ("qa_debiasing", "qa_out_of_distribution", "qa_training_costs", "qa_bias_by_heuristic")
-    found = [{row["model"] for row in rows} for rows in whole(study, *(f"from {name}" for name in names))]
-    assert found[:2] == [{"base", "careful"}] * 2
-    assert found[2:] == [{"base", "careful", "broken", "hypothesis"}, {"base", "careful", "from elsewhere"}]
 
 
 def test_a_reader_whose_standard_one_was_given_up_is_measured_and_compared_with_nothing() -> None:

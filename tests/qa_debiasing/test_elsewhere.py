@@ -11,8 +11,6 @@ from tests.handmade import made
 from tests.qa_debiasing.study import (
     ARTICLES,
     DEBIASED,
-    Floats,
-    Study,
     cluster_error,
     quantile,
     segment_influence,
@@ -27,24 +25,6 @@ def flipped(by_article: Sequence[float]) -> float:
     """Return the share of patterns of signs whose sum is as far from 0."""
     sums = [abs(np.dot(signs, by_article)) for signs in itertools.product([-1, 1], repeat=len(by_article))]
     return float(np.mean(np.array(sums) >= abs(sum(by_article)) - 1e-9))
-
-
-def test_answers_on_every_data_set_by_hand() -> None:
-    study = two_readers(datasets=OUTSIDE)
-    study.questions({"ans_len": [1] * 6}, dataset="natural")
-    study.titles(["P", "P", "Q", "Q", "Q", "R"], dataset="natural")
-    study.answers([0, 0, 1, 0, 0, 1], [0.5, 0.25, 1.0, 0.0, 0.5, 1.0], "careful", "natural")
-    study.answers([0, 0, 1, 0, 1, 0], [0.0, 0.5, 1.0, 0.5, 0.5, 0.25], "base", "natural")
-    [found] = study.asked("from qa_out_of_distribution order by model, dataset")
-    roles = [(row["model"], row["dataset"], row["role"]) for row in found]
-    assert roles[2:] == [("careful", "natural", "out_of_distribution"), ("careful", "squad", "in_distribution")]
-    # Differences of F1 are 0.25, -0.5 and 0.75 by article, 0.5 / 6 on average; of exact match 0, -1 and 1.
-    wanted = {"standard_f1": 2.75 / 6, "f1_change": 0.5 / 6, "exact_match_change": 0, "n_rows": 6, "n_articles": 3}
-    wanted |= {"f1_p": flipped([0.25, -0.5, 0.75]), "f1_p_adjusted": 1, "exact_match_p": flipped([0, -1, 1])}
-    assert {name: found[2][name] for name in wanted} == pytest.approx(wanted)
-    assert [found[2][f"{metric}_verdict"] for metric in ("f1", "exact_match")] == ["too few"] * 2
-    compared = [name for name in found[0] if "_change" in name or name.endswith(("_p", "_p_adjusted", "_verdict"))]
-    assert [found[0][name] for name in (*compared, "standard_f1", "standard_exact_match")] == [None] * 14
 
 
 def test_questions_that_only_one_reader_answered_change_nothing() -> None:
@@ -112,82 +92,6 @@ def test_means_over_what_a_method_addresses_are_the_published_ones() -> None:
         change = row["bias_significance"] - row["standard_significance"]
         assert row["significance_change"] == pytest.approx(change)
         assert (row["n_heuristics"], row["n_nearly_broken"]) == (6, n_broken)
-
-
-def test_means_over_biases_leave_out_what_is_not_measured_and_pair_what_has_a_threshold() -> None:
-    given = changes_of_bias("resample")[:3] + changes_of_bias("resample", seed=1)[:2]
-    # The first was not measured; the second has no significant threshold, its standard reader has one.
-    nothing = {"worse_high": None, "worse_high_change": None}
-    given[0] |= {"significance_change": None, "bias_significance": None, **nothing}
-    given[1] |= {"bias_significance": 0.0, "significance_change": -8.62, **nothing, "is_nearly_broken": None}
-    other, found = made("qa_debiasing_by_method", qa_debiasing=given, qa_out_of_distribution=ROLES)
-    assert (other["seed"], found["seed"]) == (1, 42)
-    assert [found[name] for name in MEANS] == pytest.approx(
-        [1.99 / 2, (8.62 + 2.63) / 2, (-8.62 - 0.64) / 2, 73.57, 75.44, 2, 0]
-    )
-    assert [other[name] for name in MEANS] == pytest.approx(
-        [(6.87 + 6.7) / 2, (12.51 + 8.62) / 2, (-5.64 - 1.92) / 2, 69.5, 69.85, 2, 0]
-    )
-
-
-def test_means_over_sets_and_over_readers_are_of_other_questions() -> None:
-    """Of two sets of unlike sizes out of distribution, and of the readers of one method and seed."""
-    rng = np.random.default_rng(5)
-    outside = {"natural": "b.json", "trivia": "c.json"}
-    study = Study(
-        {"ans_len": [1]},
-        datasets={"in_distribution": {"squad": "a.json"}, "out_of_distribution": outside},
-        bootstrap={"trials": 5, "sample": 10},
-    )
-    study.reader("base")
-    for model, bias, how in (
-        ("careful", "ans_len", {}), ("again", "cos_sim", {}), ("other seed", "ans_len", {"seed": 43}),
-        ("given up", "word_dist", {"problem": "its loss is not finite"}),
-    ):  # fmt: skip
-        study.reader(model, "learned_mixin", bias, **how)
-    study.reader("hypothesis", "bias_model", "ans_len")
-    columns: dict[str, dict[str, Floats]] = {}
-    for dataset, n_rows, n_articles in (("squad", 60, 6), ("natural", 150, 10), ("trivia", 80, 4)):
-        own = columns[dataset] = {"article": rng.permutation(np.arange(n_rows) % n_articles)}
-        study.questions({"ans_len": (1 + np.arange(n_rows) % 2).tolist()}, dataset)
-        study.titles([f"title {one}" for one in own["article"]], dataset)
-        for model in ("base", "careful", "again"):
-            own[f"{model} exact_match"] = (rng.random(n_rows) < 0.4).astype(float)
-            own[f"{model} f1"] = np.maximum(own[f"{model} exact_match"], rng.random(n_rows) / 2)
-            study.answers(own[f"{model} exact_match"].tolist(), own[f"{model} f1"].tolist(), model, dataset)
-        study.answers([1.0] * n_rows, model="other seed", dataset=dataset)
-    with study.opened() as relations:
-        found = {row["model"]: row for row in relations.rows("from qa_out_of_distribution_by_model")}
-        means = relations.rows("from qa_out_of_distribution_by_method order by seed, dataset")
-        assert relations.problems("qa_changes_have_their_draws") == []
-    for metric in ("f1", "exact_match"):
-        changes: dict[str, list[float]] = {dataset: [] for dataset in columns}
-        for model in ("careful", "again"):
-            row, squares = found[model], []
-            for dataset, own in columns.items():
-                change = own[f"{model} {metric}"] - own[f"base {metric}"]
-                changes[dataset].append(change.mean())
-                error = cluster_error((change - change.mean()) / len(change), own["article"])
-                squares.append((quantile(len(set(own["article"].tolist()))) * error) ** 2)
-            mean, half_width = np.mean([changes[dataset][-1] for dataset in outside]), np.sqrt(sum(squares[1:]) / 4)
-            assert [row[f"{metric}_change{end}"] for end in ("", "_low", "_high")] == pytest.approx(
-                [mean, mean - half_width, mean + half_width], rel=1e-4
-            )
-            for name, reader in ((metric, model), (f"standard_{metric}", "base")):
-                wanted = np.mean([columns[dataset][f"{reader} {metric}"].mean() for dataset in outside])
-                assert row[name] == pytest.approx(wanted)
-            assert (row["n_datasets"], row["n_rows"]) == (2, 230)
-        wanted_means = [np.mean([changes[dataset] for dataset in outside])]
-        wanted_means += [np.mean(changes[dataset]) for dataset in ("natural", "squad", "trivia")]
-        assert [row[f"{metric}_change"] for row in means[:4]] == pytest.approx(wanted_means)
-    base = found["base"]
-    assert [base[name] for name in base if "_change" in name or name.startswith("standard_")] == [None] * 8
-    assert [(row["method"], row["seed"], row["dataset"], row["n_biases"]) for row in means] == [
-        ("learned_mixin", seed, dataset, n)
-        for seed, n in ((42, 2), (43, 1))
-        for dataset in ("mean", "natural", "squad", "trivia")
-    ]
-    assert means[6]["exact_match_change"] == pytest.approx(1 - columns["squad"]["base exact_match"].mean())
 
 
 def test_a_mean_over_sets_needs_them_all() -> None:

@@ -22,88 +22,6 @@ def evaluations(*asked: tuple[Any, ...]) -> dict[str, Rows]:
     return {"evaluations": [dict(zip(names, row, strict=False)) for row in asked], "training": []}
 
 
-def test_curves_are_of_the_readers_that_were_asked_behind_a_step() -> None:
-    study = two_readers()
-    study.reader("again", "learned_mixin", "cos_sim")
-    study.reader("broken", "learned_mixin", "word_dist", problem="its loss is not finite")
-    study.reader("hypothesis", "bias_model", "ans_len")
-    study.tables |= evaluations(
-        ("careful", 0, "squad", 2.0, 0.25, 0.5), ("again", 0, "squad", 4.0, 0.5, 0.625),
-        ("broken", 0, "squad", 9.0, 1.0, 1.0),
-        ("careful", 1, "squad", 1.0, 0.5, 0.75), ("again", 1, "squad", float("inf"), 0.0, 0.0),
-        ("careful", 1, "dev", float("nan"), 0.0, 0.0), ("again", 1, "dev", 3.0, 0.5, 0.5),
-        ("base", 1, "squad", 1.5, 0.5, 0.75), ("hypothesis", 1, "squad (biased)", 2.5, 0.5, 0.75),
-    )  # fmt: skip
-    [found] = study.asked("from qa_training_curves")
-    inside = "in_distribution"
-    assert [tuple(row.values())[2:] for row in found] == [
-        ("bias_model", "squad (biased)", None, 1, *[2.5] * 3, *[0.5] * 3, *[0.75] * 3, 1),
-        ("learned_mixin", "dev", None, 1, *[3.0] * 3, *[0.5] * 6, 1),
-        ("learned_mixin", "squad", inside, 0, 3.0, 2.0, 4.0, 0.375, 0.25, 0.5, 0.5625, 0.5, 0.625, 2),
-        ("learned_mixin", "squad", inside, 1, *[1.0] * 3, *[0.5] * 3, *[0.75] * 3, 1),
-        ("standard", "squad", inside, 1, *[1.5] * 3, *[0.5] * 3, *[0.75] * 3, 1),
-    ]
-
-
-def test_a_bias_model_by_hand() -> None:
-    study = two_readers()
-    study.reader("hypothesis", "bias_model", "ans_len", best_step=1)
-    study.tables |= evaluations(
-        ("hypothesis", 1, "squad (biased)", 1.0, 0.5, 0.625), ("hypothesis", 1, "squad (other)", 1.0, 0.125, 0.25),
-        ("hypothesis", 1, "more (biased) (biased)", 1.0, 0.25, 0.5),
-        ("hypothesis", 1, "more (biased) (other)", 1.0, 0.0, 0.75),
-        ("hypothesis", 2, "squad (biased)", 1.0, 0.9, 0.9), ("hypothesis", 2, "squad (other)", 1.0, 0.9, 0.9),
-        ("careful", 1, "squad (biased)", 1.0, 0.9, 0.9),
-    )  # fmt: skip
-    names = ("base", "data", "bias", "threshold", "n_biased_validation", "n_other_validation")
-    study.tables["qa_segments"] = [
-        dict(zip(names, row, strict=True))
-        for row in (
-            ("bert", "squad", "ans_len", 1.0, 30, 12),
-            ("bert", "squad", "sim_word", 1.0, 1, 2),
-            ("roberta", "squad", "ans_len", 1.0, 3, 4),
-        )
-    ]
-    [found] = study.asked("from qa_bias_models")
-    place = {"model": "hypothesis", "base": "bert", "data": "squad", "bias": "ans_len"}
-    columns = (
-        "dataset", "best_step", "f1_biased", "f1_other", "f1_difference", "exact_match_biased", "exact_match_other",
-        "n_biased", "n_other",
-    )  # fmt: skip
-    assert found == [
-        place | dict(zip(columns, row, strict=True))
-        for row in (
-            ("more (biased)", 1, 0.5, 0.75, -0.25, 0.25, 0.0, 30, 12),
-            ("squad", 1, 0.625, 0.25, 0.375, 0.5, 0.125, 30, 12),
-        )
-    ]
-
-
-def test_costs_by_hand() -> None:
-    study = two_readers()
-    study.trained[1] |= {"device": "NVIDIA H100", "n_workers": 4, "steps": 2, "best_step": 1}
-    study.reader("never began", "resample", "ans_len", steps=0, problem="a segment is empty", device=None)
-    study.tables |= evaluations(
-        *(("careful", step, name, 1.0, 0.0, 0.0, 450.0) for step in (0, 1) for name in ("squad", "more"))
-    )
-    study.tables["training"] = [
-        {"model": model, "step": step, "loss": 1.0, "seconds": seconds}
-        for model, step, seconds in (("base", 0, 5.0), ("careful", 0, 1000.0), ("careful", 1, 800.0))
-    ]
-    [found] = study.asked("from qa_training_costs order by model")
-    place = {"base": "bert", "data": "squad", "seed": 42}
-    assert found == [
-        {"model": "base", **place, "method": "standard", "bias": None, "steps": 3, "best_step": 2, "seconds": 5.0,
-         "accelerator_hours": None, "n_evaluations": 0, "evaluation_seconds": None, "problem": None},
-        {"model": "careful", **place, "method": "learned_mixin", "bias": "ans_len", "steps": 2, "best_step": 1,
-         "seconds": 1800.0, "accelerator_hours": 4.0, "n_evaluations": 2, "evaluation_seconds": 1800.0,
-         "problem": None},
-        {"model": "never began", **place, "method": "resample", "bias": "ans_len", "steps": 0, "best_step": None,
-         "seconds": None, "accelerator_hours": None, "n_evaluations": 0, "evaluation_seconds": None,
-         "problem": "a segment is empty"},
-    ]  # fmt: skip
-
-
 BROKEN: dict[str, list[tuple[str, str]]] = {
     "qa_training_is_whole": [
         ("delete from training where model = 'base' and step = 1", "base: 2 steps, 2 different, 2 of finite loss"),
@@ -207,15 +125,6 @@ def test_a_set_for_validation_may_lack_a_segment(whole: Within) -> None:
         [more, squad] = whole.rows(f"from ({sql_of('qa_bias_models')}) order by dataset")
     assert [more["f1_biased"], more["f1_difference"], more["f1_other"]] == [None, None, 0.7]
     assert squad["f1_biased"] == 0.7
-
-
-def test_draws_of_a_comparison_whose_groups_are_too_small_are_left_aside() -> None:
-    study = two_readers(bootstrap={"trials": 20, "sample": 11})
-    hand_draws(study)
-    with study.opened() as relations:
-        [found] = relations.rows("from qa_debiasing where model = 'careful'")
-        assert relations.problems("qa_changes_have_their_draws") == []
-    assert (found["n_draws"], found["significance_change_low"]) == (0, None)
 
 
 def test_a_run_that_trained_nothing_has_these_marts_without_a_row(tmp_path: Path) -> None:

@@ -3,12 +3,8 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-import yaml
-from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import query
 from biaseval.cli.printing import print_metrics
@@ -26,7 +22,7 @@ from tests.pages import (
     page_of,
     printed_queries,
 )
-from tests.qa_report.runs import Row, make_run, right
+from tests.qa_report.runs import Row, make_run
 from tests.qaplans import QaPlan
 from tests.specs import write_plan
 
@@ -53,23 +49,6 @@ def test_the_page_is_whole_the_same_each_time_and_its_numbers_are_those_of_marts
         "note 7: <approxi",
     ]
     assert_said(page.text, [*words, "sim_word Different words that question and context share", "!None"])
-
-
-def test_performance_elsewhere_is_a_mean_of_sets_with_its_interval(run: Run) -> None:
-    [mean] = query([run.uri], "from qa_over_datasets where model = 'strong' and role like 'out%'").to_pylist()
-    assert (mean["exact_match"], mean["f1"]) == (pytest.approx((0.5 + 0.25) / 2), pytest.approx((0.75 + 0.25) / 2))
-    assert (mean["n_datasets"], mean["n_rows"]) == (2, 60)
-    # The error of a mean of two independent means, with Satterthwaite's degrees of freedom.
-    for metric, columns in (
-        ("exact_match", ([1, 0] * 20, [1, 0, 0, 0] * 5)),
-        ("f1", ([1, 0.5] * 20, [1, 0, 0, 0] * 5)),
-    ):
-        variances = [np.var(column, ddof=1) / len(column) for column in columns]
-        pairs = zip(variances, columns, strict=True)
-        freedom = sum(variances) ** 2 / sum(one**2 / (len(column) - 1) for one, column in pairs)
-        half_width = stats.t.ppf(0.975, freedom) * np.sqrt(sum(variances)) / 2
-        assert mean[f"{metric}_high"] - mean[metric] == pytest.approx(half_width, rel=1e-5)
-        assert mean[metric] - mean[f"{metric}_low"] == pytest.approx(half_width, rel=1e-5)
 
 
 def test_a_users_heuristic_goes_by_its_name(tmp_path: Path) -> None:
@@ -158,17 +137,6 @@ def test_the_gold_answer_is_marked_where_it_stands(
     assert {tuple(row["marked"]) for row in query([run.uri], shown).to_pylist()} == {tuple(parts)}
 
 
-def test_a_threshold_that_was_searched_before_it_was_given_is_a_caution(tmp_path: Path) -> None:
-    run = make_run(tmp_path, heuristics=["ans_len"], thresholds={"ans_len": 3})
-    for searched, is_told in ((2, False), ("search", True), ({"ans_len": [2.0, 3.0]}, True)):
-        earlier: Any = {"ans_len": searched} if searched == 2 else searched
-        run.write_text("specs/00000.yaml", yaml.safe_dump({**run.read_yaml("spec.yaml"), "thresholds": earlier}))
-        begins = "The spec gives the threshold of ans_len, which an earlier spec of this run searched"
-        assert [one.startswith(begins) for one in qa_bias_page(run).cautions if "earlier spec" in one] == [
-            True
-        ] * is_told
-
-
 def test_markup_in_texts_is_shown_and_not_interpreted(tmp_path: Path) -> None:
     hostile = "<img src=//evil onerror=alert(1)>"
     answer, before = "<b>&amp; 'it'</b>", f"</mark></p>{hostile} "
@@ -205,21 +173,3 @@ def test_figures_mark_what_is_significant_by_shape_and_width(run: Run) -> None:
     groups = json.loads(figures["segments_squad"].json)["data"]["values"]
     assert {dot["is_thick"] for dot in groups if (dot["series"], dot["y"]) == ("strong", "ans_len")} == {True}
     assert "T = 1" in figures["curve_squad_ans_len_f1"].json
-
-
-def test_a_gap_at_a_searched_threshold_has_no_interval_where_chance_explains_it(tmp_path: Path) -> None:
-    """At one that the spec gives it has: it was not chosen by the answers."""
-    luck: Row = {
-        "models": {"luck": right(0.6, 0.5)},
-        "heuristics": ["ans_len"],
-        "bootstrap": {"trials": 20, "sample": 90},
-    }
-    for thresholds in ("search", {"ans_len": 1.0}):
-        run = make_run(tmp_path / str(len(thresholds)), **luck, thresholds=thresholds)
-        write_report(run.uri)
-        [row] = [row for row in mart(run, "qa_bias_by_heuristic") if row["dataset"] == "squad"]
-        low, high = (format(row[f"difference_{end}"], ".1f").replace("-", "−") for end in ("low", "high"))
-        text = page_of(run).text
-        assert f" {row['difference']:.1f} " in text
-        assert (f" {row['difference']:.1f} [{low}, {high}] " in text) == (thresholds != "search")
-        assert "!not significant" not in text

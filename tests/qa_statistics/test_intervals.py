@@ -8,17 +8,12 @@ import pyarrow as pa
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.qa_bias.bias_draws import bias_draws
-from biaseval.qa_bias.changes import change_draws
 from biaseval.qa_bias.search_null import Variant, _of_paper, _of_reference, closed_form, search_nulls
 from tests.handmade import ask
-from tests.qa_bias.test_significance import answers as paired_answers
-from tests.qa_debiasing.study import Study
 from tests.qa_statistics.nulls import (
     TITLES,
     Floats,
     measured,
-    p_value,
     searched,
     searches,
     significance,
@@ -97,21 +92,6 @@ def test_the_null_is_that_of_permutations_done_one_by_one() -> None:
     assert stats.ks_2samp(found[1:], shuffled).pvalue > 0.01
 
 
-@pytest.mark.parametrize("variant", ["paper", "reference"])
-def test_where_there_is_no_bias_five_percent_of_searches_are_called_one(variant: Variant) -> None:
-    """Values and answers both depend on the article: questions that are taken as independent give 10 % and more."""
-    rng = np.random.default_rng(3)
-    how = [{"seed": number, "variant": variant} for number in range(400)]
-    ps = [p_value(searched(*confounded(rng, 280), CANDIDATES, **one)) for one in how]
-    assert 0.02 <= np.mean(np.array(ps) <= 0.05) <= 0.08  # Monte Carlo error 0.011
-
-
-def test_a_bias_that_was_put_in_is_found() -> None:
-    rng = np.random.default_rng(5)
-    found = [p_value(searched(*confounded(rng, 800, effect=-0.25), CANDIDATES, seed=number)) for number in range(50)]
-    assert np.mean(np.array(found) <= 0.05) > 0.9
-
-
 def test_permutations_depend_on_nothing_but_the_place() -> None:
     values, exact_match, article = confounded(np.random.default_rng(6), 400)
     table, other = (measured(values, exact_match, article, heuristic=name) for name in ("ans_len", "ans_pos"))
@@ -159,16 +139,6 @@ def metrics() -> dict[str, Floats]:
     return {name: np.array([row[name] for row in small_plan().predictions]) for name in ("exact_match", "f1")}
 
 
-def test_the_interval_of_a_difference_is_clustered_by_article(small: Relations, metrics: dict[str, Floats]) -> None:
-    [row] = small.rows("from qa_bias_by_heuristic")
-    is_lower = np.array([one["value"] for one in small_plan().attributes]) <= 1
-    for metric, suffix in (("exact_match", ""), ("f1", "_f1")):
-        difference, half_width = clustered(metrics[metric], is_lower, np.array(TITLES))
-        found = [row[f"difference{end}{suffix}"] for end in ("", "_low", "_high")]
-        assert found == pytest.approx([difference, difference - half_width, difference + half_width], rel=1e-5)
-    assert row["n_articles"] == 9
-
-
 def test_intervals_of_a_data_set_are_clustered_by_article(small: Relations, metrics: dict[str, Floats]) -> None:
     [row] = small.rows("from qa_by_dataset")
     titles = np.array(TITLES)
@@ -204,49 +174,3 @@ def test_wilsons_interval_of_dependent_questions() -> None:
         ask("wilson_interval(1, ?)", n_rows), abs=1e-5
     )
     assert ask("wilson_interval_clustered(0.5, null, 40, 1)") is None
-
-
-@pytest.mark.parametrize("n_articles", [12, 40])
-def test_intervals_cover_the_truth_where_articles_differ(n_articles: int) -> None:
-    """300 models with articles of their own difficulty: their mean, and no difference between the groups."""
-    rng = np.random.default_rng(n_articles)
-    n_rows, models = 400, [f"m{number}" for number in range(300)]
-    article = rng.integers(n_articles, size=n_rows)
-    study = Study({"ans_len": [0.0]}, models=models, bootstrap={"trials": 2, "sample": 20})
-    shift = rng.normal(size=n_articles)[article]
-    study.questions({"ans_len": (shift + rng.normal(size=n_rows) > 0.5).astype(float).tolist()})
-    study.titles([f"title {own}" for own in article])
-    for model in models:
-        share = np.clip(0.5 + 0.2 * rng.normal(size=n_articles), 0, 1)[article]
-        study.answers((rng.random(n_rows) < share).astype(float).tolist(), model=model)
-    differences, means, f1 = study.asked(
-        "select difference_low as low, difference_high as high from qa_bias_by_heuristic",
-        "select exact_match_low as low, exact_match_high as high from qa_by_dataset",
-        "select f1_low as low, f1_high as high from qa_by_dataset",
-    )
-    # Monte Carlo error 0.0126.
-    for found, truth in ((differences, 0), (means, 0.5), (f1, 0.5)):
-        assert len(found) == 300
-        assert 0.915 <= np.mean([row["low"] <= truth <= row["high"] for row in found]) <= 0.985
-
-
-def test_draws_of_averages_hold_whole_articles_and_are_those_of_changes() -> None:
-    rng = np.random.default_rng(10)
-    given = paired_answers(rng.integers(9, size=200), rng.random(200), rng.random(200) < 0.6)
-    changes = change_draws("bert", given, seed=3, draws=200)
-    found = bias_draws("bert", given, seed=3, draws=200)
-    assert found.num_rows == 200
-    for name in ("lower", "higher"):
-        assert found[name].to_numpy() == pytest.approx(changes[name].to_numpy())
-
-
-def test_the_interval_of_an_average_is_of_its_draws(small: Relations) -> None:
-    [row] = small.rows("from qa_by_model")
-    whole = small.rows("from qa_bias_draws where lower is not null and higher is not null")
-    [sizes] = small.rows("select n_lower, n_higher from qa_bias_by_heuristic")
-    sides = (np.array([one[side] for one in whole]) for side in ("lower", "higher"))
-    lower, higher = ((side, np.full(len(whole), n)) for side, n in zip(sides, sizes.values(), strict=True))
-    bounds = np.quantile(closed_form(*lower, *higher, 8, False), [0.025, 0.975])
-    assert row["bias_significance_high"] == pytest.approx(bounds[1])
-    assert (row["is_above_null"], row["bias_significance_low"], row["n_draws"]) == (False, 0, len(whole))
-    assert bounds[0] > 0  # which the search alone explains

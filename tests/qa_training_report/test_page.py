@@ -1,8 +1,6 @@
 """The page of a run that trained readers, and what is said of them: numbers of marts written by hand, or published."""
 
 import json
-import math
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from biaseval.analysis import query
 from biaseval.report import qa_bias_page
 from biaseval.report.blocks import Figure
 from biaseval.store import Run
-from biaseval.tables import EVALUATIONS
 from tests.pages import Page, assert_said, assert_whole, printed_queries
 from tests.publishedstudy import BIASES, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
 from tests.relation import Relations, told
@@ -153,19 +150,6 @@ def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, fi
     assert "weights kept at step 10,000, " in loss.json
 
 
-def test_a_training_that_diverged_is_not_in_the_curves(whole: Run, tmp_path: Path) -> None:
-    shutil.copytree(whole.root, tmp_path / "copy")
-    copy = Run.open(str(tmp_path / "copy"))
-    rows = copy.read_table("evaluations").to_pylist()
-    for row in rows:
-        if row["model"] == RESAM:
-            row["loss"] = math.inf
-    copy.write_part("evaluations", 0, EVALUATIONS.rows(rows))
-    courses = query([copy.uri], "from qa_training_curves where method = 'resample'").to_pylist()
-    assert max(row["n_readers"] for row in courses) == 5
-    assert all(math.isfinite(row["loss"]) for row in courses)
-
-
 # Sentences
 
 RESAM = "bert-base+resample(ans_len)"
@@ -260,15 +244,3 @@ CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
 def test_the_cautions_fit_the_study(name: str, relations: Relations) -> None:
     changes, words = CAUTIONS[name]
     assert_said(told(relations, "qa_bias_cautions", *changes), words)
-
-
-def test_each_base_has_a_figure_and_seeds_are_named(tmp_path: Path) -> None:
-    """Two bases and seeds, against one bias."""
-    seeds = ("bert-base", "roberta-base"), METHODS[:2], ("ans_len",), (1, 2), ("triviaqa",), ("ans_len", "cos_sim")
-    run = Study(*seeds).write(tmp_path / "seeded", [{"name": "t5", "path": "t5"}])
-    page = qa_bias_page(run)
-    names = [figure.name for figure in page.figures if figure.name.startswith("debiasing")]
-    assert names == ["debiasing_0_bert-base-squad", "debiasing_1_roberta-base-squad", "debiasing_given_squad"]
-    said = " ".join(page.conclusions)
-    assert_said(said, [r"4 of 4|RESAM on ans_len \(seed 1\) −5\.6 ", "8 readers trained"])
-    assert "triviaqa" in Page(page.html).text

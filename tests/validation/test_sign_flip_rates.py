@@ -1,0 +1,34 @@
+"""Simulated tests of known truth: how often families of sign flips err."""
+
+import numpy as np
+
+from biaseval.analysis.sign_flips import sign_flips
+from biaseval.analysis.sql_files import connect
+from tests.statistics_macros.test_sign_flips import flip_tests, units_of
+
+
+def test_errors_stay_below_5_percent_beside_effects_that_are_found() -> None:
+    """1,500 families of six tests of which four have an effect that is always found: the other two share the 5 %."""
+    connection = connect([])
+    rng = np.random.default_rng(6)
+    noise = rng.normal(size=(1500, 6, 10)) + rng.normal(size=(1500, 1, 10))
+    noise[:, 2:] += 9
+    found = flip_tests(
+        connection,
+        [unit for number, matrix in enumerate(noise) for unit in units_of(matrix, f"f{number}")],
+        sign_flips(10, 0),
+    )
+    assert all(row["p_adjusted"] <= 0.05 for (_, test), row in found.items() if test >= 2)
+    wrong = {family for (family, test), row in found.items() if test < 2 and row["p_adjusted"] <= 0.05}
+    assert 0.035 < len(wrong) / 1500 < 0.065
+
+
+def test_false_alarms_in_a_family_stay_below_5_percent() -> None:
+    """2,000 families of five correlated tests without an effect, in skewed but symmetric noise."""
+    connection = connect([])
+    rng = np.random.default_rng(5)
+    noise = rng.standard_t(3, size=(2000, 5, 8)) + rng.standard_t(3, size=(2000, 1, 8))
+    units = [unit for number, matrix in enumerate(noise) for unit in units_of(matrix, f"f{number}")]
+    found = flip_tests(connection, units, sign_flips(8, 0))
+    wrong = {family for (family, _), row in found.items() if row["p_adjusted"] <= 0.05}
+    assert 0.02 < len(wrong) / 2000 < 0.065
