@@ -301,5 +301,5 @@ def measured_run(folder: Path, models: Sequence[Row], heuristics: Sequence[str],
     for example in plan.examples:
         example |= {"answers": ["answer"], "answer_starts": [0], "context": "answer"}
     uri = plan.write(folder)
-    measure(uri)
+    measure(uri, has_database=True)
     return Run.open(uri)

@@ -64,15 +64,6 @@ def test_a_large_files_digest_is_kept_until_it_changes(
         assert file_digest(file) == hashlib.sha256(b"12345678").hexdigest()
 
 
-def test_a_folder_that_cannot_be_written_costs_remembering_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_bytes(b"12345678")
-    monkeypatch.setattr("biaseval.cache._REMEMBERED_FROM_BYTES", 8)
-    monkeypatch.setenv(FOLDER, str(tmp_path / "file"))  # no folder
-    assert file_digest(tmp_path / "file") == hashlib.sha256(b"12345678").hexdigest()
-
-
 def copies(cache: Path) -> list[Path]:
     return sorted(path for path in cache.iterdir() if path.is_dir())
 

@@ -1,7 +1,6 @@
 """Gates: `biaseval check`, its language, its exit codes and its files."""
 
 import json
-import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +13,6 @@ from biaseval.errors import InputError
 from biaseval.store import Run
 from tests.commands import Command
 from tests.compare.runs import HITS, label_plan, make
-from tests.older_runs import copy_older_run
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +62,6 @@ def test_a_ready_made_gate_says_where_too_few_rows_tell(tmp_path: Path, command:
     printed = command("check", run, "--preset", "unbiased", "--junit", str(tmp_path / "gates.xml"))
     assert (printed.code, "too few rows to tell in 1" in " ".join(printed.out.split())) == (0, True)
     assert "<system-out>too few rows to tell in 1</system-out>" in (tmp_path / "gates.xml").read_text()
-
-
-def test_a_gate_reads_a_run_whatever_its_folder_is_called(runs: list[str], tmp_path: Path) -> None:
-    odd = tmp_path / "r[x]*?" / "it's 100 %"
-    shutil.copytree(runs[0], odd)
-    assert check_run(str(odd), ["label_bias_by_task.accuracy > 0"]).holds
-    assert check_run(str(odd), [], presets=["unbiased"]).gates == check_run(runs[0], [], presets=["unbiased"]).gates
 
 
 WRONG = {
@@ -176,14 +167,3 @@ def test_the_command_exits_with_3_where_a_gate_falls(runs: list[str], tmp_path: 
     content = json.loads(as_json.out)
     assert (as_json.code, content["holds"], [gate["holds"] for gate in content["gates"]]) == (3, False, [True, False])
     assert [command("check", runs[0], *own).code for own in ([held], ["acuracy > 1"], [])] == [0, 2, 2]
-
-
-@pytest.mark.parametrize(
-    ("name", "expression"),
-    [("majority_bias", "mean_f1 <= 1 where predict = 'likelihood'"), ("qa_bias", "n_rows > 0 where model = 'bert'")],
-)
-def test_runs_of_an_older_version_have_gates(name: str, expression: str, tmp_path: Path) -> None:
-    assert check_run(str(copy_older_run(name, tmp_path)[1]), [expression]).holds
-    if name == "qa_bias":
-        with pytest.raises(InputError, match="which has no metrics"):
-            check_run(str(copy_older_run("score", tmp_path / "score")[1]), ["rsd < 1"])

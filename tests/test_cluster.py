@@ -67,17 +67,6 @@ def test_who_listens_need_not_be_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         assert addresses.unusable(f"127.0.0.1:{listener.getsockname()[1]}") is not None
 
 
-def test_the_dashboards_address_is_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
-    monkeypatch.setattr("ray.is_initialized", lambda: True)
-    addresses.refuse_unusable_address()  # a Ray that is there is taken, whatever the variable says
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
-    with pytest.raises(
-        InputError, match="is the address of the dashboard, which takes jobs alone; set it to HOST:6379"
-    ):
-        addresses.refuse_unusable_address()
-
-
 @pytest.fixture
 def rays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return what is asked of a Ray that only says whether it is there."""
@@ -185,13 +174,6 @@ def test_actors_with_a_gpu_get_small_spot_nodes_or_others_and_preparing_none(n_a
     found = allocate(ExecutionSpec(), 400, Resources([{"CPU": 0}], False, 8, types=[cpu, *gpus]))
     assert (found.n_actors, found.num_gpus) == ((1, 20), 1)
     assert started(config_of(), ({"CPU": 0.9}, 32)) == {"cpu": 4}
-
-
-def test_a_model_on_two_gpus_gets_its_node_once_the_file_allows_it() -> None:
-    assert started(config_of(gpu_8x80gb=2), ({"GPU": 2}, 4)) == {"gpu_8x80gb": 1}
-    types = types_of(config_of())
-    with pytest.raises(InputError, match=r"gpus_per_actor: 2 asked for, and no node .* has more than 1"):
-        allocate(ExecutionSpec(gpus_per_actor=2), 9, Resources([], False, 8, types=types))
 
 
 def test_gpus_are_proved_the_head_alone_starts_nodes_and_nobody_without_the_token_reaches_ray() -> None:

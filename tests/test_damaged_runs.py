@@ -19,7 +19,7 @@ from biaseval.digests import recorded
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute.tasks import Made
 from biaseval.pipelines.directory import read_spec
-from biaseval.runs import import_scores, reanalyse_run, report_run, run_spec, run_status
+from biaseval.runs import reanalyse_run, report_run, run_spec, run_status
 from biaseval.spec import AnySpec, load_spec
 from biaseval.store import Run
 from tests.commands import Command
@@ -427,24 +427,3 @@ def test_a_run_on_an_object_store_is_mended(spec: AnySpec, undisturbed: Path, ki
     assert len(again.files("aside")) == 3
     found, expected = (query([place], f"from {MARTS[kind]} order by all") for place in (run.uri, undisturbed))
     assert found.equals(expected)
-
-
-def test_an_import_is_made_again_of_the_same_files(tmp_path: Path) -> None:
-    scores = [(row, label, -1.0 - row / 7 - (label == "b")) for row in range(12) for label in "ab"]
-    rows = [
-        {"task": "mood", "prompt_id": f"p{row}", "gold": "ab"[row % 2], "label": label, "logprob": logprob}
-        for row, label, logprob in scores
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "scores.parquet")
-    run_dir, whole = tmp_path / "run", tmp_path / "whole"
-    for place in (run_dir, whole):
-        import_scores("table", [tmp_path / "scores.parquet"], str(place))
-    flip(run_dir / "label_scores" / "part-00000.parquet")
-    (run_dir / "splits" / "part-00000.parquet").unlink()
-    with pytest.raises(BiasevalError, match=r"first: label_scores/part-00000\.parquet"):
-        query([run_dir], "from label_scores")
-    for lost in (None, "plan.json"):
-        if lost:
-            (run_dir / lost).unlink()
-        import_scores("table", [tmp_path / "scores.parquet"], str(run_dir))
-        assert_same(run_dir, whole)

@@ -99,17 +99,6 @@ def test_the_header_of_a_file_that_was_joined_is_no_row(tmp_path: Path, mark: st
     assert _note(tmp_path / "rows.tsv", content).startswith(begin)
 
 
-def test_random_texts_without_quoting_are_kept(tmp_path: Path) -> None:
-    """Whatever stands in them: only a file all of whose quotes open and close cells is one with quoting."""
-    draw = random.Random(3)
-    for number in range(150):
-        texts = ["".join(draw.choices('a" ,\\', k=draw.randint(1, 6))) + "x" for _ in range(draw.randint(1, 5))]
-        path = tmp_path / f"{number}.tsv"
-        found = [row["text"] for row in _rows(path, "text\tn\n" + "".join(f"{text}\t1\n" for text in texts))]
-        is_quoted = [text.startswith('"') for text in texts]
-        assert found == texts or (any(is_quoted) and len(found) == len(texts))
-
-
 def test_random_texts_that_are_quoted_come_back(tmp_path: Path) -> None:
     draw = random.Random(4)
     for number in range(150):
@@ -133,35 +122,6 @@ def test_random_texts_that_are_quoted_come_back(tmp_path: Path) -> None:
 )
 def test_a_space_before_a_quote_is_none_of_the_cell(tmp_path: Path, header: str, line: str, cells: list[str]) -> None:
     assert _quiet(tmp_path / "rows.csv", f"{header}\n{line}\n") == [dict(zip(header.split(", "), cells, strict=True))]
-
-
-@pytest.mark.parametrize("delimiter", [",", ";"])
-@pytest.mark.parametrize("first", ["id", "ID", "tweetId", "row no.", "index", "Row"])
-def test_a_cell_too_many_is_no_row_name_beside_ids(tmp_path: Path, first: str, delimiter: str) -> None:
-    content = f"{first},text,label\n1,good, nice,pos\n2,bad, ugly,neg\n".replace(",", delimiter)
-    records = _read(tmp_path / "rows.csv", content)
-    assert list(records) == []
-    assert [own.startswith("line 2: has 4 columns and the header 3; mend") for own in records.problems] == [True, False]
-
-
-def test_row_names_are_said(tmp_path: Path) -> None:
-    records = _read(tmp_path / "rows.csv", "text,label\n1,good,pos\n2,bad,neg\n")
-    cells = [list(row.items()) for _, row in records]
-    expected = [("1", "good", "pos"), ("2", "bad", "neg")]
-    assert cells == [list(zip(("", "text", "label"), own, strict=True)) for own in expected]
-    [note] = records.notes
-    assert note.startswith("first cells are read as row names, as each row has one cell more than the header; if they")
-
-
-@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
-@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv"])
-def test_lines_end_as_they_like(tmp_path: Path, name: str, end: str) -> None:
-    path = tmp_path / name
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, delimiter="\t" if name == "rows.tsv" else ",", lineterminator=end)
-        writer.writerows([("text", "label"), *(row.values() for row in ROWS)])
-    records = _read(path)
-    assert list(records) == [(f"line {number}", row) for number, row in enumerate(ROWS, 2)]
 
 
 def test_what_excel_writes_is_read_as_it_was(tmp_path: Path) -> None:
@@ -202,20 +162,6 @@ def test_other_encodings_are_refused(tmp_path: Path, content: bytes) -> None:
     assert problem.endswith("); save it as UTF-8")
 
 
-def test_the_byte_that_is_no_utf_8_is_named_wherever_it_stands(tmp_path: Path) -> None:
-    good = ("text,label\n" + "größer,ja\n" * 200_000).encode()
-    records = _read(tmp_path / "rows.csv", good + "очень".encode("cp1251"))
-    list(records)
-    [problem] = records.problems
-    assert problem == f"is not UTF-8 (byte {len(good)} in line 200002: invalid continuation byte); save it as UTF-8"
-
-
-@pytest.mark.parametrize("text", ["« LIBERTÉ » à égalité »", "„Spaß“ – Spaß…", "“IRMÃ” 5 €", "CAFÉ’s, 2 °C", "AÇÃO"])
-def test_quotes_behind_letters_are_no_utf_8(tmp_path: Path, text: str) -> None:
-    records = _read(tmp_path / "rows.csv", f"text;label\n{text};a\n".encode("cp1252"))
-    assert [row["text"] for _, row in records] == [text]
-
-
 def test_columns_without_name_and_value_are_none(tmp_path: Path) -> None:
     """Excel writes them where cells once held something."""
     rows = _quiet(tmp_path / "rows.csv", "text,label,,\na,pos,,\nb,neg\nc,pos,\n,,,\n")
@@ -245,12 +191,6 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path: Path, content: str, proble
     records = _read(tmp_path / "rows.csv", content)
     list(records)
     assert records.problems[0].startswith(problem)
-
-
-def test_a_bar_or_another_delimiter_in_a_name_splits_nothing(tmp_path: Path) -> None:
-    assert _quiet(tmp_path / "rows.csv", "a|b,label\nx,pos\n") == [{"a|b": "x", "label": "pos"}]
-    assert _quiet(tmp_path / "rows.csv", '"a,b,c";label\nx;pos\n') == [{"a,b,c": "x", "label": "pos"}]
-    assert _quiet(tmp_path / "rows.tsv", "text,label\nx,pos\n") == [{"text": "x", "label": "pos"}]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from biaseval.execute.parts import Parts
 from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.labels import label_scores
 from biaseval.pipelines.labels.label_scores import LabelScoresWorker, read_part
-from biaseval.pipelines.labels.scorer_record import BUDGETS, ScorerRecord, known_budgets, with_share
+from biaseval.pipelines.labels.scorer_record import BUDGETS, ScorerRecord
 from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
@@ -180,16 +180,6 @@ def test_the_record_counts_all_actors_and_all_sittings(tmp_path: Path, capsys: p
     assert {name: record.facts[name] for name in BUDGETS} == {"token_budget": 5000, "cache_budget": 5000}
 
 
-def test_a_share_of_a_gpu_has_budgets_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "NVIDIA X")
-    for made_with in (0.25, 0.5, 1.0, 2.0):
-        known = {"device": with_share("cuda:0: NVIDIA X", made_with), "token_budget": 100}
-        for num_gpus in (0.25, 0.5, 1.0, 2.0):
-            is_same = min(1, num_gpus) == min(1, made_with)
-            assert known_budgets(known, num_gpus) == ({"token_budget": 100} if is_same else {})
-
-
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 
@@ -226,18 +216,6 @@ def interrupted(finished: Path, run_dir: Path, device: str) -> dict[str, int]:
     return ended_with
 
 
-def test_a_resumed_run_keeps_its_last_budgets_of_the_same_device(
-    finished: Path, tmp_path: Path, tiny_llama: Path, here: None
-) -> None:
-    for device in ("cpu", "cuda:0: NVIDIA X"):
-        run_dir = tmp_path / device.partition(":")[0]
-        ended_with = interrupted(finished, run_dir, device)
-        score_file(tiny_llama, finished / "prompts.jsonl", run_dir)
-        assert budgets(run_dir) == (ended_with if device == "cpu" else budgets(finished / "out"))
-        assert environment(run_dir)["scorer"]["device"] == "cpu"
-        assert_same_scores(run_dir, finished / "out")
-
-
 class WorkerWithLittleMemory(LabelScoresWorker):
     """Takes few tokens in a pass."""
 
@@ -252,12 +230,6 @@ class WorkerWithLittleMemory(LabelScoresWorker):
                 raise torch.OutOfMemoryError("CUDA out of memory.")
 
         self.scorer.model.get_input_embeddings().register_forward_pre_hook(refuse_more)
-
-
-class WorkerWithoutMemory(WorkerWithLittleMemory):
-    """Takes no pass of a prompt; that of a few tokens which asks whether the model looks ahead goes through."""
-
-    n_tokens = 8
 
 
 def test_a_budget_that_was_halved_is_recorded(
@@ -303,14 +275,6 @@ def test_a_part_says_by_which_path_and_budget_it_was_scored(
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
-
-
-def test_memory_that_never_suffices_is_said_with_the_prompt(
-    finished: Path, tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(label_scores, "LabelScoresWorker", WorkerWithoutMemory)
-    with pytest.raises(BiasevalError, match=r"^memory runs out .*prompt 'p10', label '[a-z ]+' \(\d+ tokens\)[^\n]*$"):
-        score_file(tiny_llama, finished / "prompts.jsonl", tmp_path / "out", ExecutionSpec(part_rows=12))
 
 
 def broken_for_one_letter(folder: Path) -> Path:

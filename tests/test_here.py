@@ -102,14 +102,6 @@ def test_a_cluster_or_a_gpu_that_is_there_is_used(monkeypatch: pytest.MonkeyPatc
     assert here.is_little(stage(), UNITS, cluster)
 
 
-def test_parts_are_made_in_their_order(tmp_path: Path) -> None:
-    run = Run.open(str(tmp_path))
-    done = list(stage().make(run, UNITS, Cluster(ExecutionSpec())))
-    assert [(one.unit, one.tokens, one.facts) for one in done] == [(u, 500, {"number": u.number}) for u in UNITS]
-    assert all(one.arrived_s <= one.ended_s and one.busy_s <= one.ended_s - one.arrived_s for one in done)
-    assert [run.read_text(f"files/{number}") for number in range(3)] == ["part 0", "part 1", "part 2"]
-
-
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [

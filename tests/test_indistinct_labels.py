@@ -63,19 +63,6 @@ def test_tokens_tell_labels_apart(
     assert label_problem(tokenizer, prompt, labels) == problem
 
 
-def test_a_label_that_merges_with_the_end_of_the_prompt_has_a_token() -> None:
-    tokenizer = Tokenizer(
-        models.BPE(
-            vocab={"</s>": 0, "a": 1, "▁b": 2, "a▁b": 3, "▁": 4, "b": 5, "▁c": 6, "c": 7},
-            merges=[("▁", "b"), ("a", "▁b"), ("▁", "c")],
-        )
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
-    merging = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
-    assert merging("a b</s>")["input_ids"] == [3, 0]
-    assert label_problem(merging, "a", ["b", "c"]) is None
-
-
 def label_bias_spec(folder: Path) -> LabelBiasSpec:
     return LabelBiasSpec(
         kind="label_bias",

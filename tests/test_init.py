@@ -142,21 +142,6 @@ def test_the_command_writes_no_spec_over_another(tmp_path: Path, command: Comman
     assert (found["spec"], (tmp_path / "json" / "x.yaml").exists()) == (str(tmp_path / "json" / "x.yaml"), True)
 
 
-def test_rows_without_a_label_are_left_out_by_the_spec(tmp_path: Path) -> None:
-    rows = [{"text": f"row {number}", "label": ("good", "bad", "")[min(2, number % 11)]} for number in range(110)]
-    spec, cautions = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
-    n = sum(not row["label"] for row in rows)
-    assert cautions[0] == f"{n} rows have no label: they are left out (data.on_bad_row: drop)"
-    line = f"  on_bad_row: drop  # {n} rows have no label; error refuses the file\n"
-    assert line in (tmp_path / "first.yaml").read_text()
-    [data] = spec.data
-    assert data.on_bad_row == "drop"
-    left_out = f"{n} of 110 rows are left out (on_bad_row: drop): {n} label: is empty"
-    assert f"note: data.train: {left_out}" in describe(spec).notes
-    labelled = [row for row in rows if row["label"]]
-    assert _spec(tmp_path, write_csv(tmp_path / "rows.csv", labelled))[0].data[0].on_bad_row == "error"
-
-
 @pytest.mark.parametrize("labels", [("café", "cafe\u0301", "thé"), ("yes", "Yes", "no"), ("good", "\uff47ood", "bad")])
 def test_labels_that_look_alike_are_said_before_and_in_a_plan(tmp_path: Path, labels: tuple[str, ...]) -> None:
     rows = [{"text": f"row {number}", "label": labels[number % 3]} for number in range(120)]
@@ -165,30 +150,6 @@ def test_labels_that_look_alike_are_said_before_and_in_a_plan(tmp_path: Path, la
     # A plan has them in the order of their characters.
     shown = re.findall("'[^']*'", caution)
     assert any("rows: the labels" in note and all(one in note for one in shown) for note in describe(spec).notes)
-
-
-def test_a_file_without_names_of_columns_is_said_before_and_in_a_plan(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("".join(f"tea cup {n},{('pos', 'neg')[n % 2]}\n" for n in range(60)))
-    spec, cautions = _spec(tmp_path, tmp_path / "rows.csv")
-    assert cautions[0].startswith("line 1 looks like a row and not like the names of columns ('pos' stands below")
-    assert f"note: data.train: {cautions[0]}" in describe(spec).notes
-
-
-@pytest.mark.parametrize(
-    ("columns", "fields", "item"),
-    [
-        (("Text", "text_"), {"text": "Text", "text_2": "text_"}, "Text: {text}\nText 2: {text_2}\nLabel: {label}"),
-        (("!", "?"), {"text": "!", "text_2": "?"}, "Text: {text}\nText 2: {text_2}\nLabel: {label}"),
-        (("a", "a 2", "A"), {"a_2": "a 2", "a_3": "A"}, "A: {a}\nA 2: {a_2}\nA 3: {a_3}\nLabel: {label}"),
-    ],
-)
-def test_columns_of_like_names_differ(
-    tmp_path: Path, columns: tuple[str, ...], fields: dict[str, str], item: str
-) -> None:
-    rows = [{**{name: f"{name} {n} is fine" for name in columns}, "label": ("bad", "good")[n % 2]} for n in range(60)]
-    spec, _ = _spec(tmp_path, write_csv(tmp_path / "rows.csv", rows))
-    assert (spec.data[0].fields, spec.prompt.item) == (fields, item)
-    describe(spec)
 
 
 ODD = ("Don\x92t know", "x\x7f", "\x85 b", "a\u2028b", "\ufeffq", "\ufffe!", "a: b #c", "yes", "~", "'\"\\", "...")
@@ -209,13 +170,4 @@ def test_a_label_of_any_characters_is_written_as_yaml_reads_it(tmp_path: Path, l
     assert spec.prompt.instruction_text == f"Answer with {shown}."
     assert (spec.data[0].label, spec.data[0].train) == (f"{label}?", str(file))
     # What other readers of YAML make of it is the same.
-    assert yaml.safe_load(first.text) == yaml_value(first.text)
-
-
-def test_labels_that_are_no_texts_are_written_beside_such(tmp_path: Path) -> None:
-    rows = [{"text": f"row {number}", "label": (1, "x\x92", "off", "a" * 3000)[number % 4]} for number in range(80)]
-    (tmp_path / "rows.json").write_text(json.dumps(rows))
-    first = first_spec(str(tmp_path / "rows.json"), None, tmp_path)
-    (tmp_path / "first.yaml").write_text(first.text)
-    assert load_spec(tmp_path / "first.yaml").data[0].labels == {own: own for own in ("1", "a" * 3000, "off", "x\x92")}
     assert yaml.safe_load(first.text) == yaml_value(first.text)

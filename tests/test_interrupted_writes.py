@@ -22,7 +22,6 @@ from biaseval.execute.datasets import _may_pass
 from biaseval.execute.devices import is_broken_device, refuse_unusable_gpu, unusable_gpu
 from biaseval.execute.parts import Parts
 from biaseval.execute.tasks import Made
-from biaseval.runs import run_status
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
 from biaseval.units import Unit, missing_units
@@ -138,16 +137,6 @@ def test_a_part_is_written_by_one_request(tmp_path: Path, monkeypatch: pytest.Mo
         asked = re.findall(r'"(PUT|POST|GET|HEAD) ', log.read_text()[before:])
         assert asked == ["PUT"]
         assert run.read_part("label_scores", 0).equals(ROWS)
-
-
-def test_a_bucket_that_does_not_exist_is_said_at_once(object_store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "PAUSES_S", (600.0,))
-    run = Run.open("s3://nowhere/run")
-    with pytest.raises(InputError, match=r"cannot be written \(its bucket does not exist; make it, or mend its name\)"):
-        run.create()
-    with pytest.raises(InputError, match="s3://nowhere: this bucket does not exist"):
-        run_status(run.uri)  # which --watch would ask again and again, were it thought to be out of reach
-    assert not datasets._may_pass(OSError("AWS Error NO_SUCH_BUCKET during GetObject operation"))
 
 
 UNITS = [Unit(number, 1, (f"files/{number}",)) for number in range(3)]

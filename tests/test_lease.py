@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from biaseval.errors import BiasevalError, TransientError
+from biaseval.errors import TransientError
 from biaseval.lease import held, hold, look
 from biaseval.lease.files import lease_file
 from biaseval.lease.record import Lease
@@ -258,13 +258,6 @@ def test_a_damaged_lease_is_watched_and_taken_over(bucket: Run) -> None:
     bucket.write_text(LEASE, "{")
     with held(bucket):
         assert look(bucket)[0] is not None
-
-
-def test_a_bucket_that_is_not_there_is_one_message(object_store: str) -> None:
-    with pytest.raises(BiasevalError, match=r"s3://absent: this bucket does not exist; make it"):
-        look(Run.open("s3://absent/run"))
-    with pytest.raises(BiasevalError, match="this bucket does not exist"), held(Run.open("s3://absent/run")):
-        pass
 
 
 def test_a_run_with_a_lease_is_to_the_byte_one_without(

@@ -2,13 +2,12 @@
 
 import logging
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from biaseval.digests import kept
-from biaseval.environment import COMMIT, FILE, amend_environment, date_of, describe_environment
+from biaseval.environment import COMMIT, FILE, describe_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.log import logged
 from biaseval.progress import say
@@ -64,17 +63,6 @@ def test_a_directory_that_became_no_run_has_no_log(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         plan()
     assert not run.has(LOG)
-
-
-def test_a_run_keeps_the_day_on_which_it_was_first_planned(tmp_path: Path) -> None:
-    run = Run.open(str(tmp_path / "run"))
-    run.create()
-    days = [datetime.now(UTC).date().isoformat()]
-    found = date_of(run)
-    days.append(datetime.now(UTC).date().isoformat())  # where midnight has passed
-    assert found in days
-    amend_environment(run, date="2024-02-29")
-    assert date_of(run) == "2024-02-29"
 
 
 def test_a_commit_can_be_named_where_the_code_is_no_checkout(monkeypatch: pytest.MonkeyPatch) -> None:

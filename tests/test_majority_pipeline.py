@@ -10,15 +10,12 @@ import duckdb
 import pytest
 import torch
 import yaml
-from typer.testing import CliRunner
 
 from biaseval.analysis import query
-from biaseval.cli import app
-from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.prompting.matching import match_label
-from biaseval.runs import run_spec, run_status, write_report
+from biaseval.runs import run_spec, write_report
 from biaseval.runs.commands import claimed_run
 from biaseval.runs.kinds import KINDS
 from biaseval.spec import load_spec
@@ -31,7 +28,6 @@ N_TEST = 12
 SETTINGS = ("0/100", "50/50", "100/0")
 SEEDS = (0, 1)
 WAYS = (("likelihood", "none"), ("likelihood", "looc"), ("generate", "none"), ("constrained", "none"))
-N_PROMPTS = len(SETTINGS) * len(SEEDS) * 2 * (N_TEST + 4)
 
 
 SPEC = """
@@ -95,31 +91,6 @@ def test_the_report_shows_every_way_and_setting_the_same_each_time(finished: tup
     assert (again / "report.html").read_text() == page
 
 
-def test_the_commands_take_either_kind_of_spec(finished: tuple[Path, Path]) -> None:
-    spec, run_dir = finished
-    planned = CliRunner().invoke(app, ["plan", str(spec)])
-    assert f"settings                   {len(SETTINGS)}" in planned.stdout
-    assert "prompt.max_tokens" not in planned.stdout
-    done = CliRunner().invoke(app, ["run", str(spec), "--run-dir", str(run_dir)])
-    assert done.exit_code == 0
-    assert "rb_at_10" in done.stdout
-    shown = CliRunner().invoke(app, ["status", str(run_dir)])
-    assert f"rows    {N_PROMPTS} of {N_PROMPTS} scored" in shown.stdout
-    assert "report  complete" in shown.stdout
-
-
-def test_every_test_row_has_an_output_of_each_mode(finished: tuple[Path, Path]) -> None:
-    run = Run.open(str(finished[1]))
-    prompts, generations = run.read_table("prompts").to_pylist(), run.read_table("generations").to_pylist()
-    assert len(prompts) == N_PROMPTS
-    wanted = {row["prompt_id"] for row in prompts if row["purpose"] == "majority"}
-    assert len(wanted) == N_PROMPTS * N_TEST // (N_TEST + 4)
-    found = [(row["prompt_id"], row["mode"]) for row in generations]
-    assert sorted(found) == sorted(product(wanted, ("generate", "constrained")))
-    assert {row["prediction"] for row in generations if row["mode"] == "constrained"} <= {"True", "False"}
-    assert run.read_table("label_scores").num_rows == 2 * N_PROMPTS
-
-
 def test_likelihood_predictions_are_those_of_plain_passes(finished: tuple[Path, Path], tiny_llama: Path) -> None:
     """The whole text of each (prompt, label) goes through the model alone; the label's tokens and EOS are averaged."""
     run_dir = finished[1]
@@ -157,25 +128,6 @@ def test_generated_outputs_are_those_of_the_model_matched(finished: tuple[Path, 
             output = found[prompt["prompt_id"]]
             assert output["text"] == text
             assert output["prediction"] == match_label(text, prompt["labels"])
-
-
-def test_a_part_is_complete_when_all_its_files_exist(finished: tuple[Path, Path], tmp_path: Path) -> None:
-    again = tmp_path / "run"
-    shutil.copytree(finished[1], again)
-    (again / "generations" / "part-00001.parquet").unlink()
-    (again / "label_scores" / "part-00003.parquet").unlink()
-    status = run_status(str(again))
-    assert status.n_parts_done == status.n_parts - 2
-    assert status.size_done < status.size == N_PROMPTS
-
-
-def test_another_spec_or_other_data_are_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:
-    spec, run_dir = finished
-    with pytest.raises(InputError, match="belongs to another spec"):
-        run_spec(load_spec(spec, ["predict=[likelihood]"]), str(run_dir))
-    other = write_jsonl(tmp_path / "train.jsonl", boolq_rows("other", 10, 9))
-    with pytest.raises(InputError, match=r"data\.train: the file changed"):
-        run_spec(load_spec(spec, [f"data.train={other}"]), str(run_dir))
 
 
 def test_only_what_is_asked_is_computed(finished: tuple[Path, Path], tmp_path: Path, here: None) -> None:

@@ -33,7 +33,6 @@ from transformers import (
 )
 
 import biaseval.models
-from biaseval.demo import READER_PATH
 from biaseval.errors import InputError
 from biaseval.models import (
     Loading,
@@ -48,7 +47,6 @@ from biaseval.models import (
     loading,
     torch_dtype,
 )
-from biaseval.spec import ModelSpec, QaModelSpec
 from tests.tinymodels import make_tokenizer
 
 
@@ -69,14 +67,6 @@ def test_description_equals_what_is_counted_on_the_loaded_model(tiny_llama: Path
     assert (facts.n_layers, facts.hidden_size, facts.window) == (2, 32, 2048)
     assert facts.vocabulary == model.config.vocab_size
     assert facts.kv_values_per_token == 64  # 2 (keys, values) x 2 layers x 2 heads of 8 numbers
-
-
-def test_tied_embeddings_count_once_and_an_encoder_is_no_causal_model(shared: Path) -> None:
-    # data/README: 260,032 parameters, window 512
-    facts = describe_model(ModelSource(str(shared / "data/models/stories260K")))
-    assert (facts.n_parameters, facts.window) == (260_032, 512)
-    with pytest.raises(InputError, match=r"is no causal language model \(bert\).*by kind: qa_bias"):
-        describe_model(ModelSource(str(READER_PATH)))
 
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50}
@@ -166,28 +156,11 @@ def test_a_tokenizer_without_eos_or_that_appends_it_is_refused(tmp_path: Path) -
         tokenizer.eos_token = None
 
 
-def test_dtype_is_the_asked_one_and_the_model_does_not_train(tiny_llama: Path) -> None:
-    model = load_model(ModelSource(str(tiny_llama)), Loading(dtype="bfloat16"))
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
-    assert not model.training
-    assert not any(parameter.requires_grad for parameter in model.parameters())
-
-
 @pytest.fixture
 def adapter(tiny_llama: Path, tmp_path: Path) -> Path:
     base = load_model(ModelSource(str(tiny_llama)))
     get_peft_model(base, LoraConfig(target_modules=["q_proj"])).save_pretrained(tmp_path)
     return tmp_path
-
-
-def test_an_adapter_that_misses_weights_is_refused(tiny_llama: Path, adapter: Path) -> None:
-    source = ModelSource(str(tiny_llama), adapter=str(adapter))
-    assert any("lora_A" in name for name, _ in load_model(source).named_parameters())
-    weights = load_file(adapter / "adapter_model.safetensors")
-    weights.pop(min(weights))
-    save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"does not fit the model .*: Found missing adapter keys"):
-        load_model(source)
 
 
 @pytest.mark.parametrize(
@@ -198,14 +171,6 @@ def test_adapters_of_other_models_are_refused(adapter: Path, tmp_path: Path, key
     other = save_random(LlamaConfig(**{**SMALL, key: size}, intermediate_size=48), tmp_path / "other")
     with pytest.raises(InputError, match=rf"does not fit the model .*{message}"):
         load_model(ModelSource(str(other), adapter=str(adapter)))
-
-
-def test_the_adapter_is_part_of_the_identity(tiny_llama: Path, adapter: Path) -> None:
-    sources = (ModelSource(str(tiny_llama)), ModelSource(str(tiny_llama), adapter=str(adapter)))
-    plain, adapted = map(fingerprint_model, sources)
-    assert adapted["model"] == plain["model"]
-    assert adapted["digest"] != plain["digest"]
-    assert "adapter_model.safetensors" in adapted["adapter"]["weights"]
 
 
 def test_settings_that_cannot_work_are_refused(tiny_llama: Path) -> None:
@@ -249,17 +214,6 @@ def test_a_model_that_does_not_fit_its_gpus_is_refused(
 def test_a_model_may_lie_where_somebody_asked_for_it(tiny_llama: Path) -> None:
     spread = load_model(ModelSource(str(tiny_llama)), Loading(device="cuda", max_memory={"cpu": "90KB", "disk": "1GB"}))
     assert "disk" in spread.hf_device_map.values()
-
-
-@pytest.mark.usefixtures("two_small_gpus")
-def test_the_message_has_as_many_gpus_as_would_do() -> None:
-    sizes = {"hidden_size": 8192, "num_hidden_layers": 60, "num_attention_heads": 128, "num_kv_heads": 8}
-    config = FalconConfig(**sizes, vocab_size=65_024, new_decoder_architecture=True)
-    with torch.device("meta"):
-        falcon = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    falcon.hf_device_map = {"": "cpu"}
-    with pytest.raises(InputError, match=r"^falcon: 7\d\.\d GiB .* 2 GPUs of 40 GiB.*gpus_per_actor to 3,"):
-        loading._refuse_offloaded("falcon", falcon, Loading())
 
 
 @pytest.mark.parametrize(("quantization", "of_a_weight"), [(None, 2), ("8bit", 1), ("4bit", 0.5)])
@@ -346,14 +300,6 @@ def test_models_without_a_question_answering_form_are_refused(tmp_path: Path) ->
         load_extractive_model(ModelSource(str(tmp_path / "gemma")))
     with pytest.raises(InputError, match="no usable sequence-to-sequence model"):
         load_sequence_model(ModelSource(str(tmp_path / "gemma")))
-
-
-def test_a_source_is_what_the_section_of_a_spec_names() -> None:
-    named = {"revision": "main", "adapter": "./lora", "trust_remote_code": True}
-    source = ModelSource("a/model", "main", "./lora", trust_remote_code=True)
-    assert ModelSource.of(ModelSpec(path="a/model", **named)) == source
-    assert ModelSource.of(QaModelSpec(name="own", path="a/model", **named)) == source
-    assert ModelSource.of(ModelSpec(path="a/model")) == ModelSource("a/model")
 
 
 def loaded_by(code: str) -> str:

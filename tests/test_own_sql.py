@@ -14,7 +14,7 @@ from biaseval.analysis.gates import check_run
 from biaseval.analysis.own_sql import own_sql_problems
 from biaseval.analysis.sql_files import Chosen, chosen_by
 from biaseval.errors import BiasevalError, InputError
-from biaseval.metric_files import MORE, Metric, metric_files
+from biaseval.metric_files import MORE, metric_files
 from biaseval.pipelines.directory import read_spec
 from biaseval.runs import reanalyse_run, report_run
 from biaseval.runs.kinds import kind_of
@@ -96,29 +96,6 @@ def test_every_mart_of_differences_and_values_has_metrics(run: str) -> None:
     mean = rows(run, f"{asked} null")[0]
     own = [value for (_, *setting), value in stored.items() if setting == [mean["n_demos"], mean["method"]]]
     assert mean["value"] == pytest.approx(sum(own) / len(own))
-
-
-def test_metrics_of_every_run_are_tested_as_without_more(plain: str, tmp_path: Path) -> None:
-    more = str(copy_older_run("label_bias", tmp_path)[1])
-    reanalyse_run(more, [f"analysis.metrics=[{', '.join(MORE)}]"], page=False)
-    same = "from label_bias_verdicts where metric in ('macro_f1', 'accuracy', 'rsd', 'bias_score') order by all"
-    assert rows(more, same) == rows(plain, same)
-
-
-def test_no_word_is_given_where_no_p_says_that_a_side_is_above_noise(run: str) -> None:
-    asked = "select distinct verdict, same_tasks_verdict, word_p_adjusted from label_bias_verdicts"
-    found = rows(run, f"{asked} where metric in ('ece', 'ckld')")
-    assert found
-    for row in found:
-        assert {row["verdict"], row["same_tasks_verdict"]} <= {"too few", "unclear", None}
-        assert row["word_p_adjusted"] is None
-
-
-def test_a_label_that_is_never_predicted_has_no_ckld(run: str) -> None:
-    never = "select bool_or(n_predicted = 0 and n_gold > 0) from label_bias_by_label as l where l.task = m.task "
-    never += "and l.n_demos = m.n_demos and l.demo_set = m.demo_set and l.method = m.method"
-    asked = f"select value is null as lacks, ({never}) as never from metric_values as m where metric = 'ckld'"
-    assert {(row["lacks"], row["never"]) for row in rows(run, asked)} <= {(True, True), (False, False)}
 
 
 def test_comparisons_gates_and_searches_take_a_metric(run: str, tmp_path: Path) -> None:
@@ -268,9 +245,3 @@ def test_a_query_that_does_not_run_ends_in_one_message_that_names_it(run: str, t
     assert Run.open(run).read_text("spec.yaml") == before
     with pytest.raises(InputError, match="cc is stored and stays in every table"):
         reanalyse_run(run, ["calibration=[dc, looc]"])
-
-
-def test_every_file_of_a_metric_says_what_it_is() -> None:
-    for metric in (Metric.of(name, sql) for name, sql in metric_files(MORE).items()):
-        assert metric.meaning.endswith(".")
-        assert metric.better in ("higher", "lower")

@@ -10,7 +10,6 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from biaseval import progress
-from biaseval.errors import TransientError
 from biaseval.execute import pace as paces
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.pace import Pace, leave_pace
@@ -97,27 +96,6 @@ def test_the_first_part_says_how_long_the_others_take(run: Run, said: list[str])
     soon = Pace(run, [part(number) for number in range(8)], "rows", 0)
     soon.add(Done(part(0), busy_s=1.0))
     assert len(said) == 2  # seven seconds need no words
-
-
-def test_a_store_that_does_not_answer_stops_no_work(run: Run, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise TransientError("does not answer")
-
-    for name in ("has", "delete", "write_text"):
-        monkeypatch.setattr(Run, name, refuse)
-    pace = Pace(run, [part(0), part(1)], "rows", 1)
-    leave_pace(run, 4_096, 8.0)
-    pace.look()
-    pace.add(Done(part(0), busy_s=100.0))
-    pace.close()
-    assert ["the first part took 100.0 s, at 510 tokens/s" in line for line in said] == [True]
-
-
-def test_work_without_tokens_is_counted_in_its_own_units(run: Run, said: list[str]) -> None:
-    pace = Pace(run, [part(number, tokens=None) for number in range(8)], "questions", 0)
-    pace.add(Done(part(0, tokens=None), busy_s=10.0))
-    [line] = said
-    assert line.endswith("the first part took 10.0 s, at 1 questions/s, and 70 questions are left")
 
 
 @pytest.mark.parametrize("path", ["packed", "prefix_cache"])

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from biaseval.parsing import ParseError, json_value, yaml_1_1_value, yaml_flow, yaml_text, yaml_value
+from biaseval.parsing import ParseError, json_value, yaml_flow, yaml_text, yaml_value
 
 PACKAGE = Path(__file__).parents[1] / "platform" / "biaseval"
 
@@ -50,12 +50,6 @@ def test_words_are_texts_but_those_of_yaml_1_2(text: str, value: object) -> None
         assert isinstance(found, str)
 
 
-def test_keys_are_texts_as_they_are_written() -> None:
-    keys = ["true", "True", "0", "007", "1.50", "null", "~", "no", "on", "1e3", "2024-01-31", "a b"]
-    assert list(yaml_value("{" + ", ".join(f"{key}: x" for key in keys) + "}")) == keys
-    assert yaml_value("a: &a {1: x, b: y}\nb: {<<: *a, b: z}") == {"a": {"1": "x", "b": "y"}, "b": {"1": "x", "b": "z"}}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -78,13 +72,6 @@ def test_what_is_wrong_with_yaml_is_said_with_its_lines(text: str, message: str)
     with pytest.raises(ParseError) as caught:
         yaml_value(text)
     assert message in str(caught.value)
-
-
-def test_files_of_other_programs_have_their_own_words() -> None:
-    assert yaml_1_1_value("a: no\non: 010") == {"a": False, True: 8}
-    for text, key in (("a: 1\na: 2", "'a'"), ("yes: 1\non: 2", "True")):
-        with pytest.raises(ParseError, match=f"line 2: has the key {key} a second time, after line 1"):
-            yaml_1_1_value(text)
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import biaseval
 from biaseval.analysis import open_runs, query
 from biaseval.analysis.gates import check_run
-from biaseval.analysis.paths import without_partitions
-from biaseval.label_bias.splits import read_splits
-from biaseval.pipelines.labels.score import _prompt_rows
-from biaseval.qa_bias.data import read_questions
-from biaseval.records import Records
-from biaseval.runs import first_spec
-from biaseval.store import Run
 from biaseval.tables import tables_of
 from tests.labelplans import two_tasks
 from tests.majorityplans import MajorityPlan
@@ -92,75 +83,6 @@ def test_files_that_queries_of_users_name_have_their_own_columns_alone(runs: tup
     # Who asks for them has them.
     asked = f"select distinct label from read_parquet('{others[0]}/{table}/*.parquet', hive_partitioning = true)"
     assert query([others[0]], asked).to_pylist() == [{"label": "x"}]
-
-
-_TOLD = "\n, hive_partitioning = false"
-
-
-@pytest.mark.parametrize(
-    ("sql", "found"),
-    [
-        ("from read_parquet('a')", f"from read_parquet('a'{_TOLD})"),
-        ("from parquet_scan(f(g('a')), filename=true)", f"from read_parquet(f(g('a')), filename=true{_TOLD})"),
-        ("from read_json_objects_auto('a')", f"from read_json_objects_auto('a'{_TOLD})"),
-        ("from \"read_csv\"('a')", f"from \"read_csv\"('a'{_TOLD})"),
-        ("from main.\"Parquet_Scan\" ('a')", f"from main.\"read_parquet\" ('a'{_TOLD})"),
-        ("from read_csv_auto('a'), read_json('b')", f"from read_csv('a'{_TOLD}), read_json('b'{_TOLD})"),
-        *((same, same) for same in (
-            "from read_parquet('a', hive_partitioning := true)",
-            "from read_csv('a', hive_types = {'b': int})",
-            "select 'read_parquet(''a'')', \"read_csv(\"\"x\", $$read_json('a')$$",
-            "select 1 -- read_csv('a')\n/* read_parquet('a') */",
-            "select read_parquet, my_read_parquet('a') from t where (x)",
-            "select \"my read_csv\"('a'), \"a\"\"read_csv\"('b'), 'from \"read_csv\"(1)'",
-            "select )",
-            "from read_parquet()",
-        )),
-    ],
-)  # fmt: skip
-def test_only_readers_of_files_are_told(sql: str, found: str) -> None:
-    assert without_partitions(sql) == found
-
-
-def test_csv_and_json_beside_runs_have_their_own_columns(runs: tuple[str, str, list[str]], tmp_path: Path) -> None:
-    folder = tmp_path / "label=x"
-    folder.mkdir()
-    (folder / "a.csv").write_text("label,n\ntea,1\n")
-    (folder / "a.json").write_text('[{"label": "tea", "n": 1}]')
-    (folder / "a.jsonl").write_text('{"label": "tea", "n": 1}\n')
-    for name in ("a.csv", "a.json", "a.jsonl"):
-        file = folder / name
-        reader = f"read_{file.suffix[1:].replace('jsonl', 'ndjson')}"
-        for source in (f"'{file}'", f"{reader}('{file}')", f"\"{reader}\"('{file}')"):
-            assert query([runs[1]], f"select label, n from {source}").to_pylist() == [{"label": "tea", "n": 1}], source
-
-
-def test_data_files_below_such_folders_are_read_as_they_are(tmp_path: Path) -> None:
-    folder = tmp_path / "label=x" / "question=q"
-    folder.mkdir(parents=True)
-    rows = pa.table({"text": [f"text {n}" for n in range(40)], "label": ["yes", "no"] * 20})
-    pq.write_table(rows, folder / "train.parquet")
-    lines = [f"text {n},{'no' if n % 2 else 'yes'}\n" for n in range(40)]
-    (folder / "train.csv").write_text("".join(["text,label\n", *lines]))
-    for place in (folder / "train.parquet", folder / "train.csv", folder):
-        found = [row for _, row in Records(str(place))]
-        assert found[:2] == rows.slice(0, 2).to_pylist(), place
-    found = first_spec(str(folder / "train.parquet"), None, tmp_path).found
-    assert "label: label, with 2 values (yes 50%, no 50%)" in found
-    question = {"id": "a", "question": "who?", "context": "it was Ann", "answers": ["Ann"]}
-    pq.write_table(pa.Table.from_pylist([question]), folder / "questions.parquet")
-    assert [own.question for own in read_questions(str(folder / "questions.parquet"), name="own").questions] == ["who?"]
-    prompts = [{"prompt_id": "a", "text": "T", "labels": ["yes", "no"]}]
-    pq.write_table(pa.Table.from_pylist(prompts), folder / "prompts.parquet")
-    assert list(_prompt_rows(folder / "prompts.parquet")) == prompts
-
-
-def test_splits_of_a_run_below_such_folders_are_those_of_its_tasks(tmp_path: Path) -> None:
-    table = pa.table({"task": ["t"] * 2, "instance_id": ["a", "b"], "role": ["main"] * 2, "position": [0, 1]})
-    run = Run.open(str(tmp_path / "task=foo" / "role=r"))
-    run.write_part("splits", 0, table)
-    for place in (f"{run.root}/splits", f"{run.root}/splits/part-00000.parquet"):
-        assert {name: rows.to_pylist() for name, rows in read_splits(place).items()} == {"t": table.to_pylist()}
 
 
 def test_every_reader_of_files_is_told() -> None:

@@ -180,41 +180,10 @@ def test_another_model_or_other_tasks_are_refused(
     assert digests(run_dir) == before
 
 
-def test_another_runs_splits_are_used_exactly(finished: tuple[Path, Path], tmp_path: Path) -> None:
-    """More main rows than max_eval asks for included."""
-    spec, run_dir = finished
-    overrides = [f"tasks.splits={run_dir / 'splits'}", "seed=9", "tasks.max_eval=5", "calibration=[]", "name=again"]
-    with claimed_run(load_spec(spec, overrides), str(tmp_path / "run")) as run:
-        second = run.read_table("splits")
-    assert Run.open(str(run_dir)).read_table("splits").equals(second)
-
-
 def test_a_second_process_is_kept_out_of_a_run(finished: tuple[Path, Path]) -> None:
     spec, run_dir = finished
     with Run.open(str(run_dir)).lock(), pytest.raises(BiasevalError, match="another process is working on this run"):
         run_spec(load_spec(spec), str(run_dir))
-
-
-def test_a_directory_left_by_an_early_kill_is_taken_up(tmp_path: Path, tiny_llama: Path) -> None:
-    spec = write_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
-    (tmp_path / "run").mkdir()
-    for name in (".writable", ".lock", "environment.json.incomplete-1234"):
-        (tmp_path / "run" / name).write_text("")
-    with claimed_run(load_spec(spec), str(tmp_path / "run")) as run:
-        assert run.parts("prompts")
-    assert not list((tmp_path / "run").glob("*incomplete*"))
-
-
-def test_a_directory_with_other_files_is_refused(tmp_path: Path, tiny_llama: Path) -> None:
-    spec = write_spec(tmp_path, tiny_llama)
-    # A spec file alone does not make a directory a run, though a run has one of that name.
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "spec.yaml").write_text(spec.read_text())
-    before = digests(tmp_path)
-    for name in ("tasks", "specs"):
-        with pytest.raises(InputError, match="is not empty and not a run directory"):
-            run_spec(load_spec(spec), str(tmp_path / name))
-    assert digests(tmp_path) == before
 
 
 def test_a_plan_that_fails_leaves_nothing_in_the_way_of_a_mended_spec(tmp_path: Path, tiny_llama: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from biaseval.analysis.sql_files import connect
 from biaseval.errors import InputError
@@ -16,7 +15,6 @@ from biaseval.execute.resources import Resources
 from biaseval.pipelines import planning
 from biaseval.pipelines.cost_lines import cost_lines, costs, idle_budget, reference_hours
 from biaseval.pipelines.qa.plan import ModelPlan, QuestionsPlan, describe_questions
-from biaseval.prompting.power import smallest_gap
 from biaseval.runs import describe
 from biaseval.runs.commands import claimed_run
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, QaBiasSpec, load_spec
@@ -48,22 +46,6 @@ def test_a_plan_says_them_a_line_an_accelerator() -> None:
     assert lines["GPU-hours at 100 TFLOP/s"] == f"{reference_hours(FLOPS):.3g}, a rate to compare plans by"
     assert reference_hours(3.6e17) == 1
     assert list(cost_lines("FLOPs", 1)) == [("FLOPs", "1"), ("GPU-hours at 100 TFLOP/s", "under 0.01")]
-
-
-def test_a_plan_says_which_hours_are_more_than_a_run_may_take() -> None:
-    hours = FLOPS / (1e14 * 3600)
-    for most, expected in ((9.5, ["stops", "stops"]), (hours - 1, ["stops", ""]), (hours + 1, ["", ""])):
-        execution = ExecutionSpec(prices={"H200": 4.5}, max_gpu_hours=most)
-        [_, at_a_rate, on_h200] = [value for _, value in cost_lines("FLOPs", int(FLOPS), execution)]
-        for value, word in zip((at_a_rate, on_h200), expected, strict=True):
-            assert value.endswith(f"; execution.max_gpu_hours stops it at {most:g}") == bool(word)
-
-
-def test_accelerators_are_known_by_name() -> None:
-    with pytest.raises(ValidationError, match="prices: V9000 is no known accelerator; name T4, A10G, L4, A100"):
-        ExecutionSpec(prices={"V9000": 1})
-    with pytest.raises(ValidationError, match="greater than 0"):
-        ExecutionSpec(max_gpu_hours=0)
 
 
 def test_what_readers_cost_is_said_too() -> None:
@@ -124,10 +106,6 @@ def test_a_plan_of_majority_bias_says_the_smallest_effect_of_proportions(tmp_pat
     assert planned(seeds=[0]) == (None, "none: one seed cannot separate proportions from the draw of demonstrations")
     few = planned(proportions=[{"True": 0.5, "False": 0.5}, {"True": 1, "False": 0}])
     assert few == (None, "hardly any: so few settings and seeds have too few orders for the test")
-
-
-def test_halves_that_are_smaller_than_a_sample_show_no_gap() -> None:
-    assert smallest_gap(1599, 800, replacement=False) is None
 
 
 TABLES = ("tasks", "splits", "contexts", "prompts", "training_rows")

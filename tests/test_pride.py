@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import read_plan
 from biaseval.runs import run_spec
 from biaseval.spec import LabelBiasSpec
@@ -17,7 +16,6 @@ from tests.growth.runs import kept
 from tests.growth.runs import rows as stored
 from tests.label_bias.test_options import quiz, quiz_spec
 from tests.labelplans import Plan, rows
-from tests.measuring import measure
 from tests.relation import Relations
 
 LABELS = ("A", "B", "C", "D")
@@ -84,14 +82,6 @@ def test_predictions_are_those_of_a_model_without_the_planted_prior(planted_run:
             assert row["probabilities"] == pytest.approx(np.exp(logs) / np.exp(logs).sum(), abs=1e-9)
 
 
-def test_a_question_without_one_of_its_orders_is_refused(tmp_path: Path) -> None:
-    plan = planted()
-    plan.prompts[-1]["gold"] = plan.prompts[-2]["gold"]
-    problem = "quiz, n_demos 0, demo_set 0, pride: question 4 has 4 orders with 3 places of the right one of 4 options"
-    with pytest.raises(BiasevalError, match=f"permuted_questions_are_whole: .* {problem}"):
-        measure(plan.write(tmp_path))
-
-
 def spec_of(folder: Path, model: Path, calibration: list[str]) -> LabelBiasSpec:
     base = {"model": {"path": str(model)}, "data": {"test": str(folder / "test.csv")}, "prompt": {"demo_sets": 1}}
     return quiz_spec(folder / "quiz.csv", **base, calibration=calibration)
@@ -154,13 +144,3 @@ def test_a_run_grows_by_the_permuted_prompts_alone(folder: Path, tiny_llama: Pat
         "select prompt_id, context_id, gold, input_text from prompts order by prompt_id",
     ):
         assert_alike(stored(grown, question), stored(fresh, question), 1e-5)
-
-
-def test_pages_explain_it_where_it_was_measured(folder: Path) -> None:
-    meaning = "Debiasing with priors (Zheng et al. 2024), of multiple choice"
-    assert meaning not in (folder / "before" / "report.html").read_text()
-    page = (folder / "grown" / "report.html").read_text()
-    assert page.count(meaning) == 1
-    assert [
-        word for word in ("Not Robust Multiple Choice Selectors. ICLR 2024.", "PriDe 0.7") if word not in page
-    ] == []

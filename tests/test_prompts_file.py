@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines.labels.score import _read_prompts, score_spec
+from biaseval.pipelines.labels.score import score_spec
 from biaseval.runs import describe, score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 
@@ -50,33 +50,6 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
     assert len(raised.value.problems) == 11
     assert raised.value.problems[-1] == f"{file}: 3 more like these"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty; .*JSON lines and Parquet are read"),
-        (b"\n[1]\n", r"\[0\]: is no JSON object"),
-        (b'{"prompt_id": "a"\n', "line 2, column 1: is not JSON .*; mend the file"),
-        (b"\xff\xfe", "is UTF-16; save it as UTF-8"),
-    ],
-)
-def test_a_file_that_is_none_of_prompts_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
-    file = tmp_path / "prompts.jsonl"
-    file.write_bytes(content)
-    with pytest.raises(InputError, match=rf"prompts\.jsonl: {message}"):
-        score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
-
-
-def test_lines_may_end_with_cr_and_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    file = tmp_path / "prompts.jsonl"
-    rows = [{"prompt_id": name, "text": "Is it so?", "labels": ["yes", "no"]} for name in "ab"]
-    digests = set()
-    for mark in ("", "\ufeff"):
-        file.write_bytes((mark + "".join(json.dumps(row) + "\r" for row in rows)).encode())
-        assert _read_prompts(file).to_pylist() == rows
-        digests.add(score_spec(ModelSpec(path="unused"), ExecutionSpec(), file).prompts_sha256)
-    assert len(digests) == 1
 
 
 def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_llama: Path, here: None) -> None:

@@ -10,22 +10,15 @@ import pytest
 import torch
 import yaml
 from transformers import BertConfig, BertForQuestionAnswering, BertModel
-from typer.testing import CliRunner
 
 from biaseval.analysis import query
-from biaseval.cli import app
 from biaseval.errors import InputError
-from biaseval.execute.parts import Parts
-from biaseval.execute.resources import Allocation
-from biaseval.execute.tasks import Task
 from biaseval.models import ModelSource
-from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.qa_models import ExtractiveReader, WindowSettings
 from biaseval.runs import describe, run_spec, run_status
 from biaseval.runs.commands import claimed_run
-from biaseval.runs.kinds import KINDS
-from biaseval.spec import QaBiasSpec, load_spec
+from biaseval.spec import load_spec
 from tests.pages import page_of
 from tests.qa_models.families import wordpiece
 from tests.test_pipelines import digests
@@ -160,19 +153,6 @@ def test_answers_are_those_of_the_reader_alone(finished: tuple[Path, Path], bert
         assert row["n_best"][0]["text"] == row["prediction"]
 
 
-def test_the_bias_is_found_where_it_was_put(finished: tuple[Path, Path]) -> None:
-    """Given answers are wrong in every third question; those have the shortest contexts and the nearest answers."""
-    found = rows(finished[1], "from qa_bias_by_heuristic where model = 'given' and dataset = 'squad'")
-    by_heuristic = {row["heuristic"]: row for row in found}
-    assert set(by_heuristic) == set(HEURISTICS)
-    position = by_heuristic["ans_pos"]
-    assert (position["status"], position["biased_segment"]) == ("measured", "higher")
-    assert position["threshold"] == 1  # the answer's sentence is 1, 2 or 3; the first group is wrong
-    assert (position["n_lower"], position["n_higher"]) == (20, 40)
-    assert position["bias_significance"] == pytest.approx(100)
-    assert by_heuristic["ans_len"]["bias_significance"] is None  # all answers have two words
-
-
 def test_a_run_goes_on_where_it_was_stopped_to_the_byte(
     finished: tuple[Path, Path], tmp_path: Path, here: None
 ) -> None:
@@ -230,23 +210,6 @@ def test_another_spec_model_or_file_is_refused(finished: tuple[Path, Path], tmp_
         run_spec(load_spec(spec), str(run_dir))
 
 
-def test_the_plan_counts_questions_and_windows(tmp_path: Path, bert: Path) -> None:
-    spec = load_spec(write_spec(tmp_path, bert))
-    assert isinstance(spec, QaBiasSpec)
-    plan = describe(spec)
-    assert plan.facts["datasets"] == {"squad": N_SQUAD, "other": N_OTHER}
-    given, read = plan.facts["models"]
-    assert (given["n_questions"], given["n_windows"]) == (N_SQUAD, None)
-    assert read["n_questions"] == N_SQUAD + N_OTHER
-    assert read["n_windows"] >= read["n_questions"]
-    assert read["tokens"] <= 128 * read["n_windows"]
-    assert "note: sentences and words: approximate (Punkt with parameters by hand)" in plan.notes
-    assert f"note: {LEFT_OUT}" in plan.notes
-    shown = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.yaml")])
-    assert shown.exit_code == 0
-    assert f"{read['n_windows']:,} windows" in shown.stdout
-
-
 def _without(spec: Path, run_dir: Path) -> str:
     """Return why a spec is refused; nothing of a run must be left."""
     with pytest.raises(InputError) as refused:
@@ -254,22 +217,6 @@ def _without(spec: Path, run_dir: Path) -> str:
     assert refused.value.exit_code == 2
     assert not (run_dir / "plan.json").exists()
     return str(refused.value)
-
-
-def test_missing_predictions_are_refused_or_left_out(tmp_path: Path, bert: Path, here: None) -> None:
-    given = {"name": "given", "predictions": {"squad": "predictions.json"}}
-    spec = write_spec(tmp_path, bert, models=[given])
-    kept = dict(list(predictions().items())[:50])
-    (tmp_path / "predictions.json").write_text(json.dumps(kept))
-    assert "no prediction for 10 of 60 questions" in _without(spec, tmp_path / "run")
-    spec = write_spec(tmp_path, bert, models=[given | {"on_missing": "drop"}])
-    (tmp_path / "predictions.json").write_text(json.dumps(kept))
-    run_spec(load_spec(spec), str(tmp_path / "run"), page=False)
-    [by_dataset] = rows(tmp_path / "run", "from qa_by_dataset")
-    assert (by_dataset["n_rows"], by_dataset["n_missing"]) == (50, 10)
-    assert by_dataset["exact_match"] == pytest.approx(33 / 50)
-    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
-    assert any("10 of 60 questions, which are left out" in note for note in plan["notes"])
 
 
 def test_bad_input_is_refused_before_anything_is_computed(tmp_path: Path, bert: Path) -> None:
@@ -333,30 +280,6 @@ def test_a_pipeline_adds_what_was_left_out(english_pipeline: str, tmp_path: Path
     assert [tuple(row.values()) for row in values] == [("sim_ents", 0, 20), ("sim_ents", 2, 60), ("subj_pos", 1, 80)]
 
 
-def test_an_untrained_head_is_refused_unless_it_is_asked_for(tmp_path: Path) -> None:
-    headless = make_bert(tmp_path / "headless", has_head=False)
-    model = {"name": "bert", "path": str(headless)}
-    spec = write_spec(tmp_path, headless, models=[model])
-    assert "would be new and untrained" in _without(spec, tmp_path / "run")
-    allowed = write_spec(tmp_path, headless, models=[model | {"allow_untrained_head": True}], heuristics=["ans_len"])
-    with claimed_run(load_spec(allowed), str(tmp_path / "allowed")) as run:
-        _, answers = KINDS["qa_bias"].stages(run, read_spec(run), read_plan(run))
-    assert isinstance(answers, Parts)
-    allocation = Allocation(n_actors=1, num_cpus=1, num_gpus=0, n_threads=1, n_preparing=1)
-    worker = answers.worker(run, allocation, **answers.arguments)
-    unit = answers.units[0]
-    worker.make(Task(unit.number, unit.work, unit.files), None).write(run)
-    assert run.read_part("qa_predictions", 0).num_rows == PART_ROWS
-
-
-def test_a_plan_of_a_reader_does_without_weights_and_its_run_does_not(tmp_path: Path) -> None:
-    reader = make_bert(tmp_path / "reader")
-    (reader / "model.safetensors").unlink()
-    spec = write_spec(tmp_path, reader, models=[{"name": "bert", "path": str(reader)}], heuristics=["ans_len"])
-    assert describe(load_spec(spec)).notes[-1].endswith("model.safetensors or its shards must be in it")
-    assert "model directory without weights" in _without(spec, tmp_path / "run")
-
-
 def test_a_module_beside_a_spec_is_found(
     tmp_path: Path, bert: Path, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,12 +297,3 @@ def test_a_module_beside_a_spec_is_found(
     (run_dir / "qa_attributes" / "part-00001.parquet").unlink()
     run_spec(load_spec(spec), str(run_dir), page=False)
     assert (run_dir / "qa_attributes" / "part-00001.parquet").exists()
-
-
-def test_a_heuristic_of_the_users_is_measured(tmp_path: Path, bert: Path, ray_cluster: None) -> None:
-    heuristic = "tests.qa_bias.tablerows:context_words"
-    run_spec(
-        load_spec(write_spec(tmp_path, bert, models=[GIVEN], heuristics=[heuristic])), str(tmp_path / "run"), page=False
-    )
-    [found] = rows(tmp_path / "run", "from qa_bias_by_heuristic where dataset = 'squad'")
-    assert (found["heuristic"], found["bias_significance"]) == (heuristic, pytest.approx(100))

@@ -10,16 +10,13 @@ import pytest
 import yaml
 from transformers import BartConfig
 
-from biaseval.cli import printing
 from biaseval.errors import InputError
 from biaseval.pipelines.qa import biased_segments
 from biaseval.qa_bias.attributes import attributes
-from biaseval.qa_bias.planted import planted_questions
 from biaseval.runs import describe
 from biaseval.spec import load_spec
-from tests.commands import Command
 from tests.conftest import ROOT
-from tests.smallstudy import METHODS, generated, load, write_spec
+from tests.smallstudy import METHODS, load, write_spec
 from tests.test_qa_pipeline import make_bert, question, write_lines
 
 pytestmark = pytest.mark.timeout(900)
@@ -85,14 +82,6 @@ def test_a_search_refuses_values_no_trial_can_have(
     assert found.count("with ") == len(wrong)
 
 
-@pytest.mark.parametrize("thresholds", ["mikula2024", {"ans_pos": 0}])
-def test_a_plan_refuses_a_training_set_with_too_few_of_a_segment(thresholds: Any, bert: Path, tmp_path: Path) -> None:
-    changes = {"methods": ["standard", "learned_mixin"], "thresholds": thresholds, "data": {"d": generated(6, 0.0)}}
-    found = _refused_plan(write_spec(tmp_path, bert, train=changes))
-    assert "train.biases: ans_pos (threshold 0, d)" in found
-    assert "training questions in the biased segment, and a step of a bias model takes 8" in found
-
-
 def test_a_plan_reads_more_while_a_segment_is_small(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,20 +116,6 @@ def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path
         *("is an encoder with a decoder (bart), and training takes encoders alone", "gradient_clipping"),
     ):
         assert expected in found
-
-
-def test_questions_that_are_trained_on_and_measured_are_counted(bert: Path, tmp_path: Path) -> None:
-    questions = planted_questions("d", shortcut="ans_pos", strength=0, n_questions=30, seed=1).questions
-    lines = [
-        {"id": own.example_id, "context": own.context, "question": own.question}
-        | {"answers": {"text": list(own.answers), "answer_start": list(own.answer_starts)}}
-        for own in questions
-    ]
-    write_lines(tmp_path / "train.jsonl", lines[:20])
-    write_lines(tmp_path / "test.jsonl", lines[15:])
-    datasets = {"in_distribution": {"test": "test.jsonl"}}
-    notes = describe(load(write_spec(tmp_path, bert, train={"data": {"d": "train.jsonl"}}, datasets=datasets))).notes
-    assert any("5 of 15 questions of test are trained on, too (d; first: planted-00016" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -196,14 +171,3 @@ def _varied(own: dict[str, Any], row: int) -> dict[str, Any]:
     context, asked, text = others[row % 3]
     answers = {"text": [text], "answer_start": [context.index(text)]}
     return {**own, "context": context, "question": asked, "answers": answers}
-
-
-def test_a_plan_of_a_little_reader_has_no_table_of_memory(
-    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
-) -> None:
-    spec = write_spec(tmp_path, bert)
-    shown = command("plan", str(spec))
-    assert "memory of training         0.0" in shown.out
-    assert "GPUs of 80 GiB needed" not in shown.out
-    monkeypatch.setattr(printing, "_LITTLE_GIB", 0)
-    assert "GPUs of 80 GiB needed" in command("plan", str(spec)).out

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.records import Records, digest
-from biaseval.store import Run
 
 ROWS: list[dict[str, Any]] = [
     {"text": 'He said "no, thanks".', "label": "bad"},
@@ -70,23 +69,6 @@ def _classes(names: list[str]) -> pa.Schema:
 def _stream(path: Path, table: pa.Table, most: int | None = None) -> None:
     with paipc.new_stream(path, table.schema) as writer:
         writer.write_table(table, max_chunksize=most)
-
-
-@pytest.mark.parametrize(
-    "form",
-    ["csv", "semicolons.csv", "json", "data.json", "jsonl", "parquet", "csv.gz", "csv.GZ", "jsonl.gz", "parquet.gz"],
-)
-def test_every_form_has_the_same_rows(tmp_path: Path, form: str) -> None:
-    path = _write(tmp_path, form)
-    records = Records(str(path))
-    assert [row for _, row in records] == ROWS
-    assert records.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@pytest.mark.parametrize("content", ['{"n": 1}\r{"n": 2}\r', '[{"n": 1},\r {"n": 2}]\r', '{"n": 1}\r\n{"n": 2}\r\n'])
-def test_lines_of_json_end_as_they_like(tmp_path: Path, content: str) -> None:
-    (tmp_path / "rows.json").write_bytes(content.encode())
-    assert _rows(tmp_path / "rows.json") == [{"n": 1}, {"n": 2}]
 
 
 def test_places_are_those_of_the_file(tmp_path: Path) -> None:
@@ -148,23 +130,6 @@ def test_a_saved_selection_of_rows_is_those_rows(tmp_path: Path, parts: tuple[st
     assert _refused(tmp_path) == lacking
 
 
-def test_a_hidden_label_is_none_and_said(tmp_path: Path) -> None:
-    rows = [{"text": "a", "label": -1}, {"text": "b", "label": 1}, {"text": "c", "label": None}]
-    pq.write_table(pa.Table.from_pylist(rows, _classes(["bad", "good"])), tmp_path / "test.parquet")
-    records = Records(str(tmp_path / "test.parquet"))
-    assert [row["label"] for _, row in records] == [None, "good", None]
-    [note] = records.notes
-    assert note.startswith("label: 1 of 3 rows have -1, which stands for a hidden label, as in test splits of Hugging")
-
-
-def test_a_folder_is_read_in_the_order_of_names(tmp_path: Path) -> None:
-    for name, row in (("b.jsonl", ROWS[1]), ("a.jsonl", ROWS[0])):
-        (tmp_path / name).write_text(json.dumps(row))
-    (tmp_path / "README.md").write_text("no data")
-    records = Records(str(tmp_path))
-    assert list(records) == [("a.jsonl: line 1", ROWS[0]), ("b.jsonl: line 1", ROWS[1])]
-
-
 @pytest.mark.parametrize("names", [("Test.csv", "train.csv"), ("rows_dev.tsv.gz", "rows_train-0-of-2.csv")])
 def test_splits_beside_each_other_are_no_one_data_set(tmp_path: Path, names: tuple[str, ...]) -> None:
     for name in (*names, "latest.csv"):
@@ -173,14 +138,6 @@ def test_splits_beside_each_other_are_no_one_data_set(tmp_path: Path, names: tup
     assert _refused(tmp_path) == several
     (tmp_path / names[0]).rename(tmp_path / "train_2.csv")
     assert len(_rows(tmp_path)) == 3
-
-
-def test_an_object_store_is_read_as_a_disk(object_store: str, tmp_path: Path) -> None:
-    run = Run.open(f"{object_store}/records")
-    path = _write(tmp_path, "csv.gz")
-    with run.fs.open_output_stream(run.path("rows.csv.gz"), compression=None) as stream:
-        stream.write(path.read_bytes())
-    assert _rows(f"{run.uri}/rows.csv.gz") == ROWS
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Resources: GPUs, memory, and machines."""
 
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from biaseval.errors import InputError
 from biaseval.execute.gpu_sharing import actors_of_a_gpu, gpu_bytes
-from biaseval.execute.machine import quiet_worker, take_share
+from biaseval.execute.machine import take_share
 from biaseval.execute.resources import (
     LEADER_CPUS,
     NodeType,
@@ -60,17 +59,6 @@ def test_a_ray_of_its_own_has_room_for_what_runs(execution: ExecutionSpec, n_cor
     assert local_cpus(execution, n_cores) == expected
 
 
-def test_a_share_is_equal_parts_of_every_node() -> None:
-    found = share_of(Resources([node(8, 4), node(4, 2), node(2)], is_local=False, n_cores=8), 3)
-    assert [own["CPU"] for own in found.nodes] == pytest.approx([8 / 3 - 0.01, 4 / 3 - 0.01, 2 / 3 - 0.01])
-    # Two of six GPUs each, of the first nodes on.
-    assert [own["GPU"] for own in found.nodes] == [2, 0, 0]
-    assert (found.n_gpus, found.n_cores, found.is_local) == (2, 2, False)
-    split = share_of(Resources([node(8, 1), node(4, 3)], is_local=False, n_cores=1), 2)
-    assert [own["GPU"] for own in split.nodes] == [1, 1]
-    assert split.n_cores == 1
-
-
 # Trials at a time
 
 
@@ -112,13 +100,6 @@ ON_DEMAND = Resources(
 """A head, and sixteen GPUs that come one by one."""
 
 
-def test_where_gpus_come_on_demand_nothing_is_scored_on_the_heads_cpus() -> None:
-    found = allocate(ExecutionSpec(), 400, ON_DEMAND)
-    assert (found.n_actors, found.num_gpus, found.n_preparing, found.caution) == ((1, 16), 1, 32, None)
-    assert allocate(ExecutionSpec(), 3, ON_DEMAND).n_actors == (1, 3)
-    assert allocate(ExecutionSpec(gpus_per_actor=0), 400, ON_DEMAND).num_gpus == 0
-
-
 def test_no_more_is_asked_for_than_can_come() -> None:
     assert (ON_DEMAND.most("GPU"), ON_DEMAND.most("CPU")) == (16, 16 * 8 + 4 * 8)
     with pytest.raises(InputError, match=r"gpus_per_actor: 2 asked for, and no node .* \(gpu, cpu\), has more than 1"):
@@ -127,18 +108,6 @@ def test_no_more_is_asked_for_than_can_come() -> None:
     head = Resources([node(4)], False, 4)
     assert allocate(ExecutionSpec(gpus_per_actor=2), 9, head).n_actors == (1, 9)
     assert [runs_at_once(asked, ExecutionSpec(gpus_per_actor=1), 1, 4, head) for asked in (None, 3)] == [4, 3]
-
-
-def test_as_many_groups_train_and_trials_run_as_nodes_can_come() -> None:
-    assert [share(LoraSpec(workers=n), ExecutionSpec(), 1395, ON_DEMAND).n_groups for n in (1, 4)] == [16, 4]
-    with pytest.raises(InputError, match=r"lora.workers: 4 in each of 5 groups .* need 20 GPUs, one each, and Ray has"):
-        share(LoraSpec(workers=4), ExecutionSpec(gpus_per_actor=1, actors=5), 9, ON_DEMAND)
-    assert at_once(None, ON_DEMAND) == 16
-    assert share_of(ON_DEMAND, 4).reachable_gpus == 4
-    own = share_of(EIGHT, 4)  # of a trial
-    assert share(LoraSpec(workers=2), ExecutionSpec(), 3, own).n_groups == 1
-    with pytest.raises(InputError, match="4 need 4 GPUs, one each, and Ray has 2: 2 missing"):
-        share(LoraSpec(workers=4), ExecutionSpec(), 3, own)
 
 
 @pytest.mark.parametrize(
@@ -160,55 +129,6 @@ def test_gpus_of_which_nobody_says_that_they_come_are_waited_for_with_a_word(n_g
         assert share(LoraSpec(), ExecutionSpec(gpus_per_actor=1), 9, there).caution is None
     turns = allocate(ExecutionSpec(gpus_per_actor=2), 9, EIGHT).caution or ""
     assert turns.startswith("on several GPUs for each model, which work one after another")
-
-
-def test_workers_with_gpus_share_the_cores_of_their_machine() -> None:
-    on_gpus = share(LoraSpec(workers=4), ExecutionSpec(), 9, ON_DEMAND)
-    assert [on_gpus.threads(n_cores, n_local) for n_cores, n_local in ((48, 4), (8, 3), (2, 4))] == [12, 2, 1]
-    on_cpus = share(LoraSpec(workers=2), ExecutionSpec(gpus_per_actor=0), 1, Resources([node(6)], False, n_cores=64))
-    assert on_cpus.threads(64, 2) == 3  # what Ray gave each
-
-
-def test_trials_on_cpus_run_one_after_another_unless_they_are_asked_for_and_there_is_room() -> None:
-    assert at_once(None, machine(64)) == 1
-    assert at_once(4, machine(2, at_once=4)) == 4
-    assert at_once(4, machine(2, at_once=4, actors=3), actors=3) == 4
-    with pytest.raises(
-        InputError, match=r"execution.at_once: 9 trials at a time, and Ray has GPUs for 8; lower it, or"
-    ):
-        at_once(9, EIGHT)
-    # Of six CPUs a trial takes half a one for its actor, two to spare and a hundredth: two fit.
-    small = Resources([node(6)], is_local=False, n_cores=6)
-    assert at_once(2, small) == 2
-    with pytest.raises(InputError, match=r"3 trials at a time, and Ray has CPUs for 2"):
-        at_once(3, small)
-    # As many as are left run at a time.
-    assert (at_once(9, EIGHT, n_runs=8), at_once(3, small, n_runs=1)) == (8, 1)
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    st.integers(1, 16),
-    st.one_of(st.just("auto"), st.integers(1, 5)),
-    st.one_of(st.just("auto"), st.integers(1, 6)),
-    st.integers(1, 9),
-)
-def test_no_trial_waits_for_another_on_any_number_of_cores(
-    n_cores: int, actors: Literal["auto"] | int, asked: Literal["auto"] | int, n_parts: int
-) -> None:
-    """What all take together is there, with a CPU left for what prepares parts: whoever waits is served."""
-    execution = SearchExecutionSpec(actors=actors, at_once=asked)
-    whole = Resources([node(local_cpus(execution, n_cores))], is_local=True, n_cores=n_cores)
-    n_trials = runs_at_once(None if asked == "auto" else asked, execution.of_a_trial, 1, 100, whole)
-    assert n_trials == (1 if asked == "auto" else asked)
-    own = share_of(whole, n_trials)
-    found = allocate(execution.of_a_trial, n_parts, own)
-    assert isinstance(found.n_actors, int)
-    assert n_trials * (LEADER_CPUS + found.n_actors * found.num_cpus) + 1 <= whole.nodes[0]["CPU"]
-    trained = share(LoraSpec(), execution.of_a_trial, 1, own)
-    [per_worker] = trained.resources_per_worker.values()
-    assert n_trials * (LEADER_CPUS + trained.n_groups * per_worker) <= whole.nodes[0]["CPU"]
-    assert found.n_threads == max(1, max(1, n_cores // n_trials) // found.n_actors)
 
 
 @settings(max_examples=200, deadline=None)
@@ -258,46 +178,6 @@ CPU_NODES, GPU_NODES = NodeType("cpu", {"CPU": 8}, 4), NodeType("gpu", {"CPU": 8
 def empty(*types: NodeType) -> Resources:
     """Return what a cluster has that is its head alone."""
     return Resources([{"CPU": 0}], is_local=False, n_cores=4, types=types)
-
-
-def test_cpus_that_will_come_count_where_they_are_more_than_those_there() -> None:
-    assert empty().cpus == []
-    assert empty(CPU_NODES, GPU_NODES).cpus == [8] * 4  # work on CPUs starts nodes without GPUs
-    assert empty(GPU_NODES).cpus == [8] * 16
-    some = Resources([node(8)] * 5, is_local=False, n_cores=4, types=[CPU_NODES])
-    assert some.cpus == [8] * 5
-
-
-def test_work_on_cpus_is_shared_out_over_nodes_that_will_come() -> None:
-    found = allocate(ExecutionSpec(gpus_per_actor=0), 400, empty(CPU_NODES, GPU_NODES))
-    # An actor a node, each with what its node has but for one: (4 * 8 - 2) / 4 = 7.5, and 8 - 1.
-    assert (found.n_actors, found.num_cpus, found.n_threads) == (4, 7, 7)
-    groups = share(LoraSpec(), ExecutionSpec(gpus_per_actor=0), 9, empty(CPU_NODES, GPU_NODES))
-    assert (groups.n_groups, groups.resources_per_worker) == (4, {"CPU": 8})
-    with pytest.raises(InputError, match="need 1 CPUs, one each, and Ray has 0"):
-        share(LoraSpec(), ExecutionSpec(), 9, empty())
-
-
-def test_several_runs_share_nodes_that_will_come() -> None:
-    found = share_of(empty(CPU_NODES, GPU_NODES), 2)
-    assert (found.cpus, found.reachable_gpus) == ([pytest.approx(4 - LEADER_CPUS)] * 4, 8)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({}, "expandable_segments:True"),
-        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}, "max_split_size_mb:64"),
-        ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}, None),  # torch reads the older name only without the new
-    ],
-)
-def test_a_worker_sets_the_allocator_of_gpus_unless_somebody_did(
-    before: dict[str, str], after: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "environ", before)
-        quiet_worker()
-        assert os.environ.get("PYTORCH_ALLOC_CONF") == after
 
 
 def test_what_a_worker_sets_comes_before_torch_and_does_nothing_on_a_cpu() -> None:

@@ -79,19 +79,6 @@ def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_pat
         assert name != "macro_f1" or len({own[0].value for own in found.values()}) == len(points)
 
 
-def test_all_that_is_measured_gives_what_the_marts_say(tmp_path: Path) -> None:
-    plan = two_tasks()
-    plan.spec["calibration"] = ["cc@0.5"]
-    uri = plan.write(tmp_path / "run")
-    relations = Relations(uri)
-    spec = _search().at({STRENGTH: 0.5})
-    for name, sql in QUERIES.items():
-        [found] = _values(Run.open(uri), [spec], Objective("label_bias", name, sql, [], "published", 42)).values()
-        [value] = [own.value for own in found if own.left_out is None]
-        [[expected]] = [row.values() for row in relations.rows(sql)]
-        assert value == pytest.approx(expected)
-
-
 @pytest.mark.slow
 def test_strengths_of_majority_bias_give_what_its_marts_say(tmp_path: Path) -> None:
     sql = "select avg(mean_f1) + max(rb_at_10) as sum from majority_by_model where method like 'cc%'"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.searches import BASE, write_file
+from tests.searches import BASE
 from tests.test_search_spec import ANSWERED, MIXINS, QA, SCALE, STRENGTH, calibrated, preset, refused
 
 SECTION, FILE = "is a section; name one of its keys", "names a file or a model; make a search for each"
@@ -73,12 +73,6 @@ def test_a_wrong_domain_is_refused(tmp_path: Path, domain: Any, expected: str) -
 @pytest.mark.parametrize("domain", [3, "1, 2"])
 def test_what_is_no_list_is_refused(tmp_path: Path, domain: Any) -> None:
     assert "search.prompt.demo_sets: input should be " in refused(tmp_path, search={"prompt.demo_sets": domain})
-
-
-@pytest.mark.parametrize("domain", [[0.1, 3], {"uniform": [0, 3]}])
-def test_values_that_the_key_cannot_have_are_refused_in_its_own_words(tmp_path: Path, domain: Any) -> None:
-    found = refused(tmp_path, spec=QA, search={SCALE: domain})
-    assert f"search.{SCALE}: {SCALE}: input should be less than or equal to 1, found 3" in found
 
 
 OBJECTIVE = {"sql": "select 1 as one", "maximize": True}
@@ -169,18 +163,6 @@ def test_a_wrong_search_is_refused(tmp_path: Path, changes: dict[str, Any], expe
     assert expected in refused(tmp_path, **changes)
 
 
-def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
-    search = {SCALE: [0.1, 3], "train.learned_mixn.x": [1], "name": ["a", "b"]}
-    found = refused(tmp_path, spec=QA, search={**search, "seed": [1, 1]}, choose_on="third", batch=0)
-    assert "search.seed: 1 stands there twice" in found
-    assert "choose_on: input should be 'half', 'held_out' or 'published', found 'third'" in found
-    assert "batch: input should be greater than 0" in found
-    found = refused(tmp_path, spec=QA, search=search)
-    assert "less than or equal to 1, found 3" in found
-    assert "search.train.learned_mixn.x: train.learned_mixn: unknown key; did you mean learned_mixin?" in found
-    assert "search.name: says which run it is" in found
-
-
 MISSING = "search.yaml: spec: is missing; name the spec file whose keys are searched, or write it in place"
 NO_KIND = "search.yaml: spec: kind: {} cannot be searched; use label_bias or majority_bias or qa_bias"
 
@@ -199,10 +181,3 @@ NO_KIND = "search.yaml: spec: kind: {} cannot be searched; use label_bias or maj
 )
 def test_a_wrong_spec_to_search_has_its_own_messages(tmp_path: Path, base: Any, expected: str) -> None:
     assert refused(tmp_path, spec=base) == f"{tmp_path}/{expected}"
-
-
-def test_a_wrong_file_to_search_has_its_own_messages(tmp_path: Path) -> None:
-    write_file(tmp_path / "base.yaml", {**BASE, "sed": 1, "prompt": {"demo_sets": 0}})
-    found = refused(tmp_path, spec="base.yaml")
-    assert f"{tmp_path}/base.yaml: sed: unknown key; did you mean seed?" in found
-    assert f"{tmp_path}/base.yaml: prompt.demo_sets: input should be greater than 0" in found

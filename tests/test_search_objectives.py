@@ -16,7 +16,7 @@ from biaseval.search.samples import ChooseOn, assigned, kept
 from biaseval.search.trials import Came, deriving
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, QaBiasSpec
 from biaseval.store import Run
-from tests.labelplans import Plan, two_tasks
+from tests.labelplans import Plan
 from tests.majorityplans import MajorityPlan
 from tests.qaplans import QaPlan
 from tests.relation import Relations
@@ -140,45 +140,6 @@ def test_a_trial_without_one_number_of_each_scope_has_failed(
     assert told in str(came.problem)
 
 
-def test_a_number_that_lacks_only_without_a_group_fails_nothing(one_task_run: Run) -> None:
-    """Of four rows in each half only one is left where three are needed: those have no value."""
-    sql = "select if(sum(n_rows) >= 4, 1, null) as x from label_bias_by_task where method = 'none'"
-    given = values(one_task_run, sql)
-    assert given == {
-        ("x", "all", sample, left_out): 1.0 if left_out is None else None
-        for sample in ("choice", "evaluation")
-        for left_out in (None, 0, 1, 2, 3)
-    }
-
-
-def test_of_several_scopes_some_may_lack_a_number(tmp_path: Path) -> None:
-    run = Run.open(two_tasks().write(tmp_path))
-    numbers = "avg(accuracy) filter (task = 'task001_animals') as x, sum(n_rows) as n"
-    sql = f"select task, n_demos, {numbers} from label_bias_by_task where method = 'none' group by all"
-    given = values(run, sql, per=["task", "n_demos"])
-    # Beside it stands how many rows there are: of 30 one half, in two sets.
-    assert [given["n", f"task001_animals, {n}", "choice", None] for n in (0, 2)] == [15, 30]
-    whole = {key[1]: value for key, value in given.items() if (key[0], *key[2:]) == ("x", "choice", None)}
-    assert whole.keys() == {f"{task}, {n}" for task in ("task001_animals", "task002_letters") for n in (0, 2)}
-    assert [scope for scope, value in whole.items() if value is None] == ["task002_letters, 0", "task002_letters, 2"]
-
-
-def test_what_came_of_a_trial_is_told_by_objective_and_scope() -> None:
-    rows = [
-        Value("f1", "all", "choice", None, 0.5),
-        Value("f1", "all", "choice", 0, 0.25),
-        Value("f1", "all", "evaluation", None, 0.75),
-        Value("rsd", "task001", "choice", None, 0.125),
-        Value("rsd", "task002", "choice", None, None),
-    ]
-    came = Came.of(rows, "f1", steps=7)
-    assert (came.state, came.steps, came.problem) == ("done", 7, None)
-    # What stands beside an objective is none.
-    assert (came.found("choice"), came.found("evaluation")) == ('{"f1": 0.5}', '{"f1": 0.75}')
-    assert Came.of(rows[:2], "f1").found("evaluation") is None
-    assert Came.of(rows[3:], "rsd").found("choice") == '{"rsd": {"task001": 0.125, "task002": null}}'
-
-
 QUERIES = (
     "select avg(f1) as f1 from qa_by_dataset where model = 'bert'",
     "select f1_high - f1_low as width from qa_by_dataset where model = 'roberta'",
@@ -248,15 +209,6 @@ def test_an_objective_on_all_of_it_is_that_of_the_run(answered: tuple[QaPlan, Ru
     assert given["f1", "all", "choice", None] == halved["f1", "all", "all", None]
     assert {sample for _, _, sample, _ in given} == {"choice"}
     assert {left_out for _, _, sample, left_out in halved if sample == "all"} == {None}
-
-
-def test_an_objective_for_each_reader_is_that_of_the_reader(answered: tuple[QaPlan, Run, Values]) -> None:
-    given = values(answered[1], "select model, f1 from qa_by_dataset", per=["model"])
-    bert = {key[2:]: value for key, value in given.items() if key[1] == "bert"}
-    assert bert == {key[2:]: value for key, value in answered[2].items() if key[0] == "f1"}
-    other = {key[2:]: value for key, value in given.items() if key[1] == "roberta"}
-    assert other.keys() == bert.keys()
-    assert other != bert
 
 
 @pytest.mark.slow

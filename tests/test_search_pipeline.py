@@ -121,13 +121,6 @@ def test_the_best_spec_is_the_chosen_point_ready_to_be_run(grid: tuple[Path, Pat
     assert (best.prompt.n_demos, best.prompt.demo_sets) == (point["prompt.n_demos"], point["prompt.demo_sets"])
 
 
-def test_a_trial_is_a_run_like_any_other(grid: tuple[Path, Path]) -> None:
-    trial = grid[1] / "trials" / "00002"
-    assert run_status(str(trial)).n_parts_done == run_status(str(trial)).n_parts > 0
-    assert rows(trial, "select distinct n_demos, n_rows from label_bias_by_task") == [{"n_demos": 2, "n_rows": 40}]
-    assert load_spec(trial / "spec.yaml").prompt.n_demos == [2]
-
-
 @pytest.mark.usefixtures("here")
 def test_what_is_missing_is_made_again_and_what_is_there_is_kept(grid: tuple[Path, Path], tmp_path: Path) -> None:
     """A kill leaves the row of a trial behind it all, so what it lacks may lie between others."""
@@ -170,13 +163,6 @@ def test_two_searches_cannot_share_a_run_directory(grid: tuple[Path, Path]) -> N
 
 
 @pytest.mark.usefixtures("here")
-def test_more_trials_at_a_time_than_there_is_room_for_are_refused(tmp_path: Path, tiny_llama: Path) -> None:
-    spec = write_label_search(tmp_path, tiny_llama, execution={"at_once": 3})
-    with pytest.raises(InputError, match=r"execution.at_once: 3 trials at a time, and Ray has CPUs for 1; lower it"):
-        run_spec(load_spec(spec), str(tmp_path / "run"))
-
-
-@pytest.mark.usefixtures("here")
 def test_a_search_whose_first_trials_all_fail_ends(tmp_path: Path, tiny_llama: Path) -> None:
     nothing = {"sql": "select avg(macro_f1) as f1 from label_bias_by_task where method = 'dc'", "maximize": True}
     search = {"prompt.n_demos": [[0], [2]], "prompt.demo_sets": [1]}
@@ -201,21 +187,6 @@ def test_an_objective_that_a_trial_has_not_fails_that_trial_alone(tmp_path: Path
     assert failed["problem"].startswith("objective f1: the query returns ")
     [best] = rows(tmp_path / "run", "select trial from search_best")
     assert best == {"trial": 1}
-
-
-def test_what_is_wrong_is_said_at_once_and_before_anything_is_made(tmp_path: Path, tiny_llama: Path) -> None:
-    objective = {"sql": "select avg(macro_fl) as f1 from label_bias_by_task", "maximize": True}
-    spec = write_label_search(tmp_path, tiny_llama, objective=objective)
-    with pytest.raises(InputError) as caught:
-        run_spec(load_spec(spec, ["spec=spec.yaml"]), str(tmp_path / "run"))
-    assert "macro_fl" in str(caught.value)
-    base = tmp_path / "spec.yaml"
-    base.write_text(base.read_text().replace("max_eval: 40", "max_eval: 40\n  templates: absent.csv"))
-    with pytest.raises(InputError) as caught:
-        run_spec(load_spec(spec), str(tmp_path / "run"))
-    assert "macro_fl" in str(caught.value)
-    assert "absent.csv" in str(caught.value)
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_plan_says_how_many_trials_there_are(grid: tuple[Path, Path]) -> None:
@@ -265,21 +236,6 @@ def test_what_trials_share_is_scored_once_and_they_have_no_runs(arithmetic: tupl
     assert len({row["objectives"] for row in found}) > 1
     assert run_status(str(run_dir)).is_complete
     assert not (run_dir / "shared" / "marts").exists()
-
-
-def test_a_trial_that_is_arithmetic_comes_to_what_a_run_of_it_does(
-    arithmetic: tuple[Path, Path], tmp_path: Path, here: None
-) -> None:
-    """With all rows: where the choice is made on what is published."""
-    search: Any = load_spec(arithmetic[0], ["choose_on=published"])
-    run_spec(search, str(tmp_path / "published"), page=False)
-    [best] = rows(tmp_path / "published", "select trial, parameters, value from search_best")
-    assert values_of(trials(tmp_path / "published")[best["trial"]]) == {"f1": best["value"]}
-    run_spec(load_spec(tmp_path / "published" / "best.yaml"), str(tmp_path / "run"), page=False)
-    [alone] = rows(tmp_path / "run", search.objective.sql)
-    assert alone["f1"] == pytest.approx(best["value"], abs=1e-12)
-    chosen: Any = load_spec(tmp_path / "published" / "best.yaml")
-    assert chosen.calibration == [f"cc@{json.loads(best['parameters'])['calibration.cc.strength']!r}"]
 
 
 @pytest.mark.usefixtures("here")

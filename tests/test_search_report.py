@@ -10,7 +10,6 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.errors import BiasevalError
-from biaseval.report.search import N_DRAWN
 from biaseval.runs import write_report
 from biaseval.search.trials import MADE
 from biaseval.store import Run
@@ -148,15 +147,6 @@ def test_what_was_chosen_its_worth_and_its_cost_are_told(studied: Run) -> None:
     assert "<b>no" not in studied.read_text("report.html")
 
 
-def test_a_point_for_each_scope(by_task: Run) -> None:
-    words = ["^A point is chosen for each task. 2 of task", "intervals of all differences", "strength 1, as published"]
-    assert_said(told(by_task), [*words, "!best.yaml"])
-    assert "<i>a" not in by_task.read_text("report.html")
-    for row in mart(by_task, "search_best"):
-        strength = {"$1": "0"}.get(row["scope"], "0.5")
-        assert f"strength {strength} {row['scope']} {row['trial']} {row['value']:.4g} " in told(by_task)
-
-
 NOT_BETTER = "!better than their mean"
 
 RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
@@ -216,13 +206,6 @@ def test_a_search_is_told_what_its_tests_show(name: str, tmp_path: Path) -> None
 # Many trials, one and none, and values of any sort
 
 
-def test_only_the_first_scopes_are_drawn(tmp_path: Path) -> None:
-    scopes = [f"task{scope:03}" for scope in range(N_DRAWN + 2)]
-    run = strengths(tmp_path / "run", dict.fromkeys(scopes, PEAK))
-    assert len(list(Path(run.root).glob("figures/*.svg"))) == N_DRAWN
-    assert_said(told(run), [f"strength 0.5 {scopes[-1]} 1 0.8 "])
-
-
 @pytest.mark.parametrize(
     ("n_done", "left_out", "words"),
     [
@@ -252,16 +235,3 @@ def test_few_trials_and_values_without_an_interval_are_told(
     with pytest.raises(BiasevalError, match="is missing"):
         write_report(search.write(tmp_path / "unmeasured"))
     assert_said(told(reported(search, tmp_path / "run")), words)
-
-
-def test_values_without_an_order_have_a_place_each(tmp_path: Path) -> None:
-    search = Search({"f1": True})
-    for normalization in ("mean", "sum"):
-        for eos in (True, False):
-            value = 0.7 + 0.02 * (normalization == "sum")
-            search.trial({"scoring.normalization": normalization, "scoring.eos": eos}, [value], [value])
-    keys = {"scoring.normalization": ["mean", "sum"], "scoring.eos": [True, False]}
-    objective = {"sql": "select avg(macro_f1) as f1 from label_bias_by_task", "maximize": True}
-    run = reported(search, tmp_path / "run", search=keys, objective=objective, algorithm="random")
-    assert_said(told(run), ["eos true", "The trial at the spec's own values"])
-    assert not Path(run.root, "figures", "slice_f1.svg").exists()

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import ValidationError
 
 from biaseval.errors import InputError
 from biaseval.runs import describe
 from biaseval.search.kind import SEARCH, _batches
 from biaseval.search.objectives import objective_columns
 from biaseval.search.shared_work import own_readers, varies
-from biaseval.spec import ExecutionSpec, SearchSpec, differences, dump_spec, load_spec, stored_spec
+from biaseval.spec import SearchSpec, differences, dump_spec, load_spec, stored_spec
 from biaseval.units import Unit
 from tests.searches import BASE, searched, write_file
 
@@ -75,56 +74,6 @@ def test_what_is_searched_is_a_file_or_stands_in_place(tmp_path: Path) -> None:
     assert by_path.search == in_place.search
 
 
-def test_keys_are_set_from_the_command_line_too(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "search.yaml", searched())
-    spec: Any = load_spec(path, ["trials=9", "spec.seed=7", "execution.at_once=2"])
-    assert (spec.n_trials, spec.spec.seed, spec.execution.at_once) == (9, 7, 2)
-    # Also those of a spec in a file of its own.
-    write_file(tmp_path / "base.yaml", BASE)
-    write_file(path, searched(spec="base.yaml"))
-    assert load_spec(path, ["spec.seed=7"]).spec.seed == 7
-    with pytest.raises(InputError, match=r"--set seed.x=1: seed is 1 and not a section of the spec"):
-        load_spec(path, ["spec.seed=1", "spec.seed.x=1"])
-
-
-def test_a_list_is_a_grid_of_numbers_or_a_choice(tmp_path: Path) -> None:
-    lists = {"prompt.demo_sets": [1, 3], "scoring.normalization": ["mean", "sum"], "scoring.eos": [True, False]}
-    search = {**lists, "tasks.include": [None, ["task1*"]], "prompt.n_demos": {"choice": [[0], [0, 2]]}}
-    assert loaded(tmp_path, search={**search, "seed": {"int": [1, 9]}}).search == {
-        "prompt.demo_sets": {"grid": [1, 3]},
-        "scoring.normalization": {"choice": ["mean", "sum"]},
-        "scoring.eos": {"choice": [True, False]},
-        "tasks.include": {"choice": [None, ["task1*"]]},
-        "prompt.n_demos": {"choice": [[0], [0, 2]]},
-        "seed": {"int": [1, 9]},
-    }
-
-
-def test_the_defaults_are_those_of_the_readme(tmp_path: Path) -> None:
-    spec = loaded(tmp_path)
-    assert (spec.algorithm, spec.batch, spec.stop_early, spec.choose_on, spec.seed) == ("optuna", 4, None, "half", 42)
-    assert (spec.per, spec.execution.at_once, spec.execution.actors) == ([], "auto", "auto")
-    halved = loaded(tmp_path, spec=QA, search={SCALE: [0.1, 0.2]}, stop_early={"grace_steps": 400})
-    assert halved.stop_early.reduction == 3
-    objective = {"sql": "select 1 as a", "maximize": True}
-    assert loaded(tmp_path, objective=[objective]) == loaded(tmp_path, objective=objective)
-
-
-def test_resources_are_those_of_the_spec_unless_the_search_names_some(tmp_path: Path) -> None:
-    base = {**BASE, "execution": {"actors": 3, "part_rows": 9}}
-    assert (loaded(tmp_path, spec=base).execution.actors, loaded(tmp_path, spec=base).execution.part_rows) == (3, 9)
-    own = loaded(tmp_path, spec=base, execution={"at_once": 2, "actors": 1})
-    assert own.execution.of_a_trial == ExecutionSpec(actors=1, part_rows=9)
-    assert own.execution.n_at_once == 2
-    assert own.at({"prompt.demo_sets": 2}).execution == own.execution.of_a_trial
-
-
-def test_a_grid_has_as_many_trials_as_combinations(tmp_path: Path) -> None:
-    search = {"prompt.demo_sets": [1, 2, 3], "scoring.normalization": ["mean", "sum"]}
-    assert loaded(tmp_path, search=search, algorithm="grid", trials=...).n_trials == 6
-    assert loaded(tmp_path, search=search, trials=5).n_trials == 5
-
-
 def test_a_trial_is_the_spec_with_its_values(tmp_path: Path) -> None:
     spec = loaded(tmp_path, spec=QA, search={SCALE: [0.1, 0.5], PENALTY: {"loguniform": [0.03, 2.0]}, "seed": [1, 2]})
     trial = spec.at({SCALE: 0.5, PENALTY: 0.07, "seed": 2})
@@ -137,25 +86,6 @@ def test_a_trial_is_the_spec_with_its_values(tmp_path: Path) -> None:
     assert (lora.spec.lora, lora.at({"lora.r": 8}).lora.r) == (None, 8)
     heuristics = loaded(tmp_path, **preset("mikula2024-thresholds", {**ANSWERED, "heuristics": ["ans_len", "cos_sim"]}))
     assert heuristics.at({"thresholds.*": 0.3}).thresholds == {"ans_len": 0.3, "cos_sim": 0.3}
-
-
-def test_a_trial_cannot_have_what_the_spec_refuses(tmp_path: Path) -> None:
-    """Values that are right each for itself may be wrong together, of which the trial hears when it is made."""
-    base = {**BASE, "prompt": {"n_demos": [0]}}
-    spec = loaded(tmp_path, spec=base, search={"prompt.n_demos": [[0], [2]], "prompt.demo_sets": [1, 40]})
-    assert spec.at({"prompt.n_demos": [2], "prompt.demo_sets": 1}) != spec.spec
-    with pytest.raises(ValidationError, match="40 demonstration sets of 2 need 80 demonstrations and the pool has 64"):
-        spec.at({"prompt.n_demos": [2], "prompt.demo_sets": 40})
-
-
-def test_a_trial_varies_a_calibration_that_the_spec_names(tmp_path: Path) -> None:
-    calibration = ["looc", "cc@0.5", "dc/3"]
-    search = {STRENGTH: [0, 0.7, 1], INPUTS: [1, 3], "calibration.dc.inputs": [9]}
-    spec = loaded(tmp_path, spec={**BASE, "calibration": calibration}, search=search)
-    trial = spec.at({STRENGTH: 0.7, INPUTS: 1, "calibration.dc.inputs": 9})
-    assert trial.calibration == ["looc", "cc@0.7/1", "dc/9"]
-    assert spec.spec.calibration == calibration
-    assert spec.at({STRENGTH: 1}).calibration == ["looc", "cc", "dc/3"]
 
 
 @pytest.mark.parametrize(
@@ -216,13 +146,6 @@ def test_trials_are_arithmetic_where_no_output_differs(tmp_path: Path, base: Any
 )
 def test_another_search_cannot_have_the_run_directory(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
     assert line in differences(loaded(tmp_path), loaded(tmp_path, **changes))
-
-
-def test_the_same_search_on_other_resources_may_go_on(tmp_path: Path) -> None:
-    other = {"execution": {"at_once": 2, "actors": 1}, "spec": {**BASE, "execution": {"part_rows": 7}}}
-    spec = loaded(tmp_path)
-    assert not differences(spec, loaded(tmp_path, **other))
-    assert differences(spec.spec, spec) == ["kind: the run has 'label_bias', the spec 'search'"]
 
 
 @pytest.mark.parametrize(

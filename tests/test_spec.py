@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.heuristics import HEURISTICS
-from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, QaBiasSpec, Spec, differences, dump_spec, load_spec
+from biaseval.spec import LabelBiasSpec, MajorityBiasSpec, QaBiasSpec, Spec, differences, load_spec
 
 MINIMAL = "kind: label_bias\nname: x\nmodel: {path: some/model}\ntasks: {path: tasks}\n"
 
@@ -22,15 +21,6 @@ def _label_bias(folder: Path, text: str, overrides: Sequence[str] = ()) -> Label
     spec = load_spec(_write(folder, text), overrides)
     assert isinstance(spec, LabelBiasSpec)
     return spec
-
-
-def test_only_kind_name_model_path_and_tasks_path_are_required(tmp_path: Path) -> None:
-    spec = _label_bias(tmp_path, MINIMAL)
-    tasks = spec.tasks
-    assert (spec.seed, tasks.min_instances, tasks.max_eval, tasks.sampling) == (42, 396, 1000, "per_task")
-    assert (tasks.suite, tasks.include, spec.calibration, spec.model.quantization) == (None, None, [], None)
-    assert (spec.prompt.n_demos, spec.prompt.demo_sets, spec.prompt.max_tokens) == ([0, 2, 4, 8, 16], 3, 2000)
-    assert (spec.scoring.normalization, spec.scoring.eos) == ("mean", True)
 
 
 def test_relative_paths_are_relative_to_the_spec_file_and_hub_names_stay(tmp_path: Path) -> None:
@@ -50,17 +40,6 @@ def test_overrides_are_yaml_values_of_dotted_keys(tmp_path: Path) -> None:
         load_spec(_write(tmp_path, MINIMAL), ["prompt.n_demos=[0, 2]", "prompt.n_demos.0=4"])
     with pytest.raises(InputError, match=r"and not a section of the spec; replace all of it: --set 'name=\{short: \{"):
         load_spec(_write(tmp_path, MINIMAL), ["name.short.first=a"])
-
-
-def test_all_mistakes_come_in_one_message(tmp_path: Path) -> None:
-    text = "kind: label_bias\nname: a/b\nmodel: {pth: m}\ntasks: {path: t, max_eval: '3'}\nprompt: {n_demos: [32]}\n"
-    with pytest.raises(InputError) as caught:
-        load_spec(_write(tmp_path, text))
-    message = str(caught.value)
-    for part in ("name:", "model.path: is required", "model.pth: unknown key; did you mean path?", "tasks.max_eval:"):
-        assert part in message
-    assert "3 demonstration sets of 32 need 96" in message
-    assert str(tmp_path / "spec.yaml") in message
 
 
 def test_mistakes_between_sections_come_with_those_inside_them(tmp_path: Path) -> None:
@@ -186,31 +165,6 @@ predict: [likelihood, generate]
     assert list(spec.data.labels.items()) == [("true", "True"), ("false", "False")]
 
 
-def test_what_a_majority_bias_spec_leaves_out(tmp_path: Path) -> None:
-    spec = _majority(tmp_path)
-    assert (spec.seed, spec.seeds, spec.calibration) == (42, [0, 1, 2, 3, 4], [])
-    assert spec.predict == ["likelihood", "generate"]
-    assert (spec.data.test, spec.data.fields, spec.data.label, spec.data.labels) == (None, {}, None, None)
-    assert (spec.data.max_test, spec.data.on_shortage) == (None, "error")
-    assert (spec.prompt.instruction, spec.prompt.separator) == ([True, False], "\n\n")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"data": {"labels": {1: "yes", 0: "no"}, "fields": {"sentence": "question"}}},
-        {"data": {"labels": {True: "yes", "maybe": "perhaps"}}},
-        {"proportions": {"simplex": 0.25}},
-        {"proportions": [{"True": 0.5, "False": 0.5}, {"True": 1}]},
-        {"prompt": {"preset": None, "item": "{tweet}\n{label}", "instruction_text": "Say it."}},
-    ],
-)
-def test_a_resolved_majority_bias_spec_loads_as_itself(tmp_path: Path, changes: dict[str, Any]) -> None:
-    spec = _majority(tmp_path, **changes)
-    assert load_spec(_write(tmp_path, dump_spec(spec))) == spec
-    assert differences(spec, spec) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -258,25 +212,6 @@ def test_a_mistake_in_a_majority_bias_spec_names_the_key(
     assert f"{tmp_path / 'spec.yaml'}: " in str(caught.value)
 
 
-def test_differences_of_a_majority_bias_spec_include_the_order_of_labels(tmp_path: Path) -> None:
-    before = _majority(tmp_path)
-
-    def changed(*overrides: str) -> list[str]:
-        return differences(before, _majority(tmp_path, overrides))
-
-    assert changed("data.train=elsewhere.jsonl", "execution.part_rows=7") == []
-    assert changed("data.max_test=9") == ["data.max_test: the run has None, the spec 9"]
-    assert changed("proportions=[{a: 1}]") == ["proportions: the run has 'binary_11', the spec [{'a': 1.0}]"]
-    assert changed("data.test=test.jsonl") == [f"data.test: the run has None, the spec '{tmp_path / 'test.jsonl'}'"]
-    assert changed("data.labels={true: a, false: b}") != []
-    before = _majority(tmp_path, ["data.labels={true: a, false: b}"])
-    assert changed("data.labels={true: a, false: b}") == []
-    order = "data.labels: the run has the order data.labels.true, data.labels.false, the spec data.labels.false, "
-    assert changed("data.labels={false: b, true: a}") == [f"{order}data.labels.true"]
-    label_bias = load_spec(_write(tmp_path, MINIMAL))
-    assert differences(label_bias, before) == ["kind: the run has 'label_bias', the spec 'majority_bias'"]
-
-
 def _qa(folder: Path, overrides: Sequence[str] = (), **changes: Any) -> QaBiasSpec:
     content = {
         "kind": "qa_bias",
@@ -287,28 +222,6 @@ def _qa(folder: Path, overrides: Sequence[str] = (), **changes: Any) -> QaBiasSp
     spec = load_spec(_write(folder, yaml.safe_dump(content | changes)), overrides)
     assert isinstance(spec, QaBiasSpec)
     return spec
-
-
-def test_a_qa_bias_spec_takes_the_papers_values_where_it_says_nothing(tmp_path: Path) -> None:
-    spec = _qa(tmp_path)
-    assert spec.heuristics == ["word_dist", "sim_word", "ans_pos", "cos_sim", "ans_len"]
-    assert _qa(tmp_path, text={"spacy": "en_core_web_sm"}).heuristics == list(HEURISTICS)
-    assert (spec.bootstrap.trials, spec.bootstrap.sample, spec.bootstrap.replacement) == (100, 800, False)
-    assert (spec.windows.max_tokens, spec.windows.stride, spec.windows.n_best) == (384, 128, 20)
-    assert (spec.thresholds, spec.variant) == ("search", "paper")
-
-
-def test_paths_of_a_qa_bias_spec_are_relative_to_its_file_and_names_stay(tmp_path: Path) -> None:
-    (tmp_path / "bert").mkdir()
-    models = [{"name": "local", "path": "bert"}, {"name": "hub", "path": "org/bert"}]
-    models += [{"name": "given", "predictions": {"squad": "b.json"}}]
-    datasets = {"train": "t.json", "in_distribution": {"squad": "d.json"}, "out_of_distribution": {"nq": "s3://b/n"}}
-    spec = _qa(tmp_path, models=models, datasets=datasets, text={"nltk_data": "nltk", "spacy": "en_core_web_sm"})
-    assert [model.path for model in spec.models] == [str(tmp_path / "bert"), "org/bert", None]
-    assert spec.models[2].predictions == {"squad": str(tmp_path / "b.json")}
-    assert (spec.datasets.train, spec.datasets.out_of_distribution) == (str(tmp_path / "t.json"), {"nq": "s3://b/n"})
-    assert spec.datasets.in_distribution == {"squad": str(tmp_path / "d.json")}
-    assert (spec.text.nltk_data, spec.text.spacy) == (str(tmp_path / "nltk"), "en_core_web_sm")
 
 
 @pytest.mark.parametrize(
@@ -338,16 +251,3 @@ def test_a_mistake_in_a_qa_bias_spec_names_the_key(tmp_path: Path, changes: dict
     with pytest.raises(InputError) as caught:
         _qa(tmp_path, **changes)
     assert expected in str(caught.value)
-
-
-def test_differences_of_a_qa_bias_spec_leave_places_of_files_out(tmp_path: Path) -> None:
-    before = _qa(tmp_path)
-    assert differences(before, _qa(tmp_path, ["datasets.in_distribution.squad=elsewhere.json"])) == []
-    trials = differences(before, _qa(tmp_path, ["bootstrap.trials=9"]))
-    assert trials == ["bootstrap.trials: the run has 100, the spec 9"]
-    [line] = differences(before, _qa(tmp_path, datasets={"in_distribution": {"squad": "dev.json", "nq": "nq.json"}}))
-    assert line.startswith("datasets.in_distribution.nq: the run has None, the spec")
-    renamed = [{"name": "c", "path": "org/bert"}, {"name": "b", "predictions": {"squad": "b.json"}}]
-    assert differences(before, _qa(tmp_path, models=renamed)) == ["models.0.name: the run has 'a', the spec 'c'"]
-    fewer = differences(before, _qa(tmp_path, models=renamed[1:]))
-    assert any(line.startswith("models.1.name: the run has 'b', the spec None") for line in fewer)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from biaseval.demo import MODEL_PATH
 from biaseval.errors import InputError
@@ -16,13 +16,10 @@ from biaseval.inputs.files import ExampleFile, Wanted
 from biaseval.spec import (
     AnySpec,
     DataSpec,
-    ItemSpec,
-    ModelSpec,
     Spec,
     analysed_as,
     break_cautions,
     dump_spec,
-    item_pieces,
     load_spec,
     of_analysis,
     spec_of,
@@ -31,7 +28,6 @@ from biaseval.spec import (
 )
 from biaseval.spec.shared_sections import RunSpec, Section
 from biaseval.spec.words import as_meant
-from biaseval.store import Run
 from tests.commands import Command
 from tests.specs import whole_spec
 
@@ -163,28 +159,6 @@ def test_input_files_are_recorded_under_these_names(tmp_path: Path, kind: str, f
     assert list(_spec_of(tmp_path, kind).files().items()) == list(expected.items())
 
 
-def test_models_stand_under_model_or_their_names(tmp_path: Path) -> None:
-    for kind in ("label_bias", "majority_bias", "instruct"):
-        spec: Any = _spec_of(tmp_path, kind)
-        assert spec.models_used() == {("model",): spec.model}
-    search: Any = _spec_of(tmp_path, "search")
-    assert search.models_used() == {("model",): search.spec.model}
-    qa: Any = _spec_of(tmp_path, "qa_bias")
-    assert qa.models_used() == {("models", "a"): qa.models[0]}
-
-
-@pytest.mark.parametrize("kind", CONTENTS)
-def test_a_stored_spec_is_the_one_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    spec = _spec_of(tmp_path, kind)
-    (tmp_path / "org" / "model").mkdir(parents=True)
-    (tmp_path / "org" / "bert").mkdir()
-    monkeypatch.chdir(tmp_path)  # a name of the hub stays one, whatever lies there now
-    content = yaml.safe_load(dump_spec(spec))
-    assert stored_spec(content, "run/spec.yaml") == spec
-    del content["execution"], content["seed"]  # an older version may not have written them
-    assert stored_spec(content, "run/spec.yaml") == spec
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -239,13 +213,6 @@ def test_a_chat_is_turned_off_by_any_word_for_it(tmp_path: Path, word: str) -> N
     assert _loaded(tmp_path, f"{_HEAD}model: {{path: m}}\n{_DATA}{_PROMPT}", f"model.chat={word}").model.chat == "off"
 
 
-@pytest.mark.parametrize("word", ["on", "template"])
-def test_what_does_not_turn_a_chat_off_is_refused_with_what_to_write(tmp_path: Path, word: str) -> None:
-    with pytest.raises(InputError, match=r"model\.chat: input should be 'auto' or 'off', found .*; change it"):
-        _loaded(tmp_path, f"{_HEAD}model: {{path: m, chat: {word}}}\n{_DATA}{_PROMPT}")
-    assert [ModelSpec.model_validate({"path": "m", "chat": chat}).chat for chat in (False, None)] == ["off", "off"]
-
-
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
 def test_every_key_takes_the_words_for_its_values(section: type[Section]) -> None:
     """Whatever keys are added: true and false, null, and words of literals."""
@@ -275,44 +242,6 @@ def _leaves(annotation: Any) -> Iterator[Any]:
     else:
         for inner in typing.get_args(annotation):
             yield from _leaves(inner)
-
-
-def test_words_in_lists_and_sections_stand_for_values(tmp_path: Path) -> None:
-    spec = _loaded(
-        tmp_path,
-        "kind: majority_bias\nname: no\nmodel: {path: m, trust_remote_code: no, quantization: none}\n"
-        "data: {train: a.csv, labels: {yes: on, no: off, 1: y, 1e3: n, true: T, null: none}}\n"
-        'prompt: {item: "T: {text}\\nL: {label}", n_demos: 4, instruction: [yes, off], instruction_text: no}\n'
-        "proportions: [{yes: 1e-1, no: 9e-1}, {1: 1}]\nlora: off\nscoring: {eos: off}\n",
-    )
-    assert (spec.name, spec.model.trust_remote_code, spec.model.quantization, spec.lora) == ("no", False, None, None)
-    assert spec.data.labels == {"yes": "on", "no": "off", "1": "y", "1e3": "n", "true": "T", "null": "none"}
-    assert (spec.prompt.instruction, spec.prompt.instruction_text) == ([True, False], "no")
-    assert spec.proportions == [{"yes": 0.1, "no": 0.9}, {"1": 1}]
-    assert spec.scoring.eos is False
-    assert stored_spec(Run.open(str(tmp_path)).read_yaml("spec.yaml"), "spec").name == "no"
-
-
-def test_a_search_over_words_and_rates_tries_their_values(tmp_path: Path) -> None:
-    inner = f"{_HEAD}model: {{path: m}}\n{_DATA}{_PROMPT}lora: {{}}\n".replace("\n", "\n  ").rstrip()
-    spec = _loaded(
-        tmp_path,
-        f"kind: search\nname: s\nspec:\n  {inner}\nsearch:\n  scoring.eos: [yes, no]\n  model.chat: [off, auto]\n"
-        "  lora.learning_rate: [1e-5, 3e-4]\n  lora.dropout: {uniform: [1e-2, 5e-1]}\n"
-        "objective: {sql: select avg(rsd) as rsd from label_bias_by_task, maximize: no}\ntrials: 2\n",
-    )
-    assert spec.search["lora.learning_rate"] == {"grid": [1e-5, 3e-4]}
-    assert spec.search["lora.dropout"] == {"uniform": [0.01, 0.5]}
-    assert spec.objective.maximize is False
-    point = {"scoring.eos": "no", "model.chat": "off", "lora.learning_rate": 1e-5}
-    trial = spec.at(point)
-    assert (trial.scoring.eos, trial.model.chat, trial.lora.learning_rate) == (False, "off", 1e-5)
-
-
-def test_what_stands_for_nothing_stays_wrong() -> None:
-    for content in ({"path": "m", "trust_remote_code": "maybe"}, {"path": "m", "quantization": "yes"}):
-        with pytest.raises(ValidationError):
-            ModelSpec.model_validate(content)
 
 
 # Labels
@@ -373,14 +302,6 @@ def test_a_key_twice_is_refused_with_both_lines(tmp_path: Path, text: str, messa
 
 
 # Line breaks
-
-
-def test_a_template_without_white_space_says_why_a_line_break_is_none() -> None:
-    for item in (r"{text}\n{label}", r"T: {text}\nL:\t{label}"):
-        with pytest.raises(ValueError, match=r"has no white space before .*: a line break is one in double quotes al"):
-            item_pieces(item)
-    with pytest.raises(ValidationError, match=r"is not white space; use line breaks, in double quotes"):
-        ItemSpec(item="{text} {label}", separator=r"\n")
 
 
 _ENDS = "ends with a line break, as a text behind | does in YAML"

@@ -16,7 +16,6 @@ import pytest
 
 from biaseval.lease import held
 from biaseval.runs import run_status, score_prompts
-from biaseval.runs.measured_rate import rate_of
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import LEASE, Run
 from tests.commands import Command
@@ -64,16 +63,6 @@ def driver(begun: Run) -> Iterator[psutil.Popen]:
     with killed_in_the_end(DRIVE, begun.uri) as process:
         wait_until(lambda: begun.has(LEASE), process)
         yield process
-
-
-def test_the_rate_is_that_of_the_parts_last_written() -> None:
-    assert rate_of([]) is None
-    assert rate_of([(10.0, 3)]) is None
-    assert rate_of([(10.0, 3), (10.0, 3)]) is None
-    # The first part was made before the time that is counted.
-    assert rate_of([(20.0, 4), (10.0, 100), (30.0, 6)]) == 0.5
-    slow, fast = ([(first + step * number, 1) for number in range(20)] for first, step in ((0.0, 100), (5000.0, 2)))
-    assert rate_of(slow + fast) == 0.5
 
 
 def test_a_run_that_nothing_works_on_says_so_and_what_to_do(begun: Run, command: Command) -> None:

@@ -75,16 +75,6 @@ def test_names_cannot_leave_a_run_directory_and_not_every_place_can_be_one(tmp_p
         Run.open("nonsense://bucket/run")
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    run = Run.open(str(tmp_path))
-    run.write_text("plan.json", '{"n_parts": ')
-    run.write_text("spec.yaml", "kind: [")
-    with pytest.raises(BiasevalError, match=r"plan.json: is damaged \(line 1, column 13: is not JSON"):
-        run.read_json("plan.json")
-    with pytest.raises(BiasevalError, match=r"spec\.yaml: is damaged"):
-        run.read_yaml("spec.yaml")
-
-
 class Refusing(BaseHTTPRequestHandler):
     """A store that lets nobody in."""
 

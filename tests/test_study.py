@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from biaseval.pipelines.qa.trained_models import guides_of, measured, readers_of
+from biaseval.pipelines.qa.trained_models import guides_of, readers_of
 from biaseval.spec import QaTrainSpec
 
 EVERY = ["standard", "resample", "learned_mixin", "confidence_regularization", "product_of_experts"]
@@ -44,28 +44,6 @@ def test_names_leave_out_what_there_is_one_of() -> None:
         *("bert+bias_model", "electra+bias_model"),
         *("bert+learned_mixin#1", "bert+learned_mixin#2", "electra+learned_mixin#1", "electra+learned_mixin#2"),
     ]
-
-
-def test_each_reader_comes_behind_what_it_needs() -> None:
-    readers = readers_of(train(methods=EVERY[::-1], biases=["word_dist", "ans_len"], seeds=[1, 2]))
-    place = {reader.name: reader.number for reader in readers}
-    assert sorted(place.values()) == list(range(len(readers)))
-    for reader in readers:
-        for needed in (reader.standard, reader.guide):
-            assert needed is None or place[needed] < reader.number
-        if reader.method not in ("standard", "bias_model"):
-            [standard] = [own for own in readers if own.name == reader.standard]
-            assert (standard.base, standard.data, standard.seed) == (reader.base, reader.data, reader.seed)
-    assert len(readers) == 2 + 2 + 4 * 2 * 2
-    assert [reader.method for reader in measured(readers)].count("bias_model") == 0
-
-
-def test_folders_are_names_that_any_file_system_takes_and_differ() -> None:
-    named = {"biases": ["word_dist", "my.module:function", "my.module_function"], "data": {"a.b": "x", "a-b": "y"}}
-    readers = readers_of(train(methods=EVERY, seeds=[1, 2], **named))
-    folders = [reader.folder.removeprefix("models/") for reader in readers]
-    assert len({folder.lower() for folder in folders}) == len(readers)
-    assert all(set(folder) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-") for folder in folders)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from tests.measuring import measure
 from tests.older_runs import copy_older_run
 from tests.qaplans import two_segments
 from tests.searches import Search
-from tests.taskfiles import write_task
 
 KINDS = ("label_bias", "majority_bias", "qa_bias", "search", "instruct", "score")
 
@@ -151,15 +150,6 @@ def test_the_schema_is_printed_for_people_and_machines(tmp_path: Path, command: 
     assert refused == "error: --schema trainng: there is no such table or mart; did you mean training?\n"
 
 
-def test_the_schema_of_several_runs_has_what_compares_them(tmp_path: Path, command: Command) -> None:
-    runs = [make(label_plan({"task1": hits}), tmp_path / name) for name, hits in (("a", "11110000"), ("b", "11111100"))]
-    asked = ["sql", *runs, "label_bias_comparison", "--schema", "--format", "json"]
-    first, *columns = json.loads(command(*asked).out)
-    assert (first["column"], first["type"]) == (None, "comparison")
-    assert {row["column"]: row["comment"] for row in columns}["estimate"] == "other_value minus value."
-    assert all(row["comment"] for row in columns)
-
-
 MARTS = {
     "label_bias": (["label_bias_by_model"], ["label_bias_verdicts"]),
     "qa_bias": (["qa_by_model", "qa_by_dataset"], ["qa_bias_tests", "qa_model_comparisons", "qa_debiasing"]),
@@ -184,23 +174,6 @@ def test_a_summary_has_the_rows_of_marts_and_nothing_that_sql_has_not(kind: str,
     assert any(found["counts"].values())
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert "/tmp" not in json.dumps(found)
-
-
-def test_models_are_named_with_what_identifies_their_files(tmp_path: Path) -> None:
-    _, run_dir = copy_older_run("qa_bias", tmp_path)
-    models = {model["name"]: model["digest"] for model in summarize(Run.open(str(run_dir)), [], [])["models"]}
-    recorded = json.loads((run_dir / "environment.json").read_text())["models"]
-    assert models == {name: recorded.get(name, {}).get("digest") for name in models}
-    assert any(models.values())
-
-
-def test_checked_tasks_are_json_too(tmp_path: Path, command: Command) -> None:
-    write_task(tmp_path, "task1_good_classification")
-    write_task(tmp_path, "task3_bad_classification", changes={"Definition": [""]})
-    found = command("tasks", "check", str(tmp_path), "--json")
-    content: dict[str, Any] = json.loads(found.out)
-    assert (found.code, content["usable"], content["left_out"]) == (2, ["task1_good_classification"], {})
-    assert list(content["bad"]) == ["task3_bad_classification"]
 
 
 BESIDE_TABLES = {

@@ -265,12 +265,3 @@ def test_a_search_whose_trials_never_get_a_place_ends(ray_cluster: None, impatie
     with held(4), pytest.raises(TransientError, match=words):
         list(try_all([0], Attempts(attempt, {}, 1, 1), lambda _: False, wait))
     assert list(try_all([], Attempts(attempt, {}, 1, 1), lambda _: False, wait)) == []
-
-
-def test_bundles_fit_nodes_one_by_one() -> None:
-    ask = Ask("a group of workers", {"CPU": 2, "GPU": 1}, 3)
-    assert str(ask) == "a group of workers, which asks for 6 CPU, 3 GPU"
-    assert ask.fits([{"CPU": 5, "GPU": 2}, {"CPU": 2, "GPU": 4}])
-    assert not ask.fits([{"CPU": 3, "GPU": 2}, {"CPU": 3, "GPU": 4}])
-    assert not ask.fits([{"CPU": 100}])
-    assert Ask("a third", {"CPU": 0.1}, 3).fits([{"CPU": 0.3}])

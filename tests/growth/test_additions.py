@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import InputError
 from biaseval.label_bias import data
 from biaseval.pipelines.directory import read_plan
 from biaseval.runs import reanalyse_run, run_spec, run_status
 from biaseval.runs.commands import claimed_run
-from biaseval.spec import LabelBiasSpec, grown_keys
+from biaseval.spec import LabelBiasSpec
 from biaseval.store import Run
 from tests.alike import assert_alike
 from tests.commands import call
@@ -125,17 +125,6 @@ def test_a_killed_addition_is_begun_again(run: Run, spec: SpecOf, tmp_path: Path
     assert_same_answers(killed, run, BY_TASK)
 
 
-@pytest.mark.parametrize("parts", [{"prompts": 7}, dict.fromkeys(("tasks", "splits", "contexts", "prompts"), 1)])
-def test_a_killed_addition_that_is_not_repeated_leaves_the_run_as_it_was(
-    run: Run, spec: SpecOf, parts: dict[str, int]
-) -> None:
-    before = kept(run)
-    for table, part in parts.items():
-        run.write_part(table, part, run.read_part(table, 0).slice(0, 1))
-    run_spec(spec(0, 2), run.uri, page=False)
-    assert kept(run) == before
-
-
 def test_a_run_of_an_older_version_keeps_the_rows_of_bias_score_that_it_drew(spec: SpecOf, tmp_path: Path) -> None:
     """They were the first rows, whatever their labels."""
     with pytest.MonkeyPatch.context() as patch:
@@ -206,14 +195,6 @@ def test_a_task_of_the_harness_is_added_and_stays_what_it_was(run: Run, spec: Sp
         run_spec(two, run.uri)
 
 
-def test_what_is_trained_is_planned_once(spec: SpecOf) -> None:
-    small, large = spec(0), spec(0, 2)
-    assert grown_keys(small, large) == ["prompt.n_demos"]
-    assert grown_keys(large, small) == []
-    adapted = [LabelBiasSpec.model_validate({**each.model_dump(), "lora": {}}) for each in (small, large)]
-    assert grown_keys(*adapted) == []
-
-
 def test_analysis_is_changed_on_what_is_stored(
     run: Run, spec: SpecOf, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,33 +241,6 @@ def test_what_is_no_analysis_is_refused(run: Run, change: str, problem: str) -> 
     assert digests(Path(run.uri)) == before
 
 
-@pytest.mark.slow
-def test_a_spec_says_how_its_run_is_analysed(run: Run, spec: SpecOf, capsys: pytest.CaptureFixture[str]) -> None:
-    before, first = kept(run), rows(run, BY_TASK)
-    reanalyse_run(run.uri, ["scoring.normalization=sum"], page=False)
-    summed = rows(run, BY_TASK)
-    assert summed != first
-    capsys.readouterr()
-    # The spec that the run began with takes its analysis back, and says so once.
-    run_spec(spec(0, 2), run.uri, page=False)
-    said = "metrics are going to be those of the spec: scoring.normalization: the run has 'sum', the spec 'mean'"
-    assert capsys.readouterr().err.count(said) == 1
-    assert_alike(rows(run, BY_TASK), first)
-    assert kept(run) == before
-    run_spec(spec(0, 2), run.uri, page=False)
-    assert "are going to be" not in capsys.readouterr().err
-    # More may be asked for at once.
-    run_spec(spec(0, 2, 3, scoring={"normalization": "sum"}), run.uri, page=False)
-    assert "scoring.normalization: the run has 'mean', the spec 'sum'" in capsys.readouterr().err
-    assert_alike(rows(run, "from label_bias_by_task where n_demos < 3 order by all"), summed)
-    # What is neither is refused, and named alone.
-    with pytest.raises(InputError) as caught:
-        run_spec(spec(0, 2, 3, seed=7), run.uri)
-    assert "seed: the run has 42, the spec 7" in str(caught.value)
-    assert "scoring.normalization" not in str(caught.value)
-    assert len(run.files("specs")) == 3
-
-
 def test_suites_of_tasks_are_changed_on_what_is_stored(spec: SpecOf, tmp_path: Path) -> None:
     first = spec(0, 2, calibration=[]).model_dump()
     names = ["a_one", "a_two", "b_one"]
@@ -322,10 +276,3 @@ def test_suites_of_tasks_are_changed_on_what_is_stored(spec: SpecOf, tmp_path: P
     assert kept(run) == before
     found = rows(run, "select distinct suite from label_bias_by_model order by suite")
     assert [row["suite"] for row in found] == ["a", "all"]
-
-
-def test_an_unfinished_run_is_not_analysed(run: Run) -> None:
-    run.delete("label_scores/part-00000.parquet")
-    with pytest.raises(BiasevalError, match=r"1 of 1 parts missing"):
-        reanalyse_run(run.uri, ["scoring.normalization=sum"])
-    assert not run.has("specs")

@@ -11,11 +11,8 @@ from biaseval.inputs.chat import ChatFormat, chat_format, chat_notes
 from biaseval.inputs.template import PromptTemplate, item_template
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.majority_bias.data import read_dataset
-from biaseval.majority_bias.plan import plan_settings
 from biaseval.spec import ItemSpec, ModelSpec
 from tests.label_bias.test_own_data import reviews, spec_of, texts, write_csv
-from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.tinymodels import make_tokenizer
 
 # In the manner of ChatML, Llama 3 (with the date, white space stripped), Mistral (no system; system before the last
@@ -97,18 +94,6 @@ def test_the_tokens_have_one_beginning_of_text_and_the_date_is_in_the_text(tmp_p
     assert any("a chat cannot be cut; raise prompt.max_tokens" in problem for problem in plan.problems)
 
 
-def test_texts_of_turns_have_no_white_space_around_them() -> None:
-    """Templates treat it in ways of their own, and the first turn of some otherwise than the rest."""
-    inner = item_template("\n{review} \n {label}", ItemSpec(), "Say the mood.")
-    for name in TEMPLATES:
-        tokenizer = _tokenizer(TEMPLATES[name])
-        form = chat_format(inner, inner.instruction, tokenizer, None, ({"review": " x "}, "good"))
-        assert form.test({"review": " x "}).startswith(f"{form.before_last}x{form.asked}")
-        expected = _rendered(tokenizer, [], "", "Say the mood.")  # calibration's empty input
-        found = form.head + form.test({"review": ""})
-        assert found.removeprefix(tokenizer.bos_token) == expected.removeprefix(tokenizer.bos_token)
-
-
 def test_where_scores_are_not_what_the_template_writes_it_is_said() -> None:
     def cautions(template: str) -> tuple[str, ...]:
         return chat_format(_template(), None, _tokenizer(template), None, SAMPLE).cautions
@@ -173,34 +158,6 @@ def test_a_run_of_label_bias_plans_chats(tmp_path: Path) -> None:
     assert cc.startswith(expected)
     assert "user\nReview: N/A\nShop: N/A\nMood:" in cc
     assert texts(plan, "looc")["reviews/k2.s1/looc/0"].count("<|im_start|>assistant") == 2
-
-
-def test_each_format_of_a_prompt_is_a_chat(tmp_path: Path) -> None:
-    write_csv(tmp_path / "reviews.csv", reviews(40))
-    formats = {"terse": {"item": "{review} ({shop}) => {label}"}, "wide": {"separator": "\n"}}
-    prompt = {"item": ITEM, "formats": formats}
-    spec = spec_of(tmp_path, data={"fields": {}}, prompt=prompt, model={"chat": "auto"})
-    [plan] = plan_tasks(spec, read_sources(spec), _tokenizer(TEMPLATES["chatml"]), None)
-    prompts = {row["prompt_id"]: row for part in plan.parts for row in part.prompts.to_pylist()}
-    terse = prompts["reviews/k2.s1.terse/main/0"]["input_text"]
-    assert terse.endswith("=><|im_end|>\n<|im_start|>assistant\n")
-    # What stands between items is the template's in a chat.
-    [problem] = plan.problems
-    assert problem.startswith("prompt.formats.wide: gives reviews the same prompts as base")
-
-
-def test_a_run_of_majority_bias_plans_chats(tmp_path: Path) -> None:
-    for role, prefix in (("train", "dog"), ("test", "cat")):
-        write_jsonl(tmp_path / f"{role}.jsonl", boolq_rows(prefix, 8, 8))
-    spec = boolq_spec(tmp_path, model={"path": "m", "chat": "auto"}, prompt={"n_demos": 2, "instruction": [False]})
-    plan = next(iter(plan_settings(spec, read_dataset(spec), _tokenizer(TEMPLATES["chatml"]), None)))
-    [context, *_] = plan.contexts.to_pylist()
-    assert context["text"].count("<|im_start|>user\nSentence: is dog") == 2
-    assert context["text"].count("<|im_start|>assistant\n") == 2
-    assert context["text"].endswith("<|im_start|>user\n")
-    prompt = plan.parts[0].prompts.to_pylist()[0]["input_text"]
-    assert prompt.startswith("Sentence: is cat")
-    assert prompt.endswith("output:<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_a_chat_template_that_is_there_and_unused_is_said() -> None:

@@ -55,14 +55,6 @@ def test_rows_without_a_text_are_left_out_and_counted(tmp_path: Path) -> None:
     assert list(file.notes) == ["data.train: 3 of 5 rows have no text (text) and are left out"]
 
 
-def test_rows_without_an_id_have_their_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("id,text,label\n,one,a\nx, two,b\n ,three,a\n")
-    file = _read(path, 1)
-    assert list(file.shown_problems()) == []
-    assert [each.id for each in file.examples] == ["train-0", "x", "train-2"]
-
-
 def test_a_column_without_any_text_and_a_row_without_its_field_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"text": "", "label": "a"}\n' * 3)
@@ -127,24 +119,6 @@ def test_other_bad_rows_are_left_out_by_what_is_wrong_with_them(tmp_path: Path) 
     # What is no row at all is refused.
     path.write_text('{"text": "x", "label": "a"}\n{"text":\n')
     assert list(_wanted(path, on_bad_row="drop").shown_problems())
-
-
-@pytest.mark.parametrize(
-    "labels", [{"0": "bad", "1": "good"}, {"0.0": "bad", "1.0": "good"}, {"00": "bad", "01": "good"}]
-)
-@pytest.mark.parametrize("values", [["0.0", "1.0"], ["0", "1"], ["00", "1.00"], [0, 1], [0.0, 1.0]])
-def test_a_number_may_be_written_in_any_way(tmp_path: Path, values: list[Any], labels: dict[str, str]) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps({"text": f"t {value}", "label": value}) + "\n" for value in values))
-    assert [each.label for each in _wanted(path, labels).examples] == ["bad", "good"]
-
-
-def test_true_and_false_may_be_written_in_any_case_unless_keys_differ_in_it(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("text,label\na,True\nb,FALSE\n")
-    assert [each.label for each in _wanted(path, {"true": "yes", "false": "no"}).examples] == ["yes", "no"]
-    [problem] = _wanted(path, {"true": "yes", "TRUE": "YES", "false": "no"}).shown_problems()
-    assert "line 2: label: 'True' and 'true' look alike, and only the second is in data.labels" in problem
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.label_bias.plan import TaskPlan
 from biaseval.spec import spec_of
-from tests.label_bias.test_lm_eval_tasks import write as write_lm_eval
 from tests.label_bias.test_own_data import ITEM, plan_of, plans, reviews, write_csv
 from tests.label_bias.test_own_data import spec_of as own_spec
-from tests.label_bias.test_plan import _plan, _prompts
-from tests.taskfiles import write_task
+from tests.label_bias.test_plan import _prompts
 
 QUESTION = "{shop} was reviewed: {review}\nMood? {label}"
 FORMATS: dict[str, Any] = {
@@ -90,18 +88,6 @@ def test_orders_show_the_same_demonstrations_and_none_of_fewer_than_two(folder: 
     assert without == {"base", "question"}
 
 
-def test_published_tasks_are_worded_too(tmp_path: Path) -> None:
-    write_task(tmp_path)
-    formats = {"short": {"item": "{input} -> {label}"}, "told": {"instruction_text": "Another instruction."}}
-    plan = _plan(tmp_path, prompt={"formats": formats})
-    assert not plan.problems
-    texts_of = {form: texts(plan, form) for form in ("base", *formats)}
-    first = next(name for name in texts_of["base"] if "/k2.s0/main/0" in name)
-    assert texts_of["short"][first].endswith(" ->")
-    assert texts_of["told"][first].startswith("Another instruction.\n\nInput: ")
-    assert texts_of["told"][first].split("\n\n", 1)[1] == texts_of["base"][first].split("\n\n", 1)[1]
-
-
 def test_options_without_an_item_take_another_instruction_and_separator(tmp_path: Path) -> None:
     letters = "ABCD"
     options = {a: f"o{a}" for a in letters}
@@ -114,17 +100,6 @@ def test_options_without_an_item_take_another_instruction_and_separator(tmp_path
     assert texts(plan, "told")["quiz/k0.s0/main/0"] == "Choose.\n" + texts(plan, "base")["quiz/k0.s0/main/0"]
     with pytest.raises(InputError, match=r"prompt\.formats\.x\.item: cannot name options without prompt\.item"):
         plans(own_spec(tmp_path, data=data, prompt={"formats": {"x": {"item": "{input} {label}"}}}))
-
-
-def test_tasks_of_the_harness_take_orders_alone(tmp_path: Path) -> None:
-    spec: Any = {"kind": "label_bias", "name": "x", "model": {"path": "m"}}
-    spec |= {"data": {"lm_eval": str(write_lm_eval(tmp_path))}}
-    prompt: dict[str, Any] = {"n_demos": [2], "demo_sets": 1, "formats": {"back": {"order": "reversed"}}}
-    plan = plan_of(spec_of({**spec, "prompt": prompt}, "x", tmp_path))  # type: ignore[arg-type]
-    assert {row["format"] for row in _prompts(plan)} == {"base", "back"}
-    prompt["formats"] = {"told": {"instruction_text": "Say."}}
-    with pytest.raises(InputError, match=r"prompt\.formats\.told\.instruction_text does not go with data\.lm_eval"):
-        spec_of({**spec, "prompt": prompt}, "x", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -158,13 +133,3 @@ def test_orders_need_two_demonstrations_and_adapters_one_format(folder: Path) ->
     content["prompt"]["n_demos"] = [0, 2]
     with pytest.raises(InputError, match=r"lora: adapters are trained on one format of the prompt"):
         spec_of({**content, "lora": {}}, "x", folder)
-
-
-def test_formats_with_the_same_prompts_are_refused(tmp_path: Path) -> None:
-    write_task(tmp_path)
-    formats = {"wide": {"separator": "\n"}, "back": {"order": "reversed"}, "other": {"order": 1}}
-    plan = _plan(tmp_path, prompt={"n_demos": [0, 2], "formats": formats})
-    assert [problem.split(";")[0].replace(plan.task, "T") for problem in plan.problems] == [
-        "prompt.formats.wide: gives T the same prompts as base",
-        "prompt.formats.other: gives T the same prompts as back",
-    ]

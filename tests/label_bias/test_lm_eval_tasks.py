@@ -82,22 +82,6 @@ def test_a_task_is_measured_with_its_own_prompts(tmp_path: Path) -> None:
     assert main[0]["input"] == f"options.0: odd {number}\noptions.1: even {number}\nquestion: what is {number}?"
 
 
-def test_calibration_fills_the_template_of_the_task(tmp_path: Path) -> None:
-    plan = plan_of(spec_of({"lm_eval": str(write(tmp_path))}))
-    assert texts(plan, "cc")["odd-even/k0.s0/cc/0"] == "Which?\n\nQ: N/A\nA. N/A\nB. N/A\nAnswer:"
-    words = texts(plan, "dc")["odd-even/k0.s0/dc/0"].split("\n")
-    assert "odd" in words[3] or words[3].split()[1].isdigit()
-
-
-def test_a_task_of_one_split_is_split_as_rows_are(tmp_path: Path) -> None:
-    uri = write(tmp_path, TASK.replace("training_split: train\ntest_split: test", "validation_split: train"))
-    plan = plan_of(spec_of([{"lm_eval": str(uri), "name": "whole"}]))
-    assert plan.problems == []
-    assert plan.task == "whole"
-    rows = [row["instance_id"] for row in plan.splits.to_pylist()]
-    assert len(set(rows)) == len(rows) == 30
-
-
 def test_a_changed_document_is_another_task_and_no_run_is_resumed_on_it(tmp_path: Path) -> None:
     uri = write(tmp_path)
     (tmp_path / "outer.yaml").write_text("include: odd-even.yaml\n")
@@ -110,31 +94,6 @@ def test_a_changed_document_is_another_task_and_no_run_is_resumed_on_it(tmp_path
         file.write("\n")
     assert len({*digests, lm_eval_digest(str(tmp_path / "outer.yaml"))}) == 3
     assert LABEL_BIAS.changes(spec, environment) == [f"{uri}: the file, or one that it names, changed"]
-
-
-def test_files_lie_where_the_file_that_names_them_says(tmp_path: Path) -> None:
-    (tmp_path / "tasks").mkdir()
-    write(tmp_path / "common")
-    outer = tmp_path / "tasks" / "outer.yaml"
-    outer.write_text("include: ../common/odd-even.yaml\ndescription: ''\n")
-    assert len(read_lm_eval(str(outer)).test) == 12
-    (tmp_path / "tasks" / "parts").mkdir()
-    for name, split in (("test", "test"), ("my-train_0", "train")):
-        (tmp_path / "tasks" / "parts" / f"{name}.jsonl").write_bytes((tmp_path / f"common/{split}.jsonl").read_bytes())
-    outer.write_text("include: ../common/odd-even.yaml\ndataset_path: parts\ndataset_kwargs: {}\n")
-    found = read_lm_eval(str(outer))
-    assert (len(found.train), len(found.test)) == (30, 12)
-
-
-def test_prompts_may_be_the_turns_of_a_chat(tmp_path: Path) -> None:
-    tokenizer = make_tokenizer()
-    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}<assistant>"
-    spec = spec_of({"lm_eval": str(write(tmp_path))}, model={"path": "unused", "chat": "auto"})
-    [plan] = plan_tasks(spec, read_sources(spec), tokenizer, None)
-    few = texts(plan, "main")["odd-even/k2.s0/main/0"]
-    assert few.startswith("<system>Which?</><user>Q: what is ")
-    assert few.count("\nAnswer:</><assistant>") == 3
-    assert few.endswith("\nAnswer:</><assistant>")
 
 
 @pytest.mark.parametrize(
@@ -196,13 +155,6 @@ def test_functions_of_a_task_are_called_and_belong_to_it(tmp_path: Path) -> None
     assert len(digests) == 2
 
 
-def test_a_function_that_fails_is_named(tmp_path: Path) -> None:
-    (tmp_path / "utils.py").write_text("def text(doc):\n    return 'Q: ' + {'odd 7': 1}.get(doc['options'][0], '?')\n")
-    uri = write(tmp_path, TASK.replace("doc_to_text", "doc_to_text: !function utils.text\n#"))
-    with pytest.raises(InputError, match=r"document train-7: doc_to_text: fails \(TypeError: can only concatenate"):
-        read_lm_eval(str(uri))
-
-
 def test_data_of_the_hub_come_from_the_cache_alone(tmp_path: Path) -> None:
     write(tmp_path / "quiz")
     name = "someone/quiz-of-tests"
@@ -238,13 +190,6 @@ def test_demonstrations_in_place_of_a_tasks_own_are_noted(tmp_path: Path) -> Non
         [dataset] = read_datasets(spec_of({"lm_eval": str(uri)}))
         assert note in dataset.notes[0]
         assert dataset.n_train == (30 if "train," in note else 12)
-
-
-def test_too_few_documents_for_demonstrations_are_named_by_their_split(tmp_path: Path) -> None:
-    uri = write(tmp_path, TASK.replace("training_split: train", "fewshot_split: train"))
-    spec = spec_of({"lm_eval": str(uri)}, prompt={"n_demos": [16], "demo_sets": 3})
-    [problem] = plan_of(spec).problems
-    assert problem.startswith("data.lm_eval (its split train): has 30 rows that can be used, and 48 demonstrations")
 
 
 def test_a_spec_names_a_task_or_rows(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
@@ -82,19 +80,6 @@ def test_a_row_names_the_right_option_in_one_of_three_ways(tmp_path: Path, answe
     assert plan.tasks["labels"].to_pylist() == [["A", "B", "C"]]
 
 
-def test_without_a_template_options_stand_a_line_each(tmp_path: Path) -> None:
-    rows = [columns(str(number % 3), number) for number in range(30)]
-    plan = plan_for(write_csv(tmp_path / "rows.csv", rows))
-    row = next(row for row in plan.splits.to_pylist() if row["role"] == "main")
-    number = int(row["instance_id"].split("-")[1])
-    item = f"which is {number}?\nA. cat {number}\nB. dog {number}\nC. cow {number}\nAnswer:"
-    assert texts(plan, "main")["rows/k0.s0/main/0"] == item
-    few = texts(plan, "main")["rows/k2.s0/main/0"]
-    assert few.endswith(f"\n\n{item}")
-    assert few.split("\n\n")[0][-9:-1] == "Answer: "
-    assert texts(plan, "cc")["rows/k0.s0/cc/0"] == "N/A\nA. N/A\nB. N/A\nC. N/A\nAnswer:"
-
-
 def test_a_template_may_name_the_columns_and_rows_may_count_them(tmp_path: Path) -> None:
     rows = [columns(number % 3, number) for number in range(30)]
     plan = plan_of(rows, tmp_path, item="{question} {a}, {last} or {b}? {label}", fields={"last": "c"})
@@ -129,14 +114,6 @@ def refused(rows: Sequence[dict[str, Any]], folder: Path, **data: Any) -> str:
     with pytest.raises((InputError, ValueError)) as caught:
         plan_of(rows, folder, **data)
     return str(caught.value)
-
-
-def test_classes_of_a_saved_data_set_are_letters(tmp_path: Path) -> None:
-    rows = [{"question": f"q {number}", "choices": options_of(number), "answer": number % 3} for number in range(30)]
-    features = {"answer": {"names": ["A", "B", "C"], "_type": "ClassLabel"}}
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata(metadata), tmp_path / "rows.parquet")
-    assert labels_of(plan_for(tmp_path / "rows.parquet", options="choices")) == expected()
 
 
 def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
@@ -222,24 +199,6 @@ def test_questions_are_those_beside_the_demonstrations_of_a_setting(tmp_path: Pa
     for row in prompts(plan, "pride", 0):
         animal = dict(zip("ABC", ("cat", "dog", "cow"), strict=True))["ABC"[int(row["instance_id"][6:]) % 3]]
         assert f"\n{row['gold']}. {animal} " in row["input_text"]
-
-
-def test_the_texts_of_an_item_template_are_permuted_too(tmp_path: Path) -> None:
-    item = "{question} {a}, {last} or {b}? {label}"
-    plan = csv_plan_of(quiz_spec(quiz(tmp_path, 30), data={"fields": {"last": "c"}}, prompt={"item": item}))
-    shown = [[word for word in text.split() if word in ("cat", "dog", "cow")] for text in texts(plan, "pride").values()]
-    assert shown[:3] == [["cat", "cow", "dog"], ["dog", "cat", "cow"], ["cow", "dog", "cat"]]
-
-
-@pytest.mark.parametrize(("n_rows", "has_test_file", "n_pool"), [(400, False, 64), (97, True, 64), (40, True, 34)])
-def test_test_rows_of_a_split_or_file_stay_what_they_are(
-    tmp_path: Path, n_rows: int, has_test_file: bool, n_pool: int
-) -> None:
-    data = {"test": str(write_csv(tmp_path / "test.csv", [columns("B", number) for number in range(900, 912)]))}
-    spec = quiz_spec(quiz(tmp_path, n_rows), data=data if has_test_file else {}, prompt={"n_demos": [0, 16]})
-    both = [csv_plan_of(spec.model_copy(update={"calibration": own})).splits.to_pylist() for own in (["pride"], ["cc"])]
-    assert both[0] == both[1]
-    assert sum(row["role"] == "demonstration" for row in both[0]) == n_pool
 
 
 def test_adapters_are_trained_on_other_questions(tmp_path: Path) -> None:

@@ -11,11 +11,8 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
-from biaseval.label_bias.rounds import in_rounds
 from biaseval.label_bias.sources import read_sources
-from biaseval.label_bias.splits import generator_of
 from biaseval.spec import LabelBiasSpec, load_spec
-from biaseval.spec.label_bias import own_name
 from tests.tinymodels import make_tokenizer
 
 ITEM = "Review: {review}\nShop: {shop}\nMood: {label}"
@@ -127,29 +124,6 @@ def test_rows_of_bias_score_are_balanced_and_more_where_rows_are_left_over(
     assert len({row["instance_id"] for row in plan.splits.to_pylist()}) == n_main + 64 + sum(expected)
 
 
-def test_rows_of_bias_score_are_those_left_over_by_test_rows_and_demonstrations(tmp_path: Path) -> None:
-    write_csv(tmp_path / "reviews.csv", moods(640, 250, 110))
-    plan = plan_of(spec_of(tmp_path, data={"max_test": 250}))
-    order = [f"train-{index}" for index in generator_of(42, "reviews", "splits").permutation(1000)]
-    assert (ids_of(plan, "main"), ids_of(plan, "demonstration")) == (order[32:282], order[:-65:-1])
-
-
-def test_rows_of_bias_score_come_from_the_training_file_where_test_rows_have_one(tmp_path: Path) -> None:
-    write_csv(tmp_path / "reviews.csv", moods(150, 100, 50))
-    write_csv(tmp_path / "test.csv", moods(50, 30, 20, prefix="test"))
-    plan = plan_of(spec_of(tmp_path, data={"test": str(tmp_path / "test.csv")}))
-    assert sorted(bias_score_labels(plan).values()) == [16, 17, 17]  # half as many as test rows
-    assert (len(ids_of(plan, "main")), len(ids_of(plan, "demonstration"))) == (100, 64)
-
-
-def test_more_demonstrations_leave_the_other_rows_what_they_are(tmp_path: Path) -> None:
-    write_csv(tmp_path / "reviews.csv", reviews(60))
-    few, many = (plan_of(spec_of(tmp_path, prompt={"n_demos": [number]})) for number in (2, 4))
-    assert ids_of(few, "bias_score") == ids_of(many, "bias_score")
-    assert ids_of(many, "demonstration")[:4] == ids_of(few, "demonstration")
-    assert ids_of(many, "main") == ids_of(few, "main")[: len(ids_of(many, "main"))]
-
-
 def test_main_rows_may_have_a_file_of_their_own(tmp_path: Path) -> None:
     write_csv(tmp_path / "reviews.csv", reviews(40))
     write_csv(tmp_path / "test.csv", [*reviews(2), *reviews(10, "other")])
@@ -180,21 +154,6 @@ def test_a_template_of_ones_own_has_the_fields_of_the_file(tmp_path: Path) -> No
     assert {row["input"].split(":")[0] for row in plan.splits.to_pylist()} == {"review"}
 
 
-def test_several_data_sets_are_one_suite(tmp_path: Path) -> None:
-    write_csv(tmp_path / "reviews.csv", reviews(30))
-    write_csv(tmp_path / "other.csv", [{"text": f"x {number}", "label": "yn"[number % 2]} for number in range(30)])
-    data = [
-        {"name": "moods", "train": str(tmp_path / "reviews.csv"), "fields": {"input": "review"}, "label": "mood"},
-        {"name": "letters", "train": str(tmp_path / "other.csv"), "labels": {"y": "yes", "n": "no"}},
-    ]
-    spec = spec_of(tmp_path).model_dump()
-    found = plans(LabelBiasSpec.model_validate({**spec, "data": data}))
-    assert [plan.task for plan in found] == ["moods", "letters"]
-    assert [plan.tasks["labels"][0].as_py() for plan in found] == [["bad", "good", "mixed"], ["no", "yes"]]
-    with pytest.raises(ValueError, match=r"data: name \['same', 'same'\] names a data set twice"):
-        LabelBiasSpec.model_validate({**spec, "data": [{**own, "name": "same"} for own in data]})
-
-
 @pytest.mark.parametrize("n_demos", [2, 4, 6, 7])
 def test_balanced_sets_are_even_wherever_in_a_round_they_begin(tmp_path: Path, n_demos: int) -> None:
     """And have orders of their own: where labels take turns, all sets would end with the same one."""
@@ -207,15 +166,6 @@ def test_balanced_sets_are_even_wherever_in_a_round_they_begin(tmp_path: Path, n
         counts = [[shown.count(label) for label in ("good", "bad", "mixed")] for shown in sets]
         assert all(max(own) - min(own) <= 1 for own in counts) == (demos == "balanced")
         assert len(set(map(tuple, sets))) > 1
-
-
-def test_rounds_hold_each_label_once_until_it_is_used_up() -> None:
-    labels = "aaaaaabbc"
-    order = in_rounds(range(9), lambda index: labels[index], np.random.default_rng(0))
-    assert sorted(order) == list(range(9))
-    assert {labels[index] for index in order[:3]} == set("abc")
-    assert {labels[index] for index in order[3:5]} == set("ab")
-    assert [index for index in order if labels[index] == "a"] == list(range(6))
 
 
 def _refused(spec: LabelBiasSpec) -> str:
@@ -288,17 +238,3 @@ def test_a_column_of_names_or_texts_is_no_label(tmp_path: Path, column: str) -> 
     spec = spec_of(tmp_path, data={"label": column, "fields": {"input": "mood"}})
     with pytest.raises(InputError, match=r"60 labels in 60 rows, 60 of which occur once; .* name it in data\.label"):
         plan_of(spec)
-
-
-@pytest.mark.parametrize(
-    ("train", "name"),
-    [
-        ("reviews.csv", "reviews"),
-        ("s3://bucket/some/my reviews.jsonl.gz", "my-reviews"),
-        ("data/clinic/train.csv", "train"),
-        ("./train.csv", "train"),
-        ("saved/", "saved"),
-    ],
-)
-def test_a_data_set_is_called_as_its_file_in_every_spec(train: str, name: str) -> None:
-    assert own_name(train) == name

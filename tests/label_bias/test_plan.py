@@ -56,14 +56,6 @@ def test_roles_share_no_instance_and_more_rows_extend_fewer(tmp_path: Path, samp
     assert len(set(drawn)) == 400
 
 
-def test_demonstration_sets_are_slices_of_the_pool_and_labels_come_from_outside_it(tmp_path: Path) -> None:
-    splits = Sampler("per_task", 0).draw(read_task(write_task(tmp_path, labels=("b", "B", " a"))), 10)
-    assert splits.demonstration_set(16, 3) == splits.demonstrations[48:64]
-    assert splits.demonstration_set(4, 1) == splits.demonstrations[4:8]
-    assert splits.demonstration_set(0, 0) == ()
-    assert splits.labels == (" a", "B", "b")  # in the order of code points
-
-
 def test_recorded_splits_are_reproduced_exactly(tmp_path: Path) -> None:
     task = read_task(write_task(tmp_path / "tasks"))
     drawn = Sampler("per_task", 7).draw(task, 30)
@@ -150,16 +142,6 @@ def test_the_length_limit_is_as_published(
         _assert_fits_as_published(counter, demos, text, limit)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(demos=_DEMOS, text=_TEXTS, n_kept=st.integers(0, 6), away=st.integers(-10, 10))
-def test_so_it_does_where_the_limit_is_a_few_tokens_away(
-    trained: TokenCounter, shared: Path, demos: list[tuple[str, str]], text: str, n_kept: int, away: int
-) -> None:
-    prompt = build_prompt("Match the words", demos[:n_kept], text)
-    for counter in (trained, *(TokenCounter(_tokenizer(shared / folder)) for folder in _REAL)):
-        _assert_fits_as_published(counter, demos, text, max(1, counter.count(prompt) + away))
-
-
 @cache
 def _tokenizer(path: Path) -> object:
     return AutoTokenizer.from_pretrained(path)
@@ -236,23 +218,6 @@ def test_demonstrations_that_do_not_fit_are_dropped_and_a_prompt_that_is_too_lon
         assert row["input_text"].startswith("Say whether the two words match.")
 
 
-def test_a_prompt_beyond_the_window_is_refused_with_the_numbers(tmp_path: Path) -> None:
-    write_task(tmp_path)
-    (message,) = _plan(tmp_path, window=100, calibration=[]).problems
-    assert "task9500_made_classification: " in message
-    assert "the model's window has 100" in message
-    assert "set prompt.max_tokens to at most 98" in message
-    assert _plan(tmp_path, window=100, prompt={"max_tokens": 98}, calibration=[]).problems == []
-
-
-def test_small_tasks_and_inferred_templates_are_recorded(tmp_path: Path) -> None:
-    write_task(tmp_path, n_instances=150)
-    plan = _plan(tmp_path, tasks={"include": ["task9500_made_classification"], "min_instances": 150})
-    assert plan.notes == ["task9500_made_classification: 150 instances, fewer than the 396 of the published suite"]
-    (row,) = plan.tasks.to_pylist()
-    assert (row["template"], row["template_source"]) == ("First: {INPUT} Second: {INPUT}", "inferred")
-
-
 def test_parts_hold_whole_settings_or_as_many_rows_as_asked_for(tmp_path: Path) -> None:
     write_task(tmp_path)
     plan = _plan(tmp_path)
@@ -263,14 +228,6 @@ def test_parts_hold_whole_settings_or_as_many_rows_as_asked_for(tmp_path: Path) 
     sizes = [part.prompts.num_rows for part in cut.parts]
     assert (set(sizes[:-1]), sum(sizes)) == ({50}, n_prompts(plan.parts))
     assert all(part.tokens < part.tokens_unshared for part in cut.parts)
-
-
-def test_a_task_whose_rest_has_one_label_is_refused(tmp_path: Path) -> None:
-    write_rare(tmp_path, "task9500_made_classification", 9500)
-    plan = _plan(tmp_path)
-    assert plan.parts == []
-    (problem,) = plan.problems
-    assert "task9500_made_classification: outside the pool of 96 every instance has the label 'common'" in problem
 
 
 def write_rare(folder: Path, name: str, number: int) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.label_bias import suites
-from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.tasks import check_tasks, select_tasks, task_files
 from biaseval.label_bias.templates import infer_template, read_templates, template_of
 from biaseval.prompting.calibration import split_by_template
@@ -44,15 +43,6 @@ def test_all_real_tasks_are_usable_and_in_the_suite(shared: Path) -> None:
     selection = select_tasks(skipping)
     assert len(selection.files) == 40
     assert len(selection.left_out) == 239
-
-
-def test_selection_rejects_the_real_tasks_that_it_should(shared: Path) -> None:
-    folder = shared / "data" / "superni"
-    checked = check_tasks(folder / "tasks_filtered_out", min_instances=396)
-    assert checked.usable == []
-    names = set(suites.select_by_table(suites.read_task_table(folder / "task_info.csv")))
-    # One each by excluded name, name part, language and missing candidate word; the others by their files.
-    assert len([path for path in (folder / "tasks_filtered_out").glob("*.json") if path.stem in names]) == 3
 
 
 @pytest.mark.parametrize(
@@ -105,20 +95,6 @@ def test_a_run_stops_with_the_list_of_all_bad_files(tmp_path: Path) -> None:
     assert set(skipping.left_out) == {"task2_bad_classification", "task3_one_label_classification"}
 
 
-def test_a_small_task_is_used_only_when_named_with_a_smaller_minimum(tmp_path: Path) -> None:
-    write_task(tmp_path, "task1_small_classification", n_instances=150)
-    write_task(tmp_path, "task2_large_classification")
-    selection = select_tasks(TasksSpec(path=str(tmp_path)))
-    assert [path.stem for path in selection.files] == ["task2_large_classification"]
-    assert "has 150 instances and 396 are asked for" in selection.left_out["task1_small_classification"]
-    with pytest.raises(InputError, match="has 150 instances"):
-        select_tasks(TasksSpec(path=str(tmp_path), include=["task1_small_classification"]))
-    lowered = select_tasks(TasksSpec(path=str(tmp_path), min_instances=150))
-    assert [path.stem for path in lowered.files] == ["task2_large_classification"]
-    named = TasksSpec(path=str(tmp_path), include=["task1_small_classification.json"], min_instances=150)
-    assert len(select_tasks(named).files) == 1
-
-
 def test_globs_choose_and_what_they_miss_is_said(tmp_path: Path) -> None:
     for number in (1, 2, 12):
         write_task(tmp_path, f"task{number}_x_classification")
@@ -142,17 +118,6 @@ def test_a_folder_without_tasks_is_said(tmp_path: Path) -> None:
         select_tasks(TasksSpec(path=str(tmp_path / "absent")))
     write_task(tmp_path, "task3_bad_classification", changes={"Definition": [""], "Instances": [3]})
     assert len(check_tasks(tmp_path, min_instances=396).bad["task3_bad_classification"]) == 2
-
-
-def test_the_table_of_tasks_may_have_other_delimiters_and_spaces_and_no_column_twice(tmp_path: Path) -> None:
-    columns, cells = ["Name", "Summary", "Category", "Input Language", "Output Language"], ["n", "a, b", "c", "d", "e"]
-    path = tmp_path / "table.csv"
-    for delimiter in ("; ", ";", "\t"):
-        path.write_text(f"{delimiter.join(columns)}\n{delimiter.join(cells)}\n")
-        assert suites.read_task_table(path) == [suites.TaskTableRow(*cells)]
-    path.write_text(f"{','.join([*columns, 'Name'])}\nn,a,c,d,e,f\n")
-    with pytest.raises(InputError, match=r"table\.csv: line 1: names the columns 'Name' twice; name each once"):
-        suites.read_task_table(path)
 
 
 @pytest.mark.parametrize(
@@ -184,13 +149,6 @@ def test_inferred_templates_of_real_tasks_fit_every_input_and_are_mostly_the_pub
     assert n_same >= 27
 
 
-def test_templates_are_keyed_by_file_name_or_run_key(tmp_path: Path) -> None:
-    task = read_task(write_task(tmp_path))
-    assert template_of(task, {"task9500_made_classification": "{INPUT}"}) == ("{INPUT}", "table")
-    assert template_of(task, {"task9500_made_text_matching": "x{INPUT}"}) == ("x{INPUT}", "table")
-    assert template_of(task, {}) == ("First: {INPUT} Second: {INPUT}", "inferred")
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -206,19 +164,6 @@ def test_a_bad_template_table_is_refused(tmp_path: Path, text: str, expected: st
     with pytest.raises(InputError) as caught:
         read_templates(str(tmp_path / "t.csv"))
     assert expected in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "task;template\na;Text: {INPUT}, so \n",
-        'task, template\na, "Text: {INPUT}, so "\n',
-        "template\ttask\nText: {INPUT}, so \ta\n",
-    ],
-)
-def test_a_template_table_is_read_however_it_is_written(tmp_path: Path, text: str) -> None:
-    (tmp_path / "t.csv").write_text(text)
-    assert read_templates(str(tmp_path / "t.csv")) == {"a": "Text: {INPUT}, so "}
 
 
 def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tmp_path: Path, tiny_llama: Path) -> None:
@@ -250,23 +195,3 @@ def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tm
     for line, begin in zip(str(shown.value).split("\n"), expected, strict=True):
         assert line.startswith(begin)
     assert not (tmp_path / "run" / "spec.yaml").exists()
-
-
-def test_templates_and_splits_that_cannot_be_read_are_said_together(tmp_path: Path) -> None:
-    templates = tmp_path / "templates.csv"
-    templates.write_text("task\ntask9501_one_classification\n")
-    splits = tmp_path / "not-a-run"
-    write_task(tmp_path / "tasks", "task9501_one_classification", number=9501)
-    spec = LabelBiasSpec(
-        kind="label_bias",
-        name="x",
-        model=ModelSpec(path="unused"),
-        tasks=TasksSpec(
-            path=str(tmp_path / "tasks"), include=["task9501_*"], templates=str(templates), splits=str(splits)
-        ),
-    )
-    with pytest.raises(InputError) as raised:
-        read_sources(spec)
-    assert len(raised.value.problems) == 2
-    assert raised.value.problems[0].startswith(f"{templates}: ")
-    assert str(splits) in raised.value.problems[1]

@@ -11,7 +11,7 @@ import pytest
 from biaseval.analysis import query
 from biaseval.errors import InputError
 from biaseval.outputs.export import ExportedRow, ExportedTask
-from biaseval.outputs.harness_docs import DocError, read_doc
+from biaseval.outputs.harness_docs import read_doc
 from biaseval.runs import export_samples, import_scores
 from tests.alike import assert_alike
 from tests.commands import Command
@@ -159,42 +159,3 @@ def test_the_right_choice_is_what_the_configuration_and_the_accuracy_say(
     further = {} if acc is None else {"acc": acc}
     found = read_doc("line 1", record(target, choices, doc, **further), {"doc_to_target": key})
     assert (found.gold, found.predicted, found.choices) == (gold, 1, tuple(choices))
-
-
-@pytest.mark.parametrize(
-    ("doc", "acc", "gold"), [({"right": 2}, None, 2), ({}, 1.0, 1), ({}, None, None), ({}, 0.0, None)]
-)
-def test_where_choices_are_contexts_a_field_or_a_hit_says_it(
-    doc: dict[str, Any], acc: float | None, gold: int | None
-) -> None:
-    line = record("end", ["end"] * 3, doc, **({} if acc is None else {"acc": acc}))
-    for number, request in enumerate(line["arguments"].values()):
-        request["arg_0"] = f"context {number}"
-    config = {"doc_to_text": "right", "doc_to_target": "def f(doc): ..."}
-    if gold is None:
-        with pytest.raises(DocError, match="does not tell which of the choices"):
-            read_doc("line 1", line, config)
-        return
-    found = read_doc("line 1", line, config)
-    assert (found.gold, found.prompt, found.choices) == (gold, None, ("context 0", "context 1", "context 2"))
-
-
-def test_choices_that_are_scored_again_are_not_choices_and_contexts_may_be_empty() -> None:
-    line = record("1", ["a", "b"], acc=1.0, acc_mutual_info=0.0)
-    again = {f"gen_args_{n}": {"arg_0": "", "arg_1": f" {choice}"} for n, choice in enumerate("ab", start=2)}
-    line["arguments"] |= again
-    line["filtered_resps"] += [["-0.1", "True"], ["-9.0", "False"]]
-    assert read_doc("line 1", line, {"doc_to_target": "{{x}}"}).logprobs == (-2.0, -1.0)
-    line = record("0", ["good", "bad"])
-    for request in line["arguments"].values():
-        request["arg_0"] = ""
-    assert read_doc("line 1", line, {"doc_to_target": 0, "target_delimiter": ""}).choices == (" good", " bad")
-
-
-def test_a_target_that_is_none_of_the_choices_and_a_score_above_nothing_are_refused() -> None:
-    for target in ("3", "[]", "d"):
-        with pytest.raises(DocError, match="is none of the choices"):
-            read_doc("line 1", record(target, ["a", "b", "c"]), {"doc_to_target": "{{x}}"})
-    line = record("0", ["a", "b"], filtered_resps=[["0.4", "False"], ["0.6", "False"]])
-    with pytest.raises(DocError, match=r"hold 0\.4, which is no log-likelihood"):
-        read_doc("line 1", line, {"doc_to_target": 0})

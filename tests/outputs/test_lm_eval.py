@@ -1,6 +1,5 @@
 """Samples that a real lm-evaluation-harness logged, of every sub-type of multiple choice, become what it measured."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ import pytest
 from biaseval.analysis import query
 from biaseval.errors import InputError
 from biaseval.outputs.lm_eval import read_samples
-from biaseval.outputs.plan import plan_outputs
-from biaseval.runs import import_scores, report_run, run_status
-from biaseval.runs.exported_samples import export_samples
+from biaseval.runs import import_scores
 from biaseval.store import Run
 from tests.commands import Command
-from tests.outputs.harness import copied, lines, reported_accuracy, results, samples
+from tests.outputs.harness import copied, lines, reported_accuracy, samples
 
 CLASSIFICATIONS = ("list", "text", "template", "digits", "mutual", "repeats", "filters")
 WITH_OPTIONS = ("options", "inputs")
@@ -47,17 +44,6 @@ def test_accuracy_is_what_the_harness_reported(suite: str) -> None:
     found = {row["task"]: row["accuracy"] for row in rows(suite, "from label_bias_by_task")}
     assert found == {task: reported_accuracy("zero", task) for task in SUITE}
     assert len({*found.values()}) > 1
-
-
-def test_accuracy_of_every_setting_is_what_the_harness_reported(settings: str) -> None:
-    found = rows(settings, "from label_bias_by_task")
-    accuracies = {(row["task"], row["n_demos"], row["demo_set"]): row["accuracy"] for row in found}
-    assert accuracies == {
-        (task, *setting): reported_accuracy(evaluation, task)
-        for evaluation, setting in SETTINGS.items()
-        for task in ("list", "options")
-    }
-    assert {(row["model"], row["n_rows"]) for row in found} == {("theirs", 8)}
 
 
 def test_a_label_has_the_score_of_the_harness_and_says_that_it_is_the_sum_without_eos(suite: str) -> None:
@@ -92,26 +78,6 @@ def test_the_gold_label_is_the_target(suite: str) -> None:
     assert golds["options"] == ["ABCD"[record["doc"]["answer"]] for record in lines(samples("zero", "options"))]
     # What is right of a doc with several inputs is not logged; of two it follows from the accuracy of the doc.
     assert golds["inputs"] == ["AB"[record["doc"]["answer"] - 1] for record in lines(samples("zero", "inputs"))]
-
-
-def test_the_chat_template_changes_no_label(tmp_path: Path) -> None:
-    outputs = read_samples([samples("chat", "list")])
-    [tables] = plan_outputs(outputs)
-    assert tables["tasks"]["labels"].to_pylist() == [["no", "yes"]]
-    assert set(tables["prompts"]["n_demos"].to_pylist()) == {1}
-    assert tables["prompts"]["input_text"][0].as_py().startswith("<user> Review: ")
-    hits = [prompt.gold == max(prompt.logprobs, key=lambda label: prompt.logprobs[label]) for prompt in outputs.prompts]
-    assert sum(hits) / len(hits) == reported_accuracy("chat", "list")
-
-
-def test_docs_of_several_processes_come_in_their_order_and_odd_ones_are_left_out(tmp_path: Path) -> None:
-    path = copied(tmp_path, "zero", "list")
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[::-1]))
-    [tables] = plan_outputs(read_samples([path]))
-    assert tables["splits"]["instance_id"].to_pylist() == [str(number) for number in range(8)]
-    uneven = read_samples([samples("zero", "uneven")])
-    assert "Docs with another number of choices than most are left out: 1 of uneven." in uneven.notes
-    assert [prompt.instance for prompt in uneven.prompts] == ["0", "1", "3", "4", "5", "6", "7"]
 
 
 def test_a_filter_that_gives_other_scores_and_equal_scores_are_said(tmp_path: Path) -> None:
@@ -154,27 +120,6 @@ def test_metrics_of_a_small_case_by_hand(tmp_path: Path) -> None:
     assert first["probabilities"] == pytest.approx([0.26894142, 0.73105858])
 
 
-def test_an_import_is_a_finished_run(settings: str) -> None:
-    status = run_status(settings)
-    assert (status.kind, status.is_complete, status.stages) == ("label_bias", True, [])
-    report = Path(settings, "report.html").read_text()
-    assert "BiasScore is not measured: it needs rows apart from the test rows" in report
-    marts = Path(settings, "marts", "label_bias_by_model.parquet").read_bytes()
-    report_run(settings)
-    assert Path(settings, "marts", "label_bias_by_model.parquet").read_bytes() == marts
-    environment = Run.open(settings).read_json("environment.json")
-    assert environment["lm_eval"]["version"] == results("zero")["lm_eval_version"]
-    assert environment["model_facts"]["n_parameters"] == results("zero")["config"]["model_num_parameters"]
-
-
-def test_the_same_files_give_the_same_run_and_others_are_refused(tmp_path: Path) -> None:
-    run = str(tmp_path / "run")
-    import_scores("lm-eval", [samples("zero", "list")], run, page=False)
-    import_scores("lm-eval", [samples("zero", "list")], run, page=False)
-    with pytest.raises(InputError, match=r"belongs to another spec; .*\n  - imported\.sha256: the run has"):
-        import_scores("lm-eval", [samples("zero", "text")], run)
-
-
 def test_models_are_compared_on_the_docs_that_both_have(tmp_path: Path, command: Command) -> None:
     def worse(record: dict[str, Any]) -> None:
         record["filtered_resps"] = [["-1.0", "False"], ["-2.0", "False"]]
@@ -192,28 +137,6 @@ def test_models_are_compared_on_the_docs_that_both_have(tmp_path: Path, command:
     no = sum(record["doc"]["label"] == 0 for record in lines(other)) / 8
     assert difference["estimate"] == pytest.approx(no - reported_accuracy("zero", "list"))
     assert difference["models"] == ["model", "tiny"]
-
-
-def test_what_is_exported_comes_back_with_the_same_predictions(settings: str, tmp_path: Path) -> None:
-    files = export_samples(settings, str(tmp_path / "out"))
-    again = import_scores(
-        "lm-eval", [Path(file) for file in files if "samples_" in file], str(tmp_path / "again"), page=False
-    )
-    asked = """
-        select task, n_demos, demo_set, row, gold, labels, prediction, probabilities
-        from calibrated_predictions order by task, n_demos, demo_set, row
-    """
-    assert rows(again.uri, asked) == rows(settings, asked)
-    exported = json.loads(next(Path(file) for file in files if "k2.s1/results" in file).read_text())
-    assert exported["results"]["list"]["acc,none"] == reported_accuracy("two", "list")
-    ours, theirs = lines(next((tmp_path / "out" / "k0.s0").glob("samples_list_*"))), lines(samples("zero", "list"))
-    assert ours[0].keys() == theirs[0].keys() - {"acc_norm"}
-    for line, their_line in zip(ours, theirs, strict=True):
-        # Which label a greedy continuation would be is not known of label scores.
-        assert line["filtered_resps"] == [[logprob, "False"] for logprob, _ in their_line["filtered_resps"]]
-        assert (line["arguments"], line["acc"]) == (their_line["arguments"], their_line["acc"])
-    with pytest.raises(InputError, match="is not empty; choose another folder"):
-        export_samples(settings, str(tmp_path / "out"))
 
 
 def _without(key: str) -> Callable[[dict[str, Any]], None]:
@@ -279,20 +202,6 @@ def test_files_of_another_model_are_refused_naming_both(tmp_path: Path) -> None:
         read_samples([first, samples("chat", "list")])
 
 
-def test_a_line_that_was_cut_is_named(tmp_path: Path) -> None:
-    path = copied(tmp_path, "zero", "list")
-    whole = path.read_bytes()
-    for content, message in (
-        (whole[: whole.rindex(b'"filter"')], r"line 8, column \d+: is not JSON"),
-        (b"", "is empty"),
-        (b"[1]\n", r"\[0\]: is no JSON object"),
-        (b"\xff", "is no JSON, it starts with"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            read_samples([path])
-
-
 def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     stray = copied(tmp_path / "stray", "zero", "list")
     [results_path] = stray.parent.glob("results_*")
@@ -320,16 +229,6 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     foreign = copied(tmp_path / "foreign", "zero", "list", change_results=lambda found: found["configs"].pop("list"))
     with pytest.raises(InputError, match=r"configs has no list, which samples_list_.* is of"):
         read_samples([foreign])
-
-
-def test_settings_that_do_not_compare_are_refused(tmp_path: Path) -> None:
-    first, few = samples("zero", "list"), samples("two", "list")
-    with pytest.raises(InputError, match="text: has no scores of main at n_demos 2, demo_set 0, which other tasks"):
-        plan_outputs(read_samples([first, few, samples("zero", "text")]))
-    shorter = copied(tmp_path, "two", "list")
-    shorter.write_text("".join(shorter.read_text().splitlines(keepends=True)[:5]))
-    with pytest.raises(InputError, match=r"n_demos 2, demo_set 0 has 5 main rows, n_demos 0, demo_set 0 8, and 3 are"):
-        plan_outputs(read_samples([first, shorter]))
 
 
 def test_options_of_many_numbers_are_refused(tmp_path: Path) -> None:

@@ -91,31 +91,6 @@ def test_metrics_with_held_out_rows_and_calibration_by_hand(tmp_path: Path, comm
     assert [row["instance_id"] for row in rows] == ["1", "2", "3", "10"]
 
 
-def test_settings_are_numbers_and_sets_of_demonstrations(tmp_path: Path) -> None:
-    rows = []
-    for n_demos, demo_set in ((0, 0), (2, 0), (2, 1)):
-        for number, gold in enumerate(("yes", "no")):
-            place = {"n_demos": n_demos, "demo_set": demo_set, "input": f"question {number}"}
-            rows += rows_of(str(number), gold, {"yes": 0.6, "no": 0.2}, **place)
-    [tables] = plan_outputs(read_table([write(tmp_path / "scores.jsonl", rows)]))
-    assert tables["contexts"]["context_id"].to_pylist() == ["t/k0.s0", "t/k2.s0", "t/k2.s1"]
-    assert tables["splits"]["input"].to_pylist() == ["question 0", "question 1"]
-    assert tables["prompts"]["input_text"].to_pylist() == ["question 0", "question 1"] * 3
-
-
-def test_prompts_are_told_apart_by_their_input_or_text(tmp_path: Path) -> None:
-    files = []
-    for task, name, suffix in (("t", "input", "jsonl"), ("u", "text", "csv")):
-        rows = [
-            {"task": task, "label": label, "logprob": -1 - number, "gold": "a", name: f"prompt {number}"}
-            for number in range(2)
-            for label in ("a", "b")
-        ]
-        files.append(write(tmp_path / f"{task}.{suffix}", rows))
-    found = [(prompt.task, prompt.instance) for prompt in read_table(files).prompts]
-    assert found == [(task, f"prompt {number}") for task in "tu" for number in range(2)]
-
-
 GOOD: Record = {"task": "t", "prompt_id": "1", "label": "a", "logprob": -1.0, "gold": "a"}
 OTHER = {**GOOD, "label": "b"}
 
@@ -161,15 +136,6 @@ MISTAKES: list[tuple[list[Record], str]] = [
 def test_mistakes_are_named_with_their_place(rows: list[Record], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         plan_outputs(read_table([write(tmp_path / "scores.jsonl", rows)]))
-
-
-def test_all_mistakes_come_in_one_message_and_the_first_of_many(tmp_path: Path) -> None:
-    rows = [{**GOOD, "prompt_id": str(number), "logprob": 1} for number in range(12)]
-    files = [write(tmp_path / "a.jsonl", rows), write(tmp_path / "b.jsonl", [{"task": "t"}])]
-    with pytest.raises(InputError) as raised:
-        read_table(files)
-    assert len(raised.value.problems) == 11
-    assert raised.value.problems[-1] == "3 more like these"
 
 
 def test_files_that_are_no_table_are_refused(tmp_path: Path) -> None:
@@ -242,42 +208,3 @@ def test_prompts_without_their_right_label_may_be_left_out_in_all_settings(tmp_p
     assert "1 inputs without a right label are left out in all settings (--on-bad-row drop)." in notes
     with pytest.raises(InputError, match="no input has a right label; add the column gold"):
         read_table([write(tmp_path / "none.csv", rows_of("1", None, {"yes": 0.6, "no": 0.3}))], on_bad_row="drop")
-
-
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_true_and_false_are_labels(tmp_path: Path, suffix: str) -> None:
-    rows = [{**row, "label": row["label"] == "yes", "gold": row["gold"] == "yes"} for row in SMALL[:2]]
-    [prompt] = read_table([write(tmp_path / f"scores.{suffix}", rows)]).prompts
-    assert (prompt.gold, list(prompt.logprobs)) == ("true", ["true", "false"])
-
-
-def test_labels_that_look_alike_and_how_a_table_is_written_are_noted(tmp_path: Path) -> None:
-    text = "task,prompt_id,label,logprob,gold\nt,1,schön,-1,schön\nt,1,schön ,-2,schön\n"
-    (tmp_path / "scores.csv").write_bytes(text.encode("cp1252"))
-    notes = imported_scores.IMPORTED.read(imported_scores.imported_spec("table", [tmp_path / "scores.csv"], None)).notes
-    alike = "t: the labels 'schön' and 'schön ' look alike and count as different; if they mean the same, mend"
-    for expected in (alike, f"{tmp_path / 'scores.csv'}: is not UTF-8 (byte "):
-        assert any(note.startswith(expected) for note in notes)
-
-
-def test_one_task_with_two_numbers_of_demonstrations_has_a_report(tmp_path: Path) -> None:
-    """Without BiasScore rows there is no change of BiasScore to show."""
-    rows = []
-    for number in range(80):
-        scores = {"yes": 0.6, "no": 0.3} if number % 3 else {"yes": 0.2, "no": 0.5}
-        rows += rows_of(str(number // 2), ("yes", "no")[number // 2 % 2], scores, n_demos=4 * (number % 2))
-    run = import_scores("table", [write(tmp_path / "scores.csv", rows)], str(tmp_path / "run"), None)
-    assert run.has("report.html")
-    found = query([run.uri], "select n_demos, bias_score, rsd from label_bias_by_model where suite = 'all'").to_pylist()
-    assert {row["n_demos"] for row in found} == {0, 4}
-    assert all(row["bias_score"] is None and row["rsd"] is not None for row in found)
-
-
-def test_decimal_numbers_of_columns_with_gaps_are_whole(tmp_path: Path) -> None:
-    rows = [{**GOOD, "label": label, "gold": 1.0, "n_demos": 2.0} for label in (0.0, 1.0)]
-    for name in ("scores.parquet", "scores.csv"):
-        outputs = read_table([write(tmp_path / name, rows)])
-        assert [prompt.setting for prompt in outputs.prompts] == [(2, 0)]
-    assert outputs.prompts[0].logprobs.keys() == {"0.0", "1.0"}
-    [prompt] = read_table([tmp_path / "scores.parquet"]).prompts
-    assert (prompt.gold, list(prompt.logprobs)) == ("1", ["0", "1"])

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from biaseval.errors import InputError
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.prompting.calibration import (
     CALIBRATIONS,
-    CC_INPUTS,
     PURPOSES,
     Purpose,
     Variant,
@@ -23,7 +21,6 @@ from biaseval.prompting.calibration import (
     random_words,
     split_by_template,
 )
-from biaseval.report.methods import explained, method_name, method_order
 from biaseval.runs import report_run
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec
 from tests.labelplans import Plan, rows
@@ -105,23 +102,10 @@ def test_a_spec_may_ask_for_each_file_and_for_nothing_else() -> None:
                 calibration.validate_python([wrong])
 
 
-def test_pages_explain_what_was_measured() -> None:
-    assert [method.name for method in explained([])] == ["cc", "dc", "looc"]
-    found = explained(["none", "lora+bc@0.5", "pride"])
-    assert [method.name for method in found] == ["cc", "dc", "looc", "pride", "bc"]
-    assert method_name("bc@0.5") == "BC 0.5"
-
-
 def _planned(tmp_path: Path, asked: list[str]) -> list[dict[str, Any]]:
     spec = label_bias_spec(tmp_path).model_copy(update={"calibration": asked})
     (plan,) = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
     return [row for part in plan.parts for row in part.prompts.to_pylist()]
-
-
-def test_files_share_the_prompts_that_their_heads_name(tmp_path: Path) -> None:
-    write_task(tmp_path, n_instances=400)
-    assert _planned(tmp_path, ["pmi", "cc_softmax", "bc"]) == _planned(tmp_path, ["cc"])
-    assert {row["purpose"] for row in _planned(tmp_path, ["bc"])} == {"main", "bias_score"}
 
 
 def test_other_purposes_leave_the_published_prompts_as_they_are(
@@ -152,14 +136,6 @@ def test_template_splits_equal_the_published_code(shared: Path) -> None:
             assert split_by_template(case["prefixes"], text) == parts
 
 
-def test_content_free_inputs_are_the_published_ones_and_draws_are_seeded() -> None:
-    assert CC_INPUTS == ("N/A", "", "[MASK]")
-    words = domain_context("t", "{INPUT}", [f"word{i} other{i}" for i in range(50)])
-    first, again, other = (words.draw(np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert first == again != other
-    assert len(first) == 20
-
-
 def test_random_inputs_have_the_mean_length_and_words_of_each_slot() -> None:
     inputs = ["Q: One two three A: four", "Q: five six A: Seven eight nine"]
     words = domain_context("t", "Q: {INPUT} A: {INPUT}", inputs)
@@ -171,14 +147,6 @@ def test_random_inputs_have_the_mean_length_and_words_of_each_slot() -> None:
         assert set(first.split()) <= {"one", "two", "three", "five", "six"}
         assert set(second.split()) <= {"four", "seven", "eight", "nine"}
         assert (len(first.split()), len(second.split())) == (3, 2)
-
-
-def test_inputs_that_lack_a_literal_part_give_no_words_and_are_counted() -> None:
-    words = domain_context("t", "Q: {INPUT} A: {INPUT}", ["Q: a A: b", "Q: c A: d", "no part here"])
-    assert words.n_unfit == 1
-    assert "here" not in " ".join(word for bag in words.bags for word in bag)
-    with pytest.raises(InputError, match=r"t: 2 of 3 inputs lack a literal part of the template"):
-        domain_context("t", "Q: {INPUT}", ["Q: a", "b", "c"])
 
 
 @pytest.mark.parametrize(
@@ -195,23 +163,6 @@ def test_inputs_that_lack_a_literal_part_give_no_words_and_are_counted() -> None
 def test_a_name_stands_for_a_variant_and_back(name: str, variant: Variant) -> None:
     assert Variant.of(name) == variant
     assert str(variant) == name
-
-
-@pytest.mark.parametrize(("written", "name"), [("cc@1", "cc"), ("cc@0.70", "cc@0.7"), ("dc@1.0/20", "dc/20")])
-def test_a_variant_has_one_name(written: str, name: str) -> None:
-    assert str(Variant.of(written)) == name
-
-
-def test_variants_are_planned_as_their_method_is(tmp_path: Path) -> None:
-    write_task(tmp_path, n_instances=400)
-    published = label_bias_spec(tmp_path)
-    plans = []
-    for asked in (["cc", "dc"], ["dc@0.5/3", "cc@0", "cc@1.5"]):
-        spec = published.model_copy(update={"calibration": asked})
-        (plan,) = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
-        plans.append([row for part in plan.parts for row in part.prompts.to_pylist()])
-    assert plans[0] == plans[1]
-    assert {row["purpose"] for row in plans[0]} == {"main", "bias_score", "cc", "dc"}
 
 
 def _scored_variants(calibration: list[str]) -> Plan:
@@ -249,18 +200,3 @@ def test_a_strength_is_the_power_of_the_mean(tmp_path: Path) -> None:
     assert {row["method"]: row["n_rows"] for row in parameters} == {name: n_rows.get(name, 3) for name in names}
     marts = rows(run, "select method, accuracy from label_bias_by_model where suite = 'all'")
     assert {row["method"]: row["accuracy"] for row in marts} == {name: float(p < 0.5) for name, p in expected.items()}
-
-
-def test_a_calibration_that_was_scored_and_is_not_named_is_as_published(tmp_path: Path) -> None:
-    run = _scored_variants(["looc@0.5"]).write(tmp_path / "run")
-    measure(run)
-    assert {row["method"] for row in rows(run, "from calibration_parameters")} == {"cc", "looc@0.5"}
-
-
-def test_reports_name_variants_behind_their_method() -> None:
-    assert method_order("half_bc") < method_order("other")
-    methods = ["lora+cc@0.5", "dc", "cc@1.2", "cc", "none", "cc@0.5/2", "lora+cc", "lora", "other"]
-    ordered = sorted(methods, key=method_order)
-    assert ordered == ["none", "cc", "cc@0.5/2", "cc@1.2", "dc", "lora", "lora+cc", "lora+cc@0.5", "other"]
-    assert [method_name(name) for name in ordered[2:4]] == ["CC 0.5 (first 2)", "CC 1.2"]
-    assert method_name("lora+cc@0.5") == "LoRA + CC 0.5"

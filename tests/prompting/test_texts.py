@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from biaseval.models import ModelSource, load_model, load_tokenizer
-from biaseval.prompting.labels import label_cautions, same_number
+from biaseval.prompting.labels import label_cautions
 from biaseval.prompting.matching import constrained_choice, match_label
-from biaseval.prompting.parts import even_bounds, how_many_parts, part_bounds
+from biaseval.prompting.parts import even_bounds
 from biaseval.scoring import LabelScorer, prepare
 from tests.scoring.families import few_shot_prompts
 from tests.tinymodels import make_llama
@@ -49,11 +49,6 @@ def test_labels_that_look_alike_are_said_so_that_they_can_be_told_apart(one: str
     assert found == ([expected] if shown else [])
 
 
-def test_labels_that_differ_are_left_alone() -> None:
-    pairs = (("yes", "no"), ("1", "10"), ("1", "1.5"), ("resume", "résumé"), ("a b", "ab"), ("-1", "1"), ("C", "C++"))
-    assert [list(label_cautions(labels)) for labels in (*pairs, ("", "0"))] == [[]] * 8
-
-
 def test_what_else_is_odd_of_a_label_is_said() -> None:
     for label in ("\u200b", "\u2060 \ufeff", "\u3164", "\ufe0f"):
         assert list(label_cautions(["yes", label])) == [f"the label {label!a} cannot be seen; write a word for it"]
@@ -71,14 +66,6 @@ def test_what_else_is_odd_of_a_label_is_said() -> None:
     together, other = label_cautions(["Yes", "no", "YES", "yes", "NO"])
     assert together.startswith("the labels 'Yes' and 'YES' and 'yes' look alike and count as different; if they mean")
     assert other.startswith("the labels 'no' and 'NO' look alike")
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("1.0", "1"), (" 010 ", "10"), ("-0", "0"), ("100", "100"), ("1.50", "1.5"), ("TRUE", "true"), ("x", None)],
-)  # fmt: skip
-def test_ways_to_write_a_number_are_one(text: str, number: str | None) -> None:
-    assert same_number(text) == number
 
 
 BINARY = ("True", "False")
@@ -166,13 +153,6 @@ def test_the_choice_is_that_of_a_constrained_decoder(seed: int, tmp_path: Path) 
     assert len(set(found)) > 1
 
 
-def test_rows_that_share_a_context_stay_together_where_they_fit() -> None:
-    assert list(part_bounds(10, 4, [10])) == [(0, 4), (4, 8), (8, 10)]
-    assert list(part_bounds(0, 4, [])) == []
-    # 3 + 1 fit; 3 more do not; 9 are cut from their first row on, and their rest waits for the 2.
-    assert list(part_bounds(18, 4, [3, 1, 3, 9, 2])) == [(0, 4), (4, 7), (7, 11), (11, 15), (15, 18)]
-
-
 @pytest.mark.parametrize(
     ("tokens", "blocks", "n_parts", "expected"),
     [
@@ -192,18 +172,3 @@ def test_parts_have_about_as_many_tokens_and_end_with_a_block_where_one_is_near(
     tokens: list[int], blocks: list[int], n_parts: int, expected: list[tuple[int, int]]
 ) -> None:
     assert list(even_bounds(tokens, blocks, n_parts)) == expected
-
-
-@pytest.mark.parametrize(
-    ("tokens", "tokens_unshared", "n_groups", "expected"),
-    [
-        (1_100_000, 5_000_000, 256, 4),  # a task of the published suite: parts of 300,000 tokens
-        (1_100_000, 5_000_000, 1, 8),  # alone it still has eight, for progress and what a kill loses
-        (300_000, 600_000, 2, 4),
-        (40_000, 80_000, 1, 3),  # but none of fewer than 16,000 tokens
-        (900, 1_800, 1, 1),
-        (300_000, 160_000_000, 256, 10),  # many labels: what preparing a part holds is bounded, too
-    ],
-)
-def test_a_run_has_parts_enough_and_no_more(tokens: int, tokens_unshared: int, n_groups: int, expected: int) -> None:
-    assert how_many_parts(tokens, tokens_unshared, n_groups) == expected

@@ -43,11 +43,6 @@ def example(question: str, *answers: str, context: str = MILL, starts: Sequence[
     }  # fmt: skip
 
 
-def context_words(question: dict[str, Any]) -> int:
-    """Return a value of a question, as a heuristic of a user's does."""
-    return len(question["context"].split())
-
-
 def fails(question: dict[str, Any]) -> float:
     """Divide by zero, as a heuristic of a user's may."""
     return 1 / (len(question["context"]) - len(question["context"]))

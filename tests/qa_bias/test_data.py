@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.data import Question, _nearest, question_rows, read_questions
-from biaseval.runs import describe
-from biaseval.spec import load_spec
-from biaseval.tables import QA_EXAMPLES
+from biaseval.qa_bias.data import _nearest, question_rows, read_questions
 from tests.qa_bias.questionfiles import (
     FORMS,
     MILL,
@@ -23,7 +20,6 @@ from tests.qa_bias.questionfiles import (
     ROWS,
     as_lines,
     as_mrqa,
-    as_parquet,
     as_squad,
     flat,
     read,
@@ -46,54 +42,6 @@ def test_every_form_gives_the_same_questions(tmp_path: Path, form: str, is_gzipp
     assert read(tmp_path, write(ROWS[:1]), file).questions == titled[:1]
 
 
-def test_the_content_decides_and_not_the_name(tmp_path: Path) -> None:
-    assert read(tmp_path, gzip.compress(as_lines(ROWS)), "rows").questions == QUESTIONS
-    assert read(tmp_path, as_parquet(ROWS), "rows.json").questions == QUESTIONS
-    assert read(tmp_path, json.dumps(as_squad(ROWS)), "dev.jsonl").questions == QUESTIONS
-
-
-def test_other_fields_are_ignored_and_a_missing_title_is_empty(tmp_path: Path) -> None:
-    row = {**flat(id=7), "metadata": {"split": "dev"}, "data": 1, "header": 2, "title": None}
-    assert read(tmp_path, [row]).questions == [Question("7", "", "Who ran it? ", MILL, ("Ann Lee",), (25,))]
-    del row["title"]
-    assert read(tmp_path, as_parquet([{**row, "id": "7"}])).questions[0].title == ""
-
-
-FOREIGN: list[tuple[str, object, str]] = [
-    ("dev.json", b" \n\n", "is empty"),
-    ("dev.csv", b"id,question\n1,Who?\n", "no row has context, answers (its columns: id, question)"),
-    ("dev.jsonl", b"version https://git-lfs.github.com/spec\n", "is no JSON, it starts with 'version https://git-lfs"),
-    ("dev.zip", b"PK\x03\x04" + bytes(20), "is a zip file, as Excel's are; save the table as CSV"),
-    ("dev.json", json.dumps(as_squad(ROWS)).encode("utf-16"), "is UTF-16; save it as UTF-8"),
-    ("dev.json", b"{}", "no row has question, context, answers (its columns: none)"),
-    ("dev.json", b"[1, 2]", "2 problems:\n  - FILE: [0]: is no JSON object"),
-    ("dev.json", b'{"data": "x"}', "no row has question, context, answers (its columns: data)"),
-    ("dev.json", b'{"data": [{"paragraphs": {"a": 1}}]}', "data[0].paragraphs: is an object with the keys a, not a"),
-    ("dev.json", b'{"data": [{"paragraphs": [{"qas": [null]}]}]}', "data[0].paragraphs[0].qas[0]: is null, not an"),
-    ("dev.jsonl", b'{"text": "x"}\n["x"]\n', "no row has question, context, answers (its columns: text)"),
-    (
-        "rows.parquet",
-        as_parquet([{"id": "a", "context": "x", "label": 1}]),
-        "no row has question, answers (its columns: ",
-    ),
-    ("rows.parquet", b"PAR1 and then nothing", "is no readable Parquet or Arrow file"),
-    ("rows.parquet", as_parquet(ROWS)[:-30], "is no readable Parquet or Arrow file"),
-    (
-        "dev.json",
-        '{"data": [{"paragraphs": []}]}',
-        "has no question that can be used (it has none at all); check the path",
-    ),
-    ("dev.json", "[" * 100_000, "is not JSON (maximum recursion"),
-    ("dev.json", f"[{'1' * 5000}]", "is not JSON (Exceeds the limit"),
-]
-
-
-@pytest.mark.parametrize("on_bad_example", ["error", "drop"])
-def test_a_file_of_another_kind_is_refused_with_what_is_read(tmp_path: Path, on_bad_example: str) -> None:
-    for file, content, found in FOREIGN:
-        assert found in refused(tmp_path, content, file, on_bad_example=on_bad_example)
-
-
 def test_bad_json_is_named_by_line_and_column_or_byte(tmp_path: Path) -> None:
     good = json.dumps(ROWS[0]).encode()
     message = refused(tmp_path, b"\n".join([good, b'{"id": x', b"", b'{"id": "x\xff"}', b"nonsense", good]))
@@ -111,26 +59,10 @@ def test_bad_json_is_named_by_line_and_column_or_byte(tmp_path: Path) -> None:
     assert "line 2, column 1" in refused(tmp_path, good + b"\n}", on_bad_example="drop")
 
 
-def test_bad_json_of_one_text_is_named_by_line_and_column(tmp_path: Path) -> None:
-    text = json.dumps(as_squad(ROWS), indent=1)
-    message = refused(tmp_path, text[:-10], "dev.json")
-    n_lines = text[:-10].count("\n") + 1
-    assert message.startswith(f"FILE: line {n_lines}, column ")
-    assert message.endswith("; mend the file")
-    assert "FILE: line 2, byte 14: is not UTF-8" in refused(tmp_path, b'{"data": ["x"\n\xff]}', "dev.json")
-
-
 def test_a_cut_gzip_file_is_refused(tmp_path: Path) -> None:
     content = gzip.compress(as_lines([flat(id=f"{number}") for number in range(1000)]))
     for broken in (content[:-20], content[:12], content[:40] + b"\0\0\0\0" + content[44:]):
         assert "FILE: is no complete gzip file" in refused(tmp_path, broken, "rows.jsonl.gz")
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    for path in (str(tmp_path / "absent.json"), "ftp://host/dev.json", "s3:///dev.json"):
-        with pytest.raises(InputError, match=r"cannot be read \(.+\); check the path") as caught:
-            read_questions(path, name="dev")
-        assert str(caught.value).startswith(path)
 
 
 def test_questions_are_read_from_an_object_store(object_store: str) -> None:
@@ -249,35 +181,6 @@ def test_a_bad_question_is_refused_with_the_reason_or_left_out_and_counted(tmp_p
         assert "has no question that can be used (1 " in refused(tmp_path, json.dumps(bad), on_bad_example="drop")
 
 
-def test_all_reasons_come_in_one_message_with_counts_and_the_first_ids(tmp_path: Path) -> None:
-    rows = [flat(id=f"q{number}", text="Bob") for number in range(1200)]
-    rows += [flat(id="x"), flat(id="x", question="Who?"), flat(id="y", context=" "), flat(id="q3")]
-    message = refused(tmp_path, rows)
-    assert message == (
-        "FILE: 1,203 of 1,204 questions cannot be used: "
-        "1,200 with an answer that is nowhere in the context (q0, q1, q2, q3, q4, …); "
-        "2 with the id of an earlier question (x, q3); 1 without a context (y); "
-        "mend them, or leave them out with datasets.on_bad_example: drop"
-    )
-    found = read(tmp_path, rows, on_bad_example="drop")
-    assert [(question.example_id, question.question) for question in found.questions] == [("x", "Who ran it? ")]
-
-
-def test_places_stand_for_questions_without_an_id(tmp_path: Path) -> None:
-    squad = as_squad([*ROWS, flat(id="")])
-    squad["data"][0]["paragraphs"].append({"context": MILL, "qas": [{"question": "Who?"}]})
-    message = refused(tmp_path, json.dumps(squad), "dev.json")
-    assert "2 without an id (data[0].paragraphs[1].qas[0], data[2].paragraphs[0].qas[0])" in message
-    assert "(row 1)" in refused(tmp_path, as_parquet([ROWS[1], flat(id=None)]), "rows.parquet")
-
-
-def test_the_same_question_under_another_id_is_kept_and_counted(tmp_path: Path) -> None:
-    repeated = [{**ROWS[0], "id": "c"}, {**ROWS[0], "id": "d"}, {**ROWS[0], "id": "e", "question": "?"}]
-    found = read(tmp_path, [*ROWS, *repeated])
-    assert [question.example_id for question in found.questions] == ["a", "b", "c", "d", "e"]
-    assert found.notes == ["dev: kept 2 questions whose context and text an earlier one has under another id"]
-
-
 def test_max_examples_draws_by_seed_and_name_and_keeps_the_order(tmp_path: Path) -> None:
     rows = [flat(id=f"q{number}", question=f"Who ran {number}?") for number in range(300)]
     whole = read(tmp_path, rows)
@@ -297,18 +200,6 @@ def test_max_examples_draws_by_seed_and_name_and_keeps_the_order(tmp_path: Path)
     assert "q300" in refused(tmp_path, [*rows, flat(id="q300", text="Bob")], max_examples=50)
 
 
-def test_rows_have_the_schema_of_the_table_and_share_contexts(tmp_path: Path) -> None:
-    rows = question_rows(read(tmp_path, ROWS), "out_of_distribution")
-    assert rows.schema == QA_EXAMPLES.schema
-    assert rows.to_pylist()[1] == {
-        **{name: ROWS[1][name] for name in ("title", "question", "context")},
-        "dataset": "dev", "example_id": "b", "row": 1, "role": "out_of_distribution",
-        "answers": ["Nîmes", "in Nîmes"], "answer_starts": [12, 9],
-    }  # fmt: skip
-    found = read(tmp_path, [flat(id=f"{number}") for number in range(3)])
-    assert len({id(question.context) for question in found.questions}) == 1
-
-
 @pytest.mark.parametrize(
     ("file", "n_questions", "n_repeated"),
     [
@@ -323,21 +214,3 @@ def test_published_sets_are_read_whole(shared: Path, file: str, n_questions: int
     note = f"dev: kept {n_repeated} questions whose context and text an earlier one has under another id"
     assert found.notes == ([note] if n_repeated else [])
     assert question_rows(found, "in_distribution").num_rows == n_questions
-
-
-def test_question_files_and_models_that_cannot_be_read_are_said_together(tmp_path: Path) -> None:
-    (tmp_path / "broken.json").write_text("{")
-    (tmp_path / "spec.yaml").write_text(f"""
-kind: qa_bias
-name: x
-models: [{{name: one, path: {tmp_path}/no-model}}]
-datasets: {{in_distribution: {{squad: {tmp_path}/broken.json}}, out_of_distribution: {{other: {tmp_path}/absent.json}}}}
-heuristics: [word_dist]
-""")
-    with pytest.raises(InputError) as raised:
-        describe(load_spec(tmp_path / "spec.yaml"))
-    assert [problem.split(": ")[0] for problem in raised.value.problems] == [
-        f"{tmp_path}/broken.json",
-        f"{tmp_path}/absent.json",
-        "one",
-    ]

@@ -8,11 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.pipelines.qa.kind import QA_BIAS
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.heuristics import (
     HEURISTICS,
-    Heuristic,
     ans_len,
     ans_pos,
     heuristic_of,
@@ -22,12 +20,11 @@ from biaseval.qa_bias.heuristics import (
     subj_pos,
     word_dist,
 )
-from biaseval.qa_bias.significance import threshold_grid
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.text import load_text
-from biaseval.qa_bias.user_heuristics import meaning_of, source_digest
+from biaseval.qa_bias.user_heuristics import meaning_of
 from biaseval.spec import QaBiasSpec, QaDatasetsSpec, QaModelSpec
-from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES
+from biaseval.tables import QA_ATTRIBUTES
 from tests.qa_bias.tablerows import MILL, example, examples_of, read_rows
 
 GOLDEN_COLUMNS = {
@@ -165,13 +162,6 @@ def test_subject_positions_by_hand(context: str, subjects: list[str], start: int
     assert subj_pos([context], ["?"], [start], GivenAnnotator({}, {"?": subjects}), "paper") == [position]
 
 
-def test_no_questions_give_no_attributes() -> None:
-    table = attributes(QA_EXAMPLES.empty(), ["ans_len", "word_dist"], variant="paper", text=load_text(None))
-    assert table.num_rows == 0
-    assert table.schema.equals(QA_ATTRIBUTES.schema)
-    assert attributes(examples_of([example("Who?", "Lee")]), [], variant="paper").num_rows == 0
-
-
 def test_every_resource_is_asked_for_where_it_is_needed() -> None:
     examples = examples_of([example("Who sold the mill?", "Ann Lee")])
     for heuristic in HEURISTICS:
@@ -180,21 +170,6 @@ def test_every_resource_is_asked_for_where_it_is_needed() -> None:
                 attributes(examples, [heuristic], variant="paper")
         else:
             attributes(examples, [heuristic], variant="paper")
-
-
-def test_a_further_heuristic_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    def values(asked: Any, text: Any) -> Any:
-        return [len(own) for own in asked.texts], text.sentences("One. Two.")
-
-    made_up = Heuristic(id="made_up", meaning="its length", values=values, needs="text", threshold=9, step=0.5)
-    monkeypatch.setitem(HEURISTICS, made_up.id, made_up)
-    assert resources_of(["ans_len", made_up.id]) == {"text"}
-    examples = examples_of([example("Who?", "Ann"), example("Who else?", "Lee")])
-    table = attributes(examples, ["ans_len", made_up.id], variant="paper", text=load_text(None))
-    assert values_of(table, made_up.id).tolist() == [4, 9]
-    assert table["closest_word"].to_pylist() == [None, None, "One.", "Two."]
-    assert threshold_grid(made_up.id, 4, 6, variant="paper") == [4, 4.5, 5, 5.5]
-    assert spec_of(made_up.id).heuristics == [made_up.id]
 
 
 def test_a_question_without_answers_is_refused() -> None:
@@ -262,14 +237,6 @@ def test_a_users_values_and_meaning_are_those_of_the_function(module: Callable[[
     assert meaning_of("mine_for_test:start") is None
     record = heuristic_of("nowhere:function")  # before its module is there
     assert (record.id, record.needs, record.step) == ("nowhere:function", None, None)
-
-
-def test_a_run_that_has_no_meaning_of_a_heuristic_yet_goes_on(module: Callable[[str], pa.Table]) -> None:
-    name = "mine_for_test:length"
-    recorded = {"name": "a function of the user's", "is_approximate": False, "version": source_digest(name)}
-    spec = spec_of(name)
-    assert QA_BIAS.changes(spec, {"text": {name: recorded}}) == []
-    assert len(QA_BIAS.changes(spec, {"text": {name: {**recorded, "version": "another"}}})) == 1
 
 
 @pytest.mark.parametrize(

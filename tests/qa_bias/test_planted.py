@@ -7,26 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from biaseval.demo import READER_PATH
 from biaseval.errors import InputError
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, question_rows
 from biaseval.qa_bias.planted import (
-    DEEDS,
-    FIRST_NAMES,
-    LAST_NAMES,
     N_SENTENCES,
-    OPENERS,
-    RELIABILITY,
-    SHARES,
     SHORTCUTS,
-    THINGS,
     THRESHOLDS,
     planted_questions,
 )
-from biaseval.qa_bias.text import STOP_WORDS, load_text, words
+from biaseval.qa_bias.text import load_text, words
 from biaseval.qa_bias.tfidf_bias import UNIFORM_SHARE, Sentence, SentenceCosines, fitted_weight, token_log_probabilities
-from tests.bench.demo_models.train_reader import exact_match_of
 
 N_QUESTIONS = 2000
 BY_CHANCE = {"ans_pos": 0.25, "word_dist": 0.5}
@@ -106,57 +97,6 @@ def test_every_question_has_one_answer_that_stands_once_and_where_it_is_said_to(
         assert n_tokens <= 60
 
 
-def test_thing_and_deed_together_tell_who_is_meant_and_neither_does_alone() -> None:
-    deed_of = {word: verb for verb, own in DEEDS.items() for word in own}
-    right: dict[int, list[bool]] = {column: [] for column in range(len(RELIABILITY))}
-    for question in planted().questions:
-        asked = words(question.question)
-        word, thing = asked[3], asked[-1]
-        verb = deed_of[word]
-        sentences = question.context.removesuffix(".").split(". ")
-        about = [sentence for sentence in sentences if thing in words(sentence)]
-        assert len(about) == 2
-        assert sum(words(sentence).count(verb) for sentence in sentences) == 2
-        [sentence] = [sentence for sentence in about if verb in words(sentence)]
-        near, far = sentence.split(f" {thing} that were ")
-        person = " ".join(near.split()[1:-1]) if near.endswith(verb) else far.split(" by ")[1]
-        right[DEEDS[verb].index(word)].append(person == question.answers[0])
-    for column, (reliability, share) in enumerate(zip(RELIABILITY, SHARES, strict=True)):
-        n_asked = len(right[column])
-        assert n_asked / N_QUESTIONS == pytest.approx(share, abs=tolerance(share))
-        assert np.mean(right[column]) == pytest.approx(
-            reliability, abs=4 * math.sqrt(reliability * (1 - reliability) / n_asked) + 1e-9
-        )
-
-
-def test_words_are_told_apart() -> None:
-    """No name is in another word, as sentences are searched for it; of a question only the thing is in contexts."""
-    nouns = [word for own in DEEDS.values() for word in own]
-    frame = ["Who", "was", "the", "of", "that", "were", "by"]
-    all_words = [*frame, *OPENERS, *FIRST_NAMES, *LAST_NAMES, *THINGS, *DEEDS, *nouns]
-    assert len(set(all_words)) == len(all_words)
-    for name in FIRST_NAMES:
-        assert sum(name in word for word in all_words) == 1
-    assert {"was", "the", "of"} <= STOP_WORDS
-    assert not STOP_WORDS & {*THINGS, *nouns}
-
-
-def test_questions_are_those_of_the_seed_and_the_name() -> None:
-    wanted = planted("word_dist", 0.4)
-    assert planted("word_dist", 0.4) == wanted
-    assert planted("word_dist", 0.4, n_questions=50).questions == wanted.questions[:50]
-    contexts = {question.context for question in wanted.questions}
-    assert len(contexts) > 0.99 * N_QUESTIONS
-    for changes in ({"seed": 4}, {"name": "b"}):
-        other = planted("word_dist", 0.4, **changes)
-        assert other.sha256 != wanted.sha256
-        assert len(contexts & {question.context for question in other.questions}) < 0.01 * N_QUESTIONS
-    stronger = planted("word_dist", 0.8)
-    assert stronger.sha256 != wanted.sha256
-    assert [question.context for question in stronger.questions] == [question.context for question in wanted.questions]
-    assert wanted.notes == ["a: 2,000 generated questions with word_dist planted at strength 0.4, seed 3"]
-
-
 def test_what_cannot_be_planted_is_refused() -> None:
     for options, message in (
         ({"shortcut": "cos_sim"}, "shortcut 'cos_sim': cannot be planted; use one of ans_pos, word_dist"),
@@ -169,33 +109,12 @@ def test_what_cannot_be_planted_is_refused() -> None:
             planted(**options)
 
 
-def test_the_demos_reader_answers_questions_without_a_shortcut() -> None:
-    (overall, n_questions), sure, *loose = exact_match_of(READER_PATH, n_questions=600, seed=11)
-    assert n_questions == 600
-    assert overall == pytest.approx(0.855, abs=0.06)
-    assert sure[0] > 0.95
-    for reliability, (match, n_asked) in zip(RELIABILITY[1:], loose, strict=True):
-        assert match == pytest.approx(reliability, abs=0.06 + 3 * math.sqrt(reliability * (1 - reliability) / n_asked))
-    assert sum(path.stat().st_size for path in READER_PATH.iterdir()) < 1.5 * 2**20
-
-
 CONTEXT = "The old mill burned down. Bears eat honey in spring. Nothing else happened."
 
 
 @pytest.fixture(scope="module")
 def cosines() -> SentenceCosines:
     return SentenceCosines(load_text(None))
-
-
-def test_a_sentence_with_the_words_of_the_question_is_nearest(cosines: SentenceCosines) -> None:
-    sentences, values = cosines.of("What do bears eat in spring?", CONTEXT)
-    assert [CONTEXT[own.start : own.stop] for own in sentences] == [
-        "The old mill burned down.", "Bears eat honey in spring.", "Nothing else happened."
-    ]  # fmt: skip
-    assert values.argmax() == 1
-    # Of four words of the sentence (bears, eat, honey, spring), each in no other sentence, the question has three.
-    assert values[1] == pytest.approx(math.sqrt(3 / 4))
-    assert values[0] == values[2] == 0
 
 
 def test_a_context_without_words_has_cosines_of_zero(cosines: SentenceCosines) -> None:
@@ -224,11 +143,3 @@ def test_tokens_share_the_probability_of_their_sentence() -> None:
     expected = [0, 0, *[0.75 / 2] * 2, *[0.25 / 3] * 3, 0]
     np.testing.assert_allclose(found, uniform + (1 - UNIFORM_SHARE) * np.array(expected), rtol=1e-6)
     assert found.sum() == pytest.approx(1)
-
-
-def test_a_window_holds_the_sentences_that_are_in_it_alone() -> None:
-    sentences = [Sentence(0, 10), Sentence(11, 20)]
-    logs = token_log_probabilities(sentences, np.array([5.0, 0.0]), 1.0, np.array([[11, 15], [16, 20]]), 3, 1)
-    np.testing.assert_allclose(np.exp(logs)[1:], UNIFORM_SHARE / 3 + (1 - UNIFORM_SHARE) / 2, rtol=1e-6)
-    nothing = token_log_probabilities([], np.zeros(0), 1.0, np.zeros((0, 2), dtype=np.int64), 4, 1)
-    np.testing.assert_allclose(np.exp(nothing), 0.25)

@@ -14,9 +14,8 @@ import yaml
 
 from biaseval.errors import InputError
 from biaseval.qa_bias.data import Question, QuestionSet, read_questions
-from biaseval.qa_bias.predictions import read_predictions
 from biaseval.runs import run_spec
-from biaseval.spec import TableSpec, differences, load_spec
+from biaseval.spec import load_spec
 from biaseval.store import Run
 from tests.qa_bias.questionfiles import MILL, as_parquet
 
@@ -85,12 +84,6 @@ def test_starts_may_stand_in_a_column(tmp_path: Path, file: str) -> None:
     ]
 
 
-def test_one_start_of_one_answer_is_a_number(tmp_path: Path) -> None:
-    content = b'question,context,answers,answer_start\nWhat?,"7 or [7], 7",7,10\nWhat?,"[7] or 7",[7],\n'
-    found = _read(tmp_path, "rows.csv", content)
-    assert [(each.answers, each.answer_starts) for each in found.questions] == [(("7",), (10,)), (("[7]",), (0,))]
-
-
 def test_columns_of_other_names_are_named(tmp_path: Path) -> None:
     fields = {"id": "nr", "question": "frage", "answers": "gold"}
     renamed = {column: field for field, column in fields.items()}
@@ -116,13 +109,6 @@ def test_missing_columns_are_named_with_those_that_are_there(
 ) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         _read(tmp_path, "rows.csv", f"{header}\n{header.upper()}\n".encode(), fields=fields)
-
-
-def test_articles_have_no_columns_to_name(tmp_path: Path) -> None:
-    qa = {"id": "a", "question": "Who?", "answers": [{"text": "Lee", "answer_start": 29}]}
-    article = {"title": "Mills", "paragraphs": [{"context": MILL, "qas": [qa]}]}
-    with pytest.raises(InputError, match=r"no row has question, context, gold \(its columns: title, paragraphs\)"):
-        _read(tmp_path, "dev.json", json.dumps({"data": [article]}).encode(), fields={"answers": "gold"})
 
 
 def _spec(folder: Path, **changes: Any) -> Path:
@@ -157,27 +143,6 @@ def test_a_table_of_questions_is_measured(tmp_path: Path, here: None) -> None:
         run_spec(other, str(tmp_path / "run"))
 
 
-def test_mistakes_in_a_table_are_those_of_a_table(tmp_path: Path) -> None:
-    for source, message in {
-        "{file: own.csv, fields: {quest: wer}}": "fields.quest: input should be 'id', 'title', 'question'",
-        "{flie: own.csv, fields: {id: wer}}": "own.flie: unknown key; did you mean file?",
-        "[own.csv]": "own: input should be a valid string, or a mapping of keys",
-    }.items():
-        with pytest.raises(InputError) as caught:
-            load_spec(_spec(tmp_path), [f"datasets.in_distribution.own={source}"])
-        assert message in str(caught.value)
-        assert "planted" not in str(caught.value)
-
-
-def test_training_questions_may_be_a_table(tmp_path: Path) -> None:
-    path = _spec(tmp_path)
-    table = "{file: own.csv, fields: {question: wer}}"
-    spec = load_spec(path, [f"datasets.train={table}", "heuristics=[cos_sim]"])
-    assert spec.datasets.train == TableSpec(file=str(tmp_path / "own.csv"), fields={"question": "wer"})
-    assert spec.files()["datasets.train"] == str(tmp_path / "own.csv")
-    assert differences(spec, load_spec(path, ["datasets.train=own.csv", "heuristics=[cos_sim]"])) != []
-
-
 def _as(file: str, value: Any) -> Any:
     """Return a value as a format may hold it in a column of several kinds: Parquet has texts then."""
     return str(value) if file.endswith("parquet") else value
@@ -202,59 +167,3 @@ def test_unanswerable_questions_are_left_out_in_every_format(tmp_path: Path, fil
             _read(tmp_path, file, content)
         found = _read(tmp_path, file, content, on_bad_example="drop")
         assert [each.example_id for each in found.questions] == ["a"]
-
-
-def test_columns_of_true_and_false_are_read_as_they_are(tmp_path: Path) -> None:
-    for kinds in ((False, True), (0, 1), (0.0, 1.0), (None, True)):
-        rows = [{**row, "is_impossible": kind} for row, kind in zip(ROWS, kinds, strict=True)]
-        assert [each.example_id for each in _read(tmp_path, "rows.parquet", _parquet(rows)).questions] == ["a"]
-
-
-@pytest.mark.parametrize("file", ["rows.csv", "rows.tsv", "semicolons.csv"])
-def test_answers_of_other_formats_may_stand_in_a_cell(tmp_path: Path, file: str) -> None:
-    for cell in (
-        {"text": ["Ann Lee", "Lee"], "answer_start": [25, 29]},
-        {"text": ["Ann Lee", "Lee"], "answer_start": [25.0, 29.0]},
-        [{"text": "Ann Lee", "answer_start": 25}, {"text": "Lee", "answer_start": 29.0}],
-    ):
-        content = FORMS[file]([{**ROWS[0], "answers": json.dumps(cell)}])
-        assert _read(tmp_path, file, content).questions == QUESTIONS[:1]
-
-
-def test_an_object_without_texts_is_an_answer_like_others(tmp_path: Path) -> None:
-    row = {"id": "a", "question": "What?", "context": 'It is {"a": 1}.', "answers": '{"a": 1}'}
-    assert _read(tmp_path, "rows.csv", _table([row])).questions[0].answers == ('{"a": 1}',)
-    python = {**row, "answers": "{'text': ['It'], 'answer_start': [0]}"}
-    with pytest.raises(
-        InputError, match=r'with answers in braces that are no JSON object, as {"text": \["one"\], "ans'
-    ):
-        _read(tmp_path, "rows.csv", _table([python]))
-
-
-@pytest.mark.parametrize("file", ["rows.csv", "rows.jsonl"])
-def test_one_answer_needs_no_list_and_ids_and_starts_no_type(tmp_path: Path, file: str) -> None:
-    row = {"id": 9.0, "question": "Who?", "context": MILL}
-    for answers in (
-        {"text": "Ann Lee", "answer_start": 25},
-        {"text": ["Ann Lee"], "answer_start": "25"},
-        {"text": ["Ann Lee"], "answer_start": ["25"]},
-        [{"text": "Ann Lee", "answer_start": "25"}],
-    ):
-        own = {**row, "answers": json.dumps(answers) if file == "rows.csv" else answers}
-        [question] = _read(tmp_path, file, FORMS[file]([own])).questions
-        assert (question.answers, question.answer_starts) == (("Ann Lee",), (25,))
-        assert question.example_id == ("9.0" if file == "rows.csv" else "9")  # of a text nothing is taken off
-    for start in ("25.0", "[25.0]", '["25"]', ["25"], 25.0):
-        content = FORMS[file]([{**row, "answers": "Ann Lee", "answer_start": start}])
-        assert _read(tmp_path, file, content).questions[0].answer_starts == (25,)
-
-
-def test_how_a_table_of_questions_is_written_is_noted(tmp_path: Path) -> None:
-    row = {"id": "a", "question": "Who?", "context": "Zoë ran.", "answers": "Zoë"}
-    found = _read(tmp_path, "rows.csv", _table([row]).decode().encode("cp1252"))
-    assert found.questions[0].answers == ("Zoë",)
-    assert found.notes[0].startswith("own: is not UTF-8 (byte ")
-    (tmp_path / "predictions.csv").write_bytes("id,prediction\na,Zoë\n".encode("cp1252"))
-    texts, notes = read_predictions(str(tmp_path / "predictions.csv"), ["a"], on_missing="error")
-    assert texts == {"a": "Zoë"}
-    assert notes[0].startswith(f"{tmp_path / 'predictions.csv'}: is not UTF-8 (byte ")

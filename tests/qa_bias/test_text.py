@@ -1,7 +1,6 @@
 """Texts: words, similarity, and what a pipeline annotates."""
 
 import json
-import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from biaseval.errors import InputError
 from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.similarity import Tfidf
 from biaseval.qa_bias.spacy_pipeline import load_annotator
-from biaseval.qa_bias.text import STOP_WORDS, load_text, words
+from biaseval.qa_bias.text import STOP_WORDS, load_text
 from biaseval.tables import QA_TFIDF
 from tests.qa_bias.tablerows import MILL, examples_of, read_rows
 
@@ -25,12 +24,6 @@ from tests.qa_bias.tablerows import MILL, examples_of, read_rows
 def tokens_of(text: str) -> list[str]:
     english = load_text(None)
     return english.tokens(english.sentences(text))
-
-
-def test_words_are_runs_of_letters_digits_and_underscores_with_their_case() -> None:
-    assert words("Don't re-use snake_case in U.S. café 3.5 №7 cafe\u0301s") == [
-        *["Don", "t", "re", "use", "snake_case", "in", "U", "S", "café", "3", "5", "7", "cafe", "s"]
-    ]
 
 
 def test_the_built_in_stop_list_is_the_one_of_nltk_and_each_text_says_what_it_is(shared: Path) -> None:
@@ -47,14 +40,6 @@ def test_sentences_are_those_of_the_trained_parameters(shared: Path) -> None:
     # The trained parameters do not know "e.g."; those written by hand do.
     assert trained.sentences(text) == ["See fig.", "4 for an overview.", "It rained, e.g.", "Tuesday was wet."]
     assert by_hand.sentences(text) == ["See fig. 4 for an overview.", "It rained, e.g. Tuesday was wet."]
-
-
-def test_every_kind_of_trained_parameter_counts(shared: Path) -> None:
-    sentences = load_text(str(shared / "data" / "nltk_data")).sentences
-    assert sentences("There were 12. Who came?") == ["There were 12. Who came?"]  # a collocation: number and "who"
-    assert sentences("There were 12. She came.") == ["There were 12.", "She came."]
-    assert sentences("They met Messrs. Lee.") == ["They met Messrs. Lee."]  # an abbreviation
-    assert sentences("He came from the U.S. The end.") == ["He came from the U.S.", "The end."]  # orthography
 
 
 def test_sentences_without_data() -> None:
@@ -104,19 +89,6 @@ def test_data_of_another_kind_are_refused(tmp_path: Path, shared: Path) -> None:
         load_text(str(tmp_path / "copy"))
 
 
-def test_loading_leaves_nothing_behind_and_a_text_travels_to_a_worker(
-    shared: Path, recwarn: pytest.WarningsRecorder
-) -> None:
-    import nltk.data
-
-    before = list(nltk.data.path)
-    english = load_text(str(shared / "data" / "nltk_data"))
-    assert nltk.data.path == before
-    assert not recwarn.list
-    copy, text = pickle.loads(pickle.dumps(english)), 'He said "24–10." Mr. T. left.'
-    assert copy.tokens(copy.sentences(text)) == english.tokens(english.sentences(text))
-
-
 CONTEXTS = [MILL, "A bank bought the mill.", "Rivers drive mills.", "A bank bought the mill.", "", MILL]
 
 
@@ -138,29 +110,6 @@ def test_cosines_are_scikit_learns(shared: Path) -> None:
         for context, question in zip(contexts, questions, strict=True)
     ]
     np.testing.assert_allclose(Tfidf.fit(contexts).cosines(contexts, questions), expected, atol=1e-12)
-
-
-def test_a_stored_model_gives_the_same_bits(tmp_path: Path) -> None:
-    model = Tfidf.fit(CONTEXTS)
-    pq.write_table(model.to_table(), tmp_path / "tfidf.parquet")
-    stored = pq.read_table(tmp_path / "tfidf.parquet")
-    assert stored.schema.equals(QA_TFIDF.schema)
-    questions = ["Who sold the mill to the bank?"] * len(CONTEXTS)
-    again = Tfidf.from_table(stored)
-    assert again.n_documents == model.n_documents
-    np.testing.assert_array_equal(again.cosines(CONTEXTS, questions), model.cosines(CONTEXTS, questions))
-
-
-def test_a_text_without_known_words_has_cosine_zero() -> None:
-    model = Tfidf.fit([MILL])
-    assert model.cosines([MILL, "", MILL, MILL], ["Zebra?", "mill", "", "the of a I"]).tolist() == [0.0] * 4
-
-
-def test_case_and_order_do_not_matter_and_the_cosine_of_equal_texts_is_one_at_most() -> None:
-    contexts = [MILL, MILL.upper(), *[f"alpha beta gamma {number} delta" for number in range(10, 40)]]
-    cosines = Tfidf.fit(contexts).cosines(contexts, contexts)
-    assert cosines.max() == 1.0
-    np.testing.assert_allclose(cosines, 1.0, atol=1e-12)
 
 
 def test_contexts_without_words_are_refused() -> None:

@@ -2,12 +2,11 @@
 
 import logging
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -25,7 +24,6 @@ from tests.qa_models.families import (
     by_the_rule,
     questions,
     random_reader,
-    unigram,
     wordpiece,
 )
 
@@ -68,13 +66,6 @@ def bert_reader(settings: WindowSettings = WINDOWS, token_budget: int | None = N
     return ExtractiveReader(random_reader(FAMILIES["bert"][0]()), wordpiece(), settings, token_budget=token_budget)
 
 
-def test_answers_do_not_depend_on_the_order_of_questions() -> None:
-    asked = questions()
-    answers = bert_reader(token_budget=300).read(asked)
-    order = np.random.default_rng(1).permutation(len(asked))
-    assert_alike(bert_reader(token_budget=300).read(asked.take(order)), answers.take(order))
-
-
 def test_batches_on_several_threads_give_the_same_answers() -> None:
     asked = questions()
     expected = bert_reader(token_budget=100).read(asked)
@@ -99,25 +90,6 @@ def test_the_same_question_is_read_once() -> None:
     assert twice.facts()["n_tokens"] == once
     n = len(asked)
     assert answers.drop_columns("example_id").slice(0, n).equals(answers.drop_columns("example_id").slice(n))
-
-
-def test_lengths_of_a_batch_are_alike() -> None:
-    words = CONTEXTS[3].split()
-    contexts = [" ".join(words[:n]) for n in range(1, 61)]
-    asked = pa.table({"example_id": [str(n) for n in range(60)], "question": ["Why?"] * 60, "context": contexts})
-    reader = bert_reader(replace(WINDOWS, max_tokens=200), token_budget=400)
-    reader.read(asked)
-    assert reader.facts()["n_padded_tokens"] < 1.15 * reader.facts()["n_tokens"]
-
-
-def test_a_context_without_tokens_has_no_answer() -> None:
-    asked = pa.table({"example_id": ["a", "b", "c"], "question": ["Why?", "a", ""], "context": ["", " \n ", "Yes"]})
-    model = random_reader(FAMILIES["bert"][0]())
-    answers = ExtractiveReader(model, wordpiece(), WINDOWS).read(asked)
-    assert answers["prediction"].to_pylist()[:2] == ["", ""]
-    assert answers["score"].to_pylist()[:2] == [None, None]
-    assert answers["n_best"].to_pylist()[:2] == [[], []]
-    assert_by_the_rule(answers, asked, model, wordpiece())
 
 
 @pytest.mark.parametrize(
@@ -221,24 +193,6 @@ def test_a_tokenizer_of_another_model_is_refused() -> None:
         ExtractiveReader(random_reader(one_type), wordpiece(), WINDOWS)
 
 
-def test_token_types_are_given_where_the_tokenizer_of_a_typed_family_says_nothing() -> None:
-    model, asked = random_reader(FAMILIES["albert"][0]()), questions()
-    silent = unigram()
-    typed = ExtractiveReader(model, silent, WINDOWS).read(asked)
-    del silent.init_kwargs["model_input_names"]
-    silent.model_input_names = ["input_ids", "attention_mask"]
-    assert_alike(ExtractiveReader(model, silent, WINDOWS).read(asked), typed)
-    silent.init_kwargs["model_input_names"] = silent.model_input_names
-    untyped = ExtractiveReader(model, silent, WINDOWS).read(asked)
-    assert untyped["score"].to_pylist() != pytest.approx(typed["score"].to_pylist(), abs=1e-3)
-
-
-def test_a_loaded_reader_answers_as_the_model_it_was_saved_from(bert: Path) -> None:
-    asked = questions()
-    loaded = ExtractiveReader.load(ModelSource(str(bert)), settings=WINDOWS)
-    assert_alike(loaded.read(asked), bert_reader().read(asked))
-
-
 def test_an_untrained_head_is_refused_unless_allowed(bert: Path, tmp_path: Path) -> None:
     AutoModel.from_pretrained(bert).save_pretrained(tmp_path / "body")
     wordpiece().save_pretrained(tmp_path / "body")
@@ -256,14 +210,6 @@ def test_an_untrained_head_is_refused_unless_allowed(bert: Path, tmp_path: Path)
     assert_alike(*answers)  # the same on every worker
     torch.manual_seed(1)
     assert torch.equal(state, torch.random.get_rng_state())  # and nobody else's draws change
-
-
-def test_bfloat16_answers_are_spans_with_float32_scores(bert: Path) -> None:
-    reader = ExtractiveReader.load(ModelSource(str(bert)), Loading(dtype="bfloat16"), WINDOWS)
-    answers = reader.read(questions())
-    assert reader.facts()["is_padded"]
-    context = dict(zip(questions()["example_id"].to_pylist(), questions()["context"].to_pylist(), strict=True))
-    assert all(row["prediction"] in context[row["example_id"]] for row in answers.to_pylist())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

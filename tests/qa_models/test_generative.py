@@ -96,20 +96,6 @@ def test_relative_positions_set_no_limit_and_others_refuse_what_they_cannot_take
         reader_of(random_writer(BART), bpe()).read(asked)
 
 
-def test_memory_running_out_halves_the_budget_and_goes_on() -> None:
-    model, tokenizer, asked = random_writer(T5), t5_tokenizer(), short_questions()
-    expected = reader_of(model, tokenizer).read(asked)
-
-    def refuse_large(module: torch.nn.Module, args: tuple[()], kwargs: dict[str, torch.Tensor]) -> None:
-        if kwargs["input_ids"].numel() > 200:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    model.get_encoder().register_forward_pre_hook(refuse_large, with_kwargs=True)
-    reader = reader_of(model, tokenizer, 2048)
-    assert reader.read(asked).equals(expected)
-    assert reader.facts()["token_budget"] <= 256
-
-
 def test_logits_that_are_no_numbers_are_an_error_with_the_question() -> None:
     model, tokenizer = random_writer(T5), t5_tokenizer()
     rare = tokenizer("東", add_special_tokens=False)["input_ids"][-1]
@@ -154,8 +140,3 @@ def test_causal_models_write_up_to_the_first_line_break(tiny_llama: Path) -> Non
     assert answers["prediction"].to_pylist() == expected
     assert any(expected)
     assert answers["score"].null_count == len(asked)
-
-
-def test_no_questions_give_no_answers(tiny_llama: Path) -> None:
-    assert reader_of(random_writer(T5), t5_tokenizer()).read(questions().slice(0, 0)).num_rows == 0
-    assert GenerativeReader.load(ModelSource(str(tiny_llama))).read(questions().slice(0, 0)).num_rows == 0

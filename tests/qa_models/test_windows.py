@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
 from biaseval.models import Loading, ModelSource
-from biaseval.qa_models import ExtractiveReader, GenerativeReader, WindowSettings, load_reader
+from biaseval.qa_models import ExtractiveReader, WindowSettings, load_reader
 from biaseval.qa_models.spans import best_spans, merged, window_answers
 from biaseval.qa_models.windows import cut_windows
 from tests.qa_models.families import (
@@ -35,22 +35,6 @@ def test_an_encoder_reads_spans_with_the_settings_asked_for(bert: Path) -> None:
     assert isinstance(reader, ExtractiveReader)
     assert reader.settings == settings
     assert reader.facts()["dtype"] == "bfloat16"
-
-
-def test_a_causal_model_writes_behind_the_prompt_asked_for(tiny_llama: Path) -> None:
-    prompt = "Q: {question} C: {context} A:"
-    reader = load_reader(ModelSource(str(tiny_llama)), answers="generative", prompt=prompt)
-    assert isinstance(reader, GenerativeReader)
-    assert reader.prompt == prompt
-
-
-def test_a_body_without_a_head_is_read_only_where_that_is_allowed(bert: Path, tmp_path: Path) -> None:
-    AutoModel.from_pretrained(bert).save_pretrained(tmp_path / "body")
-    wordpiece().save_pretrained(tmp_path / "body")
-    source = ModelSource(str(tmp_path / "body"))
-    with pytest.raises(InputError, match="no question answering head"):
-        load_reader(source, answers="extractive")
-    assert isinstance(load_reader(source, answers="extractive", allow_untrained_head=True), ExtractiveReader)
 
 
 WINDOWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=4)
@@ -189,16 +173,6 @@ def test_windows_of_any_text_are_those_of_the_tokenizer(
     tokenizer = MADE[name]
     n_question = len(tokenizer(question.lstrip(), add_special_tokens=False)["input_ids"])
     assert_as_the_tokenizer(tokenizer, [(question, context)], n_question + 4 + room, stride)
-
-
-def test_a_stored_truncation_and_padding_change_nothing() -> None:
-    tokenizer = wordpiece()
-    tokenizer.backend_tokenizer.enable_truncation(5)
-    tokenizer.backend_tokenizer.enable_padding(length=50)
-    windows = cut_windows(tokenizer, PAIRS, [""] * len(PAIRS), max_tokens=100, stride=8)
-    expected = cut_windows(wordpiece(), PAIRS, [""] * len(PAIRS), max_tokens=100, stride=8)
-    assert windows.n_tokens.tolist() == expected.n_tokens.tolist()
-    assert windows.start.tolist() == expected.start.tolist()
 
 
 def test_questions_too_long_are_counted_and_named() -> None:

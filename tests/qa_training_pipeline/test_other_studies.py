@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 import torch
-import yaml
 
 from biaseval.errors import BiasevalError
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
@@ -19,7 +18,7 @@ from biaseval.tables import TRAINED_MODELS
 from biaseval.training import outcome as outcome_module
 from biaseval.training.outcome import Outcome
 from biaseval.training.questions import Questions, answer_logits
-from tests.smallstudy import MAX_TOKENS, SIX_STEPS, generated, load, rows, trained, write_spec
+from tests.smallstudy import SIX_STEPS, generated, load, rows, trained, write_spec
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -116,23 +115,6 @@ def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path
     segments = {(row["base"], row["data"], row["bias"]): row for row in run.read_table("qa_segments").to_pylist()}
     assert len(segments) == 8
     assert {row["judged_by"] for row in segments.values()} == {"bert@one#1", "bert@two#1", "new@one#1", "new@two#1"}
-
-
-def test_padding_may_take_part_and_bases_begin_at_random(bert: Path, tmp_path: Path, here: None) -> None:
-    changes = {
-        "methods": ["standard", "learned_mixin", "confidence_regularization"], "mask_padding": False,
-        "bases": [{"name": "bert", "path": str(bert), "init": "random"}], "group_by_length": True,
-    }  # fmt: skip
-    spec = write_spec(tmp_path, bert, train=changes, variant="reference")
-    run_spec(load(spec), str(tmp_path / "run"), page=False)
-    guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")
-    assert pc.unique(pc.list_value_length(guides["start_logits"])).to_pylist() == [MAX_TOKENS]
-    planned = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]
-    assert planned["tokens"]["bert"]["biased"] == MAX_TOKENS * planned["n_windows"]["bert"]["biased"]
-    stored = yaml.safe_load((tmp_path / "run" / "spec.yaml").read_text())["train"]
-    assert stored["learned_mixin"]["variant"] == "head"
-    assert stored["confidence_regularization"]["variant"] == "head"
-    assert stored["bias_model"]["init"] == "pretrained"
 
 
 def test_bias_may_be_fitted_by_tfidf(bert: Path, tmp_path: Path, here: None) -> None:

@@ -91,23 +91,6 @@ def test_blocks_hold_every_key_that_their_queries_see(seed: int) -> None:
     assert kinds > {0, 2}
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_subset_is_the_trie_of_those_sequences(seed: int) -> None:
-    sequences = list(random_sequences(seed))
-    trie = build_trie(sequences, [1] * len(sequences))
-    draw = np.random.default_rng(seed)
-    is_kept = draw.random(len(sequences)) < 0.3
-    n_targets = [len(own) - 1 for own in sequences]
-    part = trie.subset(np.repeat(is_kept, n_targets))
-    expected = build_trie([own for own, kept in zip(sequences, is_kept, strict=True) if kept], [1] * is_kept.sum())
-    for name in ("token", "depth", "end"):
-        assert np.array_equal(getattr(part, name), getattr(expected, name))
-    slots = np.flatnonzero(np.repeat(is_kept, n_targets))  # slots keep their numbers
-    found = sorted(zip(part.target_slot, part.target_node, part.target_token, strict=True))
-    answers = zip(slots[expected.target_slot], expected.target_node, expected.target_token, strict=True)
-    assert found == sorted(answers)
-
-
 def packs(seed: int) -> tuple[TokenTrie, list[Pack]]:
     """Return packs behind a shared path, in the midst of a branch, and of one node."""
     draw = np.random.default_rng(seed)
@@ -272,32 +255,6 @@ def test_only_attention_tells_the_mask_from_a_dense_one() -> None:
     assert {
         own.device.type for each in elsewhere.arranged.blocks for own in (each.keys, each.is_seen, each.queries)
     } == {"meta"}
-
-
-def test_what_the_blocks_cannot_do_is_left_to_the_dense_mask() -> None:
-    trie, some = packs(2)
-    pack = largest(some)
-    query, key, _ = states(pack, 4, 4, 0)
-    wide = torch.randn(1, 4, key.shape[2], 16)  # values wider than keys
-    expected = F.scaled_dot_product_attention(query, key, wide, attn_mask=dense_mask(trie, pack, CPU)[None, None])
-    found = F.scaled_dot_product_attention(query, key, wide, attn_mask=tree_mask(trie, pack, CPU))
-    assert torch.equal(found, expected)
-
-
-@pytest.mark.parametrize("n_key_heads", [4, 2])
-def test_without_kernels_there_is_one_dense_mask_for_all_layers(
-    n_key_heads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attention, "takes", lambda query: False)  # 16 bits on a T4, or a head size of its own
-    trie, some = packs(2)
-    query, key, value = states(largest(some), 4, n_key_heads, 0)
-    dense = dense_mask(trie, largest(some), CPU)[None, None]
-    mask = tree_mask(trie, largest(some), CPU)
-    expected = F.scaled_dot_product_attention(query, key, value, attn_mask=dense, enable_gqa=True)
-    for _ in range(2):
-        found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True)
-        assert (found - expected).abs().max() < 1e-5
-        monkeypatch.setattr(attention, "dense_mask", None)
 
 
 def test_what_is_added_to_scores_is_made_once_for_all_layers() -> None:

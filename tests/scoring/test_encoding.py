@@ -32,13 +32,6 @@ def test_prompts_that_cannot_be_scored_are_refused(tokenizer: PreTrainedTokenize
             encode(tokenizer, pa.table(prompts))
 
 
-def test_an_empty_prompt_is_scored_after_bos_and_refused_without(tokenizer: PreTrainedTokenizerBase) -> None:
-    prompts = pa.table({"prompt_id": ["empty"], "text": [""], "labels": [["yes"]]})
-    assert encode(tokenizer, prompts)["n_context_tokens"].to_pylist() == [1]
-    with pytest.raises(InputError, match="prompt 'empty': no token before the label"):
-        encode(trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False), prompts)
-
-
 def test_labels_without_a_token_or_with_the_tokens_of_another_are_refused() -> None:
     ascii_only = normalizers.Sequence([normalizers.Replace(Regex("[^\\x00-\\x7f]"), ""), normalizers.Strip()])
     for normalizer, labels, message in (
@@ -48,15 +41,6 @@ def test_labels_without_a_token_or_with_the_tokens_of_another_are_refused() -> N
         tokenizer = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=normalizer)
         with pytest.raises(InputError, match=message):
             encode(tokenizer, pa.table({"prompt_id": ["p"], "text": ["ab"], "labels": [labels]}))
-
-
-def test_a_prompt_that_begins_with_bos_has_it_once(tokenizer: PreTrainedTokenizerBase) -> None:
-    for text in ("<s>Say which.\nOutput:", "<s><s>Say which.\nOutput:"):
-        assert encoded_alone(tokenizer, text, "yes") == encoded_alone(tokenizer, "Say which.\nOutput:", "yes")
-    # Inside of a text it is the text's own, and where the tokenizer adds none, so is the first.
-    assert encoded_alone(tokenizer, "Say <s>", "yes")["token_ids"].count(tokenizer.bos_token_id) == 2
-    bare = trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False)
-    assert encoded_alone(bare, "<s>Say", "yes")["token_ids"] == bare("<s>Say yes</s>")["input_ids"]
 
 
 # ---- tokenising in pieces --------------------------------------------------------------------------------------------
@@ -196,11 +180,6 @@ def test_token_ids_are_those_of_the_whole_text_with_real_tokenizers(
     for seed in range(2):
         assert_encoded_by_the_rule(tokenizer, awkward_prompts(40, seed))
     assert "whole texts" not in caplog.text
-
-
-def test_only_tokenizers_that_prove_it_are_cut() -> None:
-    assert all(_cutting_rules(make(), 0) is not None for make in CUT.values())
-    assert all(_cutting_rules(make(), 0) is None for make in NOT_CUT.values())
 
 
 def test_shared_text_is_tokenised_once(tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,10 @@ import pytest
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError
 from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.scoring import LabelScorer
 from tests.scoring.families import FAMILIES, PACKED, few_shot_prompts, random_model
-from tests.tinymodels import make_llama
 
 
 def by_generate(
@@ -43,33 +42,6 @@ def test_continuations_are_those_of_generate(name: str, n_tokens: int, tokenizer
     assert found["prompt_id"].to_pylist() == prompts["prompt_id"].to_pylist()
     texts = [tokenizer.decode(tokens, skip_special_tokens=True) for tokens in expected]
     assert found["text"].to_pylist() == texts
-
-
-def test_a_text_ends_with_the_end_token(tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED["llama"]())
-    prompts = few_shot_prompts()
-    free = LabelScorer(model, tokenizer).generate(prompts, 6)["token_ids"].to_pylist()
-    end = free[0][2]  # from now on this one ends a text
-    model.generation_config.eos_token_id = end
-    expected = by_generate(model, tokenizer, prompts["text"].to_pylist(), 6)
-    found = LabelScorer(model, tokenizer).generate(prompts, 6)
-    assert found["token_ids"].to_pylist() == expected
-    assert len(expected[0]) <= 3
-    assert any(len(own) == 6 for own in expected)
-
-
-def test_texts_and_new_tokens_must_fit_the_window(tmp_path: Path) -> None:
-    scorer = LabelScorer.load(str(make_llama(tmp_path, window=32)))
-    prompts = pa.table({"prompt_id": ["fits", "long"], "text": ["z", "z" + " z" * 14]})
-    n_tokens = len(scorer.tokenizer(prompts["text"][1].as_py())["input_ids"])
-    scorer.generate(prompts, 32 - n_tokens)
-    with pytest.raises(InputError, match=r"prompt 'long': 33 tokens in all, the model takes 32"):
-        scorer.generate(prompts, 33 - n_tokens)
-
-
-def test_no_prompts_give_no_continuations(tokenizer: PreTrainedTokenizerBase) -> None:
-    found = LabelScorer(random_model(PACKED["llama"]()), tokenizer).generate(few_shot_prompts().slice(0, 0), 2)
-    assert found.num_rows == 0
 
 
 def test_logits_that_are_no_numbers_are_an_error_with_the_prompt(tokenizer: PreTrainedTokenizerBase) -> None:

@@ -4,7 +4,6 @@ import copy
 import re
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ from tests.scoring.families import (
     EXACT,
     FAMILIES,
     PACKED,
-    PREFIX_CACHE,
     VOCABULARY,
     by_the_rule,
     few_shot_prompts,
@@ -32,7 +30,6 @@ from tests.scoring.families import (
     llama_like,
     random_model,
 )
-from tests.tinymodels import make_llama
 
 PATHS = ("packed", "prefix_cache", "full_text")
 
@@ -98,17 +95,6 @@ def test_every_family_takes_its_fastest_path(name: str, tokenizer: PreTrainedTok
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 
 
-@pytest.mark.parametrize(
-    "name", ["llama, grouped queries", "mistral, beyond its window", "falcon 40b", "opt", "gemma3"]
-)
-def test_packs_are_right_with_eager_attention(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    model = random_model(PACKED[name](), "eager")
-    prompts = few_shot_prompts()
-    scoring = LabelScorer(model, tokenizer, token_budget=64)
-    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
-    assert scoring.path == "packed"
-
-
 @pytest.mark.parametrize("name", ["llama, grouped queries", "qwen3", "falcon 7b", "opt", "gpt_neox", "gemma3"])
 def test_packs_need_neither_a_dense_mask_nor_repeated_keys(
     name: str, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
@@ -131,11 +117,6 @@ def test_a_model_without_keys_and_values_is_scored_from_whole_texts(tokenizer: P
     scoring = LabelScorer(model, tokenizer, token_budget=300)
     assert scoring.path == "full_text"
     assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
-
-
-def test_a_path_that_the_model_does_not_take_is_refused(tokenizer: PreTrainedTokenizerBase) -> None:
-    with pytest.raises(InputError, match="path 'packed': a mpt model takes prefix_cache, full_text"):
-        LabelScorer(random_model(PREFIX_CACHE["mpt"]()), tokenizer, path="packed")
 
 
 @pytest.mark.parametrize("name", ["llama, grouped queries", "falcon 7b", "mpt"])
@@ -199,25 +180,6 @@ def test_a_prompt_that_begins_others_is_scored_although_its_beginning_is_in_the_
     scoring.score(long)
     short = pa.table({"prompt_id": ["c"], "text": [context[:499]], "labels": [["case"]]})
     assert largest_difference(scoring.score(short), by_the_rule(model, tokenizer, short)) < EXACT
-
-
-def test_rows_come_back_in_order_with_their_own_labels(tokenizer: PreTrainedTokenizerBase) -> None:
-    scoring = LabelScorer(random_model(PACKED["llama"]()), tokenizer)
-    labels = [["yes", "no"], ["no"], ["no", "yes"]]
-    prompts = pa.table({"prompt_id": ["b", "a", "c"], "text": ["same", "same", "other"], "labels": labels})
-    scores = scoring.score(prompts)
-    assert scores["prompt_id"].to_pylist() == ["b", "b", "a", "c", "c"]
-    assert scores["label"].to_pylist() == ["yes", "no", "no", "no", "yes"]
-    found = scores["token_logprobs"].to_pylist()
-    assert found[1] == found[2]
-    assert [len(own) for own in found] == [n + 1 for n in scores["n_label_tokens"].to_pylist()]
-
-
-def test_no_prompts_give_no_scores(tokenizer: PreTrainedTokenizerBase) -> None:
-    scoring = LabelScorer(random_model(PACKED["llama"]()), tokenizer)
-    scores = scoring.score(few_shot_prompts().slice(0, 0))
-    assert scores.num_rows == 0
-    assert scores.schema == scorer.SCORES
 
 
 # ---- when something is wrong -----------------------------------------------------------------------------------------
@@ -288,23 +250,6 @@ def encode_lengths(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> lis
     return [len(ids) for ids in encode(tokenizer, prompts)["token_ids"].to_pylist()]
 
 
-def test_prompts_that_grow_are_scored_behind_each_other(tokenizer: PreTrainedTokenizerBase) -> None:
-    # Each text begins the next one: hundreds of prefixes behind prefixes.
-    model = random_model(PREFIX_CACHE["mpt"]())
-    texts = ["case" + " z" * n for n in range(300)]
-    prompts = pa.table({"prompt_id": [str(n) for n in range(300)], "text": texts, "labels": [["no"]] * 300})
-    some = prompts.take([0, 150, 299])
-    expected = by_the_rule(model, tokenizer, some)
-    held = []
-    model.register_forward_pre_hook(
-        lambda module, args, kwargs: held.append(kwargs.get("past_key_values")), with_kwargs=True
-    )
-    scores = LabelScorer(model, tokenizer, token_budget=4096).score(prompts)["token_logprobs"].to_pylist()
-    assert largest_difference([scores[row] for row in (0, 150, 299)], expected) < EXACT
-    caches = [id(cache) for cache, after in pairwise(held) if cache is not None and cache is after]
-    assert len(set(caches)) == 1  # one cache goes on from prefix to prefix, without a copy for each level
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_a_score_that_is_no_number_is_an_error_with_the_prompt(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
     model = random_model(PACKED["llama"]())
@@ -318,13 +263,6 @@ def test_a_score_that_is_no_number_is_an_error_with_the_prompt(path: str, tokeni
         scoring.score(prompts)
     fine = prompts.slice(0, 1)
     assert largest_difference(scoring.score(fine), by_the_rule(model, tokenizer, fine)) < EXACT
-
-
-def test_a_text_longer_than_the_window_is_refused_by_prompt(tmp_path: Path) -> None:
-    scoring = LabelScorer.load(str(make_llama(tmp_path, window=64)))
-    prompts = pa.table({"prompt_id": ["short", "long"], "text": ["a", "z" + " z" * 80], "labels": [["no"], ["no"]]})
-    with pytest.raises(InputError, match=r"prompt 'long', label 'no': \d+ tokens in all, the model takes 64"):
-        scoring.score(prompts)
 
 
 def test_a_tokenizer_of_another_model_is_refused(tokenizer: PreTrainedTokenizerBase) -> None:

@@ -15,7 +15,6 @@ from transformers import CpmAntConfig, PretrainedConfig, PreTrainedModel, PreTra
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, describe_model
 from biaseval.scoring import LabelScorer, encode, packed, runner
-from biaseval.scoring.runner import Path as ScoringPath
 from tests.scoring.families import (
     EXACT,
     PACKED,
@@ -44,20 +43,6 @@ def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
     assert "nats off" in scoring.facts()["paths_left"]["packed"]
     assert re.search("mpt: the packed path is .* nats off the plain forward pass", caplog.text)
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
-
-
-def test_texts_that_share_nothing_do_not_use_up_the_self_test(
-    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
-    model = random_model(PREFIX_CACHE["mpt"]())
-    scoring = LabelScorer(model, tokenizer)
-    for text in ("one text", "another", "a third", "and more"):
-        scoring.score(pa.table({"prompt_id": ["a"], "text": [text], "labels": [["yes"]]}))
-    assert scoring.facts()["self_test_difference"] is None
-    prompts = few_shot_prompts()
-    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
-    assert scoring.path == "prefix_cache"
 
 
 def with_large_logits(config: PretrainedConfig) -> PreTrainedModel:
@@ -171,23 +156,6 @@ def test_a_model_that_heeds_no_mask_is_scored_one_text_at_a_time(
     assert largest_difference(scoring.score(prompts.slice(0, 1)), alone(model, tokenizer, prompts.slice(0, 1))) < EXACT
 
 
-@pytest.mark.parametrize("path", ["prefix_cache", "full_text"])
-def test_texts_that_nothing_fills_up_do_not_use_up_the_test_of_batches(
-    path: ScoringPath, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset())
-    model, prompts = without_mask(has_cache=path == "prefix_cache"), few_shot_prompts()
-    scoring = LabelScorer(model, tokenizer)
-    context = "case " * 100
-    for text in "abcdef":  # what they share is run once, and nothing is filled up
-        scoring.score(pa.table({"prompt_id": ["p"], "text": [context + text], "labels": [["7", "8", "9"]]}))
-    assert scoring.path == path
-    # Texts that share nothing, and of which the shorter ones are filled up.
-    apart = prompts.set_column(1, "text", [[f"{row} {text}" for row, text in enumerate(prompts["text"].to_pylist())]])
-    assert largest_difference(scoring.score(apart), alone(model, tokenizer, apart)) < EXACT
-    assert scoring.path == "one_by_one"
-
-
 def test_a_model_whose_tokens_see_those_behind_them_is_refused(tokenizer: PreTrainedTokenizerBase) -> None:
     prompts = few_shot_prompts()
     for own in (prompts, prompts.slice(0, 1)):
@@ -195,17 +163,6 @@ def test_a_model_whose_tokens_see_those_behind_them_is_refused(tokenizer: PreTra
             InputError, match=r"CpmAntForCausalLM: is no plain causal language model \(cpmant\), as its tokens see"
         ):
             LabelScorer(cpm_ant(), tokenizer).score(own)
-
-
-def test_continuations_of_a_model_that_heeds_no_mask_are_its_own(tokenizer: PreTrainedTokenizerBase) -> None:
-    model, prompts = without_mask(), few_shot_prompts()
-    found = LabelScorer(model, tokenizer).generate(prompts, 1)["token_ids"].to_pylist()
-    with torch.inference_mode():
-        expected = [
-            model(input_ids=torch.tensor([tokenizer(text)["input_ids"]])).logits[0, -1].argmax().item()
-            for text in prompts["text"].to_pylist()
-        ]
-    assert [own[0] for own in found] == expected
 
 
 CODE = """

@@ -191,30 +191,3 @@ def test_padding_takes_no_part(name: str) -> None:
         assert found == pytest.approx(expected, abs=1e-12)
         torch.testing.assert_close(of_padded[:, :n_positions], of_bare, rtol=0, atol=1e-12)
         assert not of_padded[:, n_positions:].any()
-
-
-@pytest.mark.parametrize("variant", ["paper", "head", "clark"])
-def test_a_closed_gate_leaves_the_cross_entropy_of_the_model(variant: LearnedMixinVariant) -> None:
-    """Also where the bias rules positions out: nothing times minus infinity is no number."""
-    logits = torch.tensor([[2.0, 0.5, -1.0, 0.0]], requires_grad=True)
-    ruled_out = torch.tensor([[1.0, 0.0, -torch.inf, -torch.inf]])
-    mask = torch.tensor([[True, True, False, False]])
-    label, hidden = torch.tensor([1]), torch.ones(1, 4, 2)
-    closed = gate_of(torch.zeros(1, 4 if variant == "paper" else 2), torch.tensor([-1e4]))
-    loss = learned_mixin_loss(
-        logits, logits, ruled_out, ruled_out, hidden, label, label, closed,
-        bias_scale=0.2, entropy_penalty=0.4, variant=variant, mask=mask,
-    )  # fmt: skip
-    expected = torch.nn.functional.cross_entropy(logits[:, :2], label) + 0.4 * np.log(2)
-    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
-    loss.backward()
-    assert logits.grad.isfinite().all()
-    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in closed.parameters())
-
-
-def test_16_bits_are_computed_with_in_float32() -> None:
-    logits = torch.tensor([[8.0, 7.0, -3.0]], dtype=torch.bfloat16)
-    label = torch.tensor([0])
-    loss = product_of_experts_loss(logits, logits, logits, logits, label, label)
-    assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(np.log1p(np.exp(-2.0) + np.exp(-22.0)), abs=1e-6)

@@ -27,7 +27,6 @@ from biaseval.execute.training import Training
 from biaseval.pipelines.labels.adapters import TrainingSummary, adapter_stage, training_summary
 from biaseval.pipelines.run import make_missing
 from biaseval.runs import describe, train_lora
-from biaseval.runs.commands import claimed_run
 from biaseval.spec import AnySpec, ExecutionSpec, load_spec
 from biaseval.store import Run
 from biaseval.training import outcome
@@ -116,17 +115,6 @@ def test_an_error_of_a_worker_arrives_as_it_is(tmp_path: Path, tiny_llama: Path,
         train_lora(spec, str(tmp_path / "run"))
 
 
-def test_a_deepspeed_file_is_checked_whenever_training_begins(tmp_path: Path, tiny_llama: Path) -> None:
-    """How workers share their memory may change while a run resumes, and so may the file."""
-    spec = load_spec(write_spec(tmp_path, tiny_llama))
-    with claimed_run(spec, str(tmp_path / "run")):
-        pass
-    (tmp_path / "ds.json").write_text('{"train_batch_size": 4}')
-    changed = load_spec(tmp_path / "spec.yaml", ["lora.zero=2", f"lora.deepspeed_config={tmp_path / 'ds.json'}"])
-    with pytest.raises(InputError, match="train_batch_size 4 contradicts"):
-        train_lora(changed, str(tmp_path / "run"))
-
-
 def test_gpu_hours_that_are_used_up_begin_no_other_adapter_and_more_of_them_train_it(
     tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,16 +156,6 @@ def test_planning_says_what_training_costs(tmp_path: Path, tiny_llama: Path) -> 
     assert cost.n_trainable[0] == 4 * (2 * (2 * 64 + 2 * 48 + 3 * 96) + 32 + vocabulary)
 
 
-def test_rows_that_do_not_fit_are_refused_with_the_plan_and_leave_nothing(tmp_path: Path, tiny_llama: Path) -> None:
-    spec = load_spec(write_spec(tmp_path, tiny_llama, max_tokens=20))
-    message = r"(?s)k0.s0: a training row has \d+ tokens .* lora.max_tokens is 20.*k2.s0: a training row has"
-    with pytest.raises(InputError, match=message):
-        describe(spec)
-    with pytest.raises(InputError, match=message):
-        train_lora(spec, str(tmp_path / "run"))
-    assert not [path for path in (tmp_path / "run").iterdir() if path.name != ".lock"]
-
-
 def test_groups_take_the_costliest_first_and_as_fast_as_they_are() -> None:
     queue = Queue(Unit(n, 1, (f"{n}/file",), {"tokens": tokens}) for n, tokens in enumerate([5, 9, 4, 1, 5]))
 
@@ -195,18 +173,6 @@ def test_groups_take_the_costliest_first_and_as_fast_as_they_are() -> None:
     assert [taken(0), taken(0), taken(0)] == [3, 0, None]
     assert queue.is_over(is_halted=False)
     assert [taken(1), queue.begin(0, "a"), queue.begin(1, "c")] == [None, (5, None), (0, None)]
-
-
-def test_what_ends_with_an_error_is_not_tried_by_others() -> None:
-    queue = Queue([Unit(0, 1, ("0/file",), {}), Unit(1, 1, ("1/file",), {})])
-    queue.begin(0, "a")
-    assert queue.take(0) is not None
-    queue.leave(0)
-    assert queue.leaders() == set()
-    assert not queue.is_over(is_halted=False)
-    assert queue.is_over(is_halted=True)
-    assert [unit and unit.number for unit in (queue.take(1), queue.take(1))] == [1, None]
-    assert queue.is_over(is_halted=False)
 
 
 def end_in_the_window(monkeypatch: pytest.MonkeyPatch, folder: Path, lead: Any) -> None:

@@ -51,12 +51,6 @@ def test_each_stage_shares_one_thing_more() -> None:
         assert memory.total == sum(parts(memory)) + memory.activations
 
 
-def test_without_checkpointing_and_in_float32_activations_are_larger() -> None:
-    recipe = few_shot(r=2, precision="float32", gradient_checkpointing=False)
-    memory = memory_of(SHAPE, recipe, n_tokens=5, zero=None, n_workers=1)
-    assert (memory.weights, memory.optimizer, memory.activations) == (4000, 960, 3 * 68 * 50)
-
-
 def test_flops_are_those_of_a_case_done_by_hand() -> None:
     for recipe, expected in (
         (few_shot(gradient_checkpointing=True), 6),
@@ -80,28 +74,6 @@ def test_published_models_need_the_gpus_that_they_are_known_to_need() -> None:
     assert gpus(few_shot(precision="float32"))[2] == 4
     # The activations of a single row are too much for any number of GPUs.
     assert gpus(few_shot(), 10_000_000) == [0, 0, 0]
-
-
-def test_a_tuned_adapter_is_in_float32_on_a_model_that_is_not() -> None:
-    memory = memory_of(SHAPE, tuning({"r": 2}), n_tokens=5, zero=None, n_workers=1)
-    assert parts(memory) == (2000, 480, 480, 960)
-    shared = memory_of(SHAPE, tuning({"r": 2}), n_tokens=5, zero=2, n_workers=2)
-    assert parts(shared) == (2000, 480, 240, 720)
-
-
-def test_what_is_offloaded_is_no_memory_of_the_device() -> None:
-    whole = memory_of(SHAPE, tuning(), n_tokens=5, zero=3, n_workers=4)
-    memory = memory_of(SHAPE, tuning(), n_tokens=5, zero=3, n_workers=4, offloaded=["optimizer"])
-    assert (memory.optimizer, memory.offloaded, memory.weights) == (0, 3000, 500)
-    assert memory.total == whole.total - 3000
-
-
-def test_published_models_need_several_gpus_for_all_parameters(tmp_path: Path) -> None:
-    # 16 bytes a parameter: 100, 194 and 615 GiB, over GPUs of which 72 GiB are usable.
-    assert gpus(tuning()) == [2, 4, 16]
-    # 2 bytes a parameter where Adam and the gradients are in the machine's memory: 13, 24 and 77 GiB.
-    file = write(tmp_path, {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})
-    assert gpus(tuning(zero=3, deepspeed_config=file)) == [1, 1, 2]
 
 
 def test_costs_are_those_of_each_shape_and_stage(tmp_path: Path) -> None:

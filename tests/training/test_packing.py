@@ -21,7 +21,7 @@ from transformers import (
 from biaseval.training.batches import Batch
 from biaseval.training.loss import attention_inputs
 from biaseval.training.objectives import Conversations, Loss, Share
-from biaseval.training.packing import pack, why_not_packed
+from biaseval.training.packing import why_not_packed
 from biaseval.training.templates import EncodedConversation
 from tests.training.trainingtexts import CPU, random_conversations
 
@@ -106,24 +106,6 @@ def test_workers_share_a_step_evenly_and_sum_to_it() -> None:
             dealt = [batches_of(conversations, capacity, Share(1, rank, n_workers)) for rank in range(n_workers)]
             assert len({len(own) for own in dealt}) == 1
             assert sum(module(batch).item() for own in dealt for batch in own) == pytest.approx(whole, abs=1e-5)
-
-
-def test_a_batch_that_counts_nothing_still_reaches_every_parameter() -> None:
-    model, conversations = make("llama"), some(1)
-    loss, gradients = loss_and_gradients(model, conversations, None, Share(1, rank=1, n_workers=2))
-    assert loss == 0
-    assert gradients.keys() == dict(model.named_parameters()).keys()
-    assert all(not value.any() for value in gradients.values())
-
-
-def test_rows_are_filled_first_fit_from_the_longest_on() -> None:
-    assert pack([3, 9, 5, 2, 1], 10) == [[1, 4], [2, 0, 3]]
-    generator = np.random.default_rng(0)
-    lengths = generator.integers(1, 100, size=300).tolist()
-    rows = pack(lengths, 100)
-    assert sorted(index for row in rows for index in row) == list(range(300))
-    assert all(sum(lengths[index] for index in row) <= 100 for row in rows)
-    assert len(rows) <= 1.1 * sum(lengths) / 100
 
 
 def test_a_row_is_laid_out_by_hand() -> None:

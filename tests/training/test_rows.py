@@ -21,9 +21,8 @@ from biaseval.prompting.task_files import Task, read_task
 from biaseval.runs import train_lora
 from biaseval.spec import LabelBiasSpec, LoraSpec, differences, load_spec, training_positions
 from biaseval.tables import TRAINING_ROWS
-from biaseval.training.batches import EncodedRow, collate
+from biaseval.training.batches import EncodedRow
 from biaseval.training.features import FEATURES, question_features
-from biaseval.training.objectives import LabelledPrompts, Share
 from biaseval.training.rows import adapters_of, encoded_rows, rows_of, with_tokens
 from tests.qa_models.families import CONTEXTS, QUESTIONS, bpe, features, left_padding, unigram, wordpiece
 from tests.taskfiles import write_task
@@ -41,10 +40,6 @@ def planned(drawn: tuple[Task, Splits], *contexts: tuple[int, int], max_tokens: 
     form = PublishedFormat(drawn[0].definition)
     rows = [row for context in contexts for row in training_rows(*drawn, *context, 16, form=form, fitter=fitter)]
     return TRAINING_ROWS.rows(rows)
-
-
-def test_examples_go_on_at_the_beginning_of_the_pool() -> None:
-    assert training_positions(8, 3, 16) == [*range(56, 64), *range(8)]
 
 
 def test_examples_and_prompts_are_those_of_the_reference(shared: Path) -> None:
@@ -96,25 +91,6 @@ def test_tokens_are_counted_and_rows_that_are_too_long_are_named(drawn: tuple[Ta
 
 def encoded(*lengths: int, n_targets: int = 2) -> list[EncodedRow]:
     return [EncodedRow(np.arange(10, 10 + length), length - n_targets) for length in lengths]
-
-
-def test_only_label_and_eos_count() -> None:
-    batch = collate(encoded(5, 3), [0.5, 0.5])
-    assert batch.positions.tolist() == [0, 1, 2, 3]
-    assert batch.target_ids.tolist() == [[0, 0, 13, 14], [11, 12, 0, 0]]
-    assert batch.target_weights.tolist() == [[0, 0, 0.25, 0.25], [0.25, 0.25, 0, 0]]
-    assert batch.text_numbers.tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
-
-
-@pytest.mark.parametrize("n_workers", [1, 2, 4])
-@pytest.mark.parametrize("n_rows", [8, 5, 1])
-def test_workers_share_the_rows_of_a_step(n_workers: int, n_rows: int) -> None:
-    objective = LabelledPrompts(encoded(*range(4, 4 + n_rows)))
-    own = [objective.batches(range(n_rows), Share(1, rank, n_workers)) for rank in range(n_workers)]
-    assert len({len(batches) for batches in own}) == 1
-    weights = [batch.target_weights.sum() for batches in own for batch in batches]
-    assert sum(weights) == pytest.approx(1)
-    assert sorted(weights)[-n_rows:] == pytest.approx([1 / n_rows] * n_rows)
 
 
 TOKENIZERS = {"wordpiece": wordpiece, "bpe": bpe, "unigram": unigram, "left padding": left_padding}
@@ -179,27 +155,6 @@ def test_labels_are_those_of_the_published_preparation(make: Callable[[], PreTra
     assert 20 < sum(held) < len(held) - 20
 
 
-def test_a_window_that_holds_half_an_answer_has_none() -> None:
-    """By hand: words are tokens, [CLS] who [SEP] and three of the context's four words, [SEP]."""
-    tokenizer = wordpiece()
-    context = "Yes Yes Yes Yes"
-    [question] = tokenizer.tokenize("Why?")[:1]
-    n_around = len(tokenizer(question, context)["input_ids"]) - 4
-    rows = questions([{**asked(question, context, (8, 15)), "example_id": "q"}])
-    first, second = question_features(tokenizer, rows, max_tokens=n_around + 3, stride=2).to_pylist()
-    place = n_around - 1  # of the context's first word
-    assert (first["start_position"], first["end_position"], first["has_answer"]) == (0, 0, False)
-    assert (second["start_position"], second["end_position"], second["has_answer"]) == (place + 1, place + 2, True)
-    assert (first["window"], second["window"]) == (0, 1)
-    assert len(first["token_ids"]) == len(second["token_ids"]) == n_around + 3
-
-
-def test_questions_that_leave_no_room_are_refused() -> None:
-    rows = questions([{**asked("Why? " * 40, CONTEXTS[3], (0, 6)), "example_id": "long one"}])
-    with pytest.raises(InputError, match="1 question is too long for windows of 60 tokens"):
-        question_features(wordpiece(), rows, max_tokens=60, stride=16)
-
-
 MINIMAL = "kind: label_bias\nname: x\nmodel: {path: m}\ntasks: {path: tasks}\n"
 
 
@@ -207,15 +162,6 @@ def load(folder: Path, text: str, *overrides: str) -> LabelBiasSpec:
     path = folder / "spec.yaml"
     path.write_text(MINIMAL + text)
     return load_spec(path, overrides)
-
-
-def test_defaults_are_those_of_the_published_code(tmp_path: Path) -> None:
-    lora = load(tmp_path, "lora: {preset: reif2024}\n").lora
-    assert (lora.r, lora.alpha, lora.dropout, lora.targets) == (64, 16, 0.0, "all_linear")
-    assert (lora.learning_rate, lora.epochs, lora.batch_size, lora.accumulation) == (2e-4, 5, 1, 8)
-    assert (lora.weight_decay, lora.max_grad_norm, lora.beta2, lora.warmup) == (0.03, 0.3, 0.999, 0.0)
-    assert (lora.max_tokens, lora.seed, lora.n_examples, lora.precision) == (2048, 42, 16, "bfloat16")
-    assert lora.gradient_checkpointing
 
 
 MISTAKES = {
@@ -241,13 +187,6 @@ def test_a_mistake_names_the_key_and_the_remedy(tmp_path: Path) -> None:
     for override in ("model.adapter=./a", "model.quantization=8bit"):
         with pytest.raises(InputError, match=r"lora: adapters are not trained on"):
             load(tmp_path, "lora: {}\n", override)
-
-
-def test_sections_are_read_as_written(tmp_path: Path) -> None:
-    assert load(tmp_path, "lora: {learning_rate: 2e-3}\n").lora == LoraSpec(learning_rate=0.002)  # for YAML a text
-    assert load(tmp_path, "lora: null\n", "lora.r=8").lora == LoraSpec(r=8)
-    lora = load(tmp_path, "lora: {zero: 2, deepspeed_config: ds.json}\n").lora
-    assert lora.deepspeed_config == str(tmp_path / "ds.json")
 
 
 def test_a_resumed_run_may_change_the_resources_of_training_alone(tmp_path: Path) -> None:

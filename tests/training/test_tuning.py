@@ -21,7 +21,6 @@ from biaseval.training import checkpoints, model_files
 from biaseval.training.checkpoints import (
     CHECKPOINTS,
     Checkpoint,
-    in_files,
     newest_checkpoint,
     read_states,
     write_checkpoint,
@@ -220,12 +219,6 @@ def test_checkpoints_that_do_not_fit_are_refused(tiny_llama: Path, tmp_path: Pat
         list(read_states(run, checkpoint, ready.trained))
 
 
-def test_files_share_what_fits() -> None:
-    sizes = {"a": 4, "b": 5, "c": 20, "d": 1, "e": 9, "f": 1}
-    assert list(in_files(sizes, 10)) == [["a", "b"], ["c"], ["d", "e"], ["f"]]
-    assert list(in_files({}, 10)) == []
-
-
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_written_model_loads_and_is_the_tuned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
@@ -267,20 +260,6 @@ def test_what_is_trained_is_never_in_bfloat16_alone(tiny_llama: Path) -> None:
     assert records[-1].loss < records[0].loss
     _, exact = tuned(spec_of(tiny_llama, LORA, learning_rate=1e-2))
     assert [record.loss for record in records] == pytest.approx([record.loss for record in exact], rel=0.02)
-
-
-def test_a_loss_that_is_not_finite_ends_training_and_leaves_its_steps(tiny_llama: Path, tmp_path: Path) -> None:
-    recipe = tuning_recipe(spec_of(tiny_llama, learning_rate=1e30, warmup=0.0, checkpoint_steps=1))
-    run, work = Run.open(str(tmp_path)), Work(Conversations(random_conversations(), CAPACITY), {"model": "tiny"})
-    outcome = train(run, load_base(recipe, CPU), work, recipe, "model", lambda record: None)
-    assert not outcome.is_complete
-    assert 1 < outcome.n_steps < 6
-    rows = run.read_table("training").to_pylist()
-    finite = [row["grad_norm"] is not None and bool(np.isfinite(row["grad_norm"])) for row in rows]
-    assert finite == [True] * (outcome.n_steps - 1) + [False]
-    checkpoint = newest_checkpoint(run)
-    assert checkpoint.n_steps == outcome.n_steps - 1
-    assert not run.has("model")
 
 
 def test_a_model_without_weights_has_the_right_form_and_buffers(tiny_llama: Path) -> None:

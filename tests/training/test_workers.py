@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.exceptions import ActorDiedError
 from ray.train import PreemptionInfo, TrainingFailedError, WorkerGroupError
-from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2.api.exceptions import PreemptionError
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import workers
 from biaseval.execute.resources import Groups, Resources, share
-from biaseval.execute.workers import _is_loss, fit
+from biaseval.execute.workers import fit
 from biaseval.spec import ExecutionSpec, LoraSpec
 from biaseval.store import Run
 
@@ -50,12 +48,6 @@ def tried(
     return Trainer.made
 
 
-def test_any_number_of_nodes_may_go_while_something_is_done_in_between(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    assert tried(monkeypatch, tmp_path, [PREEMPTED] * 5 + [None], [6, 5, 4, 3, 2, 1]) == [6, 5, 4, 3, 2, 1]
-
-
 @pytest.mark.parametrize(
     ("failures", "left", "message", "made"),
     [
@@ -69,12 +61,6 @@ def test_three_deaths_in_a_row_and_any_error_of_the_work_end_it(
     with pytest.raises(BiasevalError, match=message):
         tried(monkeypatch, tmp_path, failures, left)
     assert Trainer.made == made
-
-
-def test_a_dead_worker_is_told_from_an_error_of_its_code() -> None:
-    dead = WorkerHealthCheckFailedError("A worker health check failed.", failure=ActorDiedError())
-    left = RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer.")
-    assert [_is_loss(cause) for cause in (dead, left, ValueError("shapes differ"))] == [True, True, False]
 
 
 def node(cpus: float = 0, gpus: float = 0) -> dict[str, float]:
@@ -111,13 +97,3 @@ def test_gpus_and_cpus_that_are_missing_are_counted() -> None:
     # Where GPU nodes come on demand, a number says so.
     assert share(lora, ExecutionSpec(gpus_per_actor=1), 3, Resources([node(4)], False, 4)).use_gpu
     assert not share(lora, ExecutionSpec(gpus_per_actor=0), 3, machine).use_gpu
-
-
-def test_a_cluster_without_gpus_is_told_of() -> None:
-    for execution, is_local, caution in (
-        (ExecutionSpec(), True, None),
-        (ExecutionSpec(gpus_per_actor=0), False, None),
-        (ExecutionSpec(), False, "on CPUs: the cluster shows no GPU"),
-    ):
-        found = share(LoraSpec(), execution, 1, Resources([node(4)], is_local, 4)).caution
-        assert found is None if caution is None else str(found).startswith(caution)

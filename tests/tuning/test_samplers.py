@@ -79,17 +79,6 @@ def test_points_lie_in_their_domains_and_are_those_of_the_seed_and_answers(algor
     assert len({point[RATE] for point in points}) > 10
 
 
-def test_a_search_at_random_hears_nothing() -> None:
-    spec = spec_of(SPACE, algorithm="random")
-    assert drawn(spec, 40, distance) == drawn(spec, 40, opposite) == drawn(spec, 40, failed)
-
-
-def test_a_search_at_random_may_look_for_a_point_for_each_of_several() -> None:
-    row = {"state": "done", "objectives": '{"a": {"task001": 0.5, "task002": null}}'}
-    spec = spec_of(SPACE, algorithm="random", per=["task"])
-    assert drawn(spec, 8, lambda _: result_of(row, [])) == drawn(spec, 8, failed)
-
-
 def test_what_a_sampler_hears_of_a_trial() -> None:
     reached = [Reached("bert", 3, 0.25), Reached("roberta", 3, 0.75), Reached("bert", 6, 0.5)]
     done = {"state": "done", "objectives": '{"f1": 0.5}'}
@@ -109,10 +98,6 @@ def test_optuna_comes_nearer_to_what_is_planted(maximize: bool) -> None:
     assert n_near(towards[20:]) >= 2 * 20 / 8
 
 
-def test_of_a_failed_trial_nothing_is_learned() -> None:
-    assert drawn(spec_of(SPACE), 16, failed) == drawn(spec_of(SPACE, algorithm="random"), 16, failed)
-
-
 @pytest.mark.parametrize("maximize", [True, False])
 def test_a_stopped_trial_counts_with_how_far_it_came(maximize: bool) -> None:
     """Its F1 says that it is good where more is, whatever the objective's direction."""
@@ -120,23 +105,6 @@ def test_a_stopped_trial_counts_with_how_far_it_came(maximize: bool) -> None:
     points = drawn(spec, 40, stopped)
     assert points[:8] == drawn(spec, 8, failed)
     assert n_near(points[20:]) >= 2 * 20 / 8
-
-
-def test_answers_belong_to_the_batch_that_was_asked_for() -> None:
-    sampler = sampler_of(spec_of(SPACE))
-    points = sampler.ask(3)
-    with pytest.raises(ValueError, match="shorter"):
-        sampler.tell([distance(point) for point in points[:2]])
-
-
-def test_numbers_of_a_list_are_drawn_by_their_place_among_them() -> None:
-    """The order in which they are written does not matter, and large ones are no further apart than small ones."""
-    space, turned = {RATE: [1e-4, 1e-3, 1e-1]}, {RATE: [1e-1, 1e-4, 1e-3]}
-    points = drawn(spec_of(space), 40, distance)
-    assert drawn(spec_of(turned), 40, distance) == points
-    assert {point[RATE] for point in points} == {1e-4, 1e-3, 1e-1}
-    places = drawn(spec_of({ROWS: {"int": [1, 3]}}), 8, failed)
-    assert [space[RATE][point[ROWS] - 1] for point in places] == [point[RATE] for point in points[:8]]
 
 
 def test_values_of_any_sort_are_what_they_were() -> None:
@@ -195,11 +163,6 @@ def test_the_best_share_of_readers_goes_on_by_hand(
 ) -> None:
     found = cutoffs(halving, [reached(trial) for trial in trials])
     assert found == ({"bert": pytest.approx(expected, abs=1e-12)} if expected else {})
-
-
-def test_readers_are_compared_with_the_same_readers_of_other_trials() -> None:
-    trials = [reached({10: 0.2}) + reached({10: 0.9}, "roberta"), reached({10: 0.4}) + reached({10: 0.7}, "roberta")]
-    assert cutoffs(rule(10), trials) == {"bert": {10: pytest.approx(0.3)}, "roberta": {10: pytest.approx(0.8)}}
 
 
 @settings(max_examples=30, deadline=None)

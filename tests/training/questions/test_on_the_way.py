@@ -1,9 +1,6 @@
 """Evaluations on the way, and early stops."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.qa_models import ExtractiveReader
 from biaseval.store import Run
 from biaseval.training.checkpoints import newest_checkpoint
-from biaseval.training.evaluation import Scores, Selection, Watch
+from biaseval.training.evaluation import Scores, Watch
 from biaseval.training.objectives import Share
 from biaseval.training.optimization import Asked
 from biaseval.training.preparation import load_base
@@ -92,35 +89,6 @@ def test_a_reader_that_is_given_up_leaves_its_last_checkpoint_and_weights(
     assert not run.has("model/config.json")
 
 
-def test_training_ends_when_patience_does(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
-    outcome, heard = sitting(bert, windows, tmp_path, every=1, criterion="exact_match", patience=1)
-    rows = Run.open(str(tmp_path)).read_table("evaluations").to_pylist()
-    matches = [row["exact_match"] for row in rows if row["dataset"] == "squad"]
-    assert all(later > earlier for earlier, later in pairwise(matches[:-1]))
-    assert matches[-1] <= matches[-2]
-    assert outcome.best_step == len(matches) - 2
-    assert outcome.n_steps == len(heard) == len(matches) < 10
-    assert outcome.is_complete
-
-
-def test_the_first_of_equal_evaluations_is_the_best() -> None:
-    def hear(selection: Selection, values: Sequence[float]) -> list[bool]:
-        names = ("loss", "exact_match", "f1")
-        sets = [[{"dataset": "a", **dict.fromkeys(names, value)}, OTHER] for value in values]
-        return [selection.add(step, scores) for step, scores in enumerate(sets)]
-
-    falling, rising = Selection("loss", frozenset({"a"}), 2), Selection("f1", frozenset({"a"}), 2)
-    assert hear(falling, [3.0, 2.0, 2.0, 1.0, math.nan]) == [True, True, False, True, False]
-    assert (falling.best_step, falling.is_over) == (3, False)
-    assert hear(rising, [0.5, 0.5, 0.4]) == [True, False, False]
-    assert (rising.best_step, rising.is_over) == (0, True)
-    both = Selection("f1", frozenset({"a", "b"}), None)
-    assert hear(both, [0.5, 0.25, 0.75]) == [True, False, True]
-    broken = Selection("f1", frozenset({"a"}), None)
-    assert not broken.add(0, [{"dataset": "a", "loss": math.nan, "exact_match": 1.0, "f1": 1.0}])
-    assert broken.best_step is None
-
-
 class Asking:
     """Stands for what makes steps: a reader that is only asked."""
 
@@ -176,18 +144,6 @@ def test_a_search_stops_what_is_behind_at_the_first_evaluation_that_a_rung_asks_
     assert stops({10: 0.5, 20: 0.3}, 9, 20, a=0.4) is not None
     assert stops({10: 0.3, 20: 0.4}, 9, 20, a=0.4) is None
     assert stops({}, 0, 10, a=0.0) is None
-
-
-def test_a_training_that_a_search_stops_is_no_reader(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
-    outcome, heard = sitting(bert, windows, tmp_path, cutoffs={4: 1.5})
-    assert (outcome.n_steps, len(heard)) == (6, 6)  # behind step 4 it is evaluated at step 6
-    assert (outcome.is_stopped, outcome.is_complete) == (True, False)
-    assert outcome.problem.startswith("stopped early behind 6 steps: F1 ")
-    run = Run.open(str(tmp_path))
-    assert {row["step"] for row in run.read_table("evaluations").to_pylist()} == {2, 5}
-    assert not run.has("model/config.json")
-    # It will never go on: nothing is kept of it.
-    assert not list((tmp_path / "checkpoints").glob("best-*"))
 
 
 @pytest.mark.parametrize("later", [{}, {8: 1.5}])

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 import torch
 from torch import nn
@@ -26,7 +25,7 @@ from biaseval.training.loop import training_steps
 from biaseval.training.objectives import Loss, Share
 from biaseval.training.outcome import train
 from biaseval.training.preparation import Base, load_base, prepared
-from biaseval.training.questions import ConfidenceRegularization, LearnedMixin, ProductOfExperts, Questions, Standard
+from biaseval.training.questions import ConfidenceRegularization, LearnedMixin, ProductOfExperts, Standard
 from biaseval.training.schedule import planned_steps
 from biaseval.training.work import Work
 from biaseval.units import Unit
@@ -133,41 +132,6 @@ def test_a_step_is_cut_where_that_is_least_work(pass_tokens: int) -> None:
             for way in ways
         ]
         assert sum(len(own) * max(lengths[row] for row in own) + pass_tokens for own in found) == min(costs)
-
-
-def test_a_step_that_is_not_cut_has_its_longest_rows_together() -> None:
-    assert Share(2).batches_of_like_length("abcde", [3, 9, 4, 9, 1]) == [["b", "d"], ["c", "a"], ["e"]]
-    assert Share(2, 1, 2).batches_of_like_length("abcde", [3, 9, 4, 9, 1]) == [["c", "a"], []]
-
-
-def test_one_worker_alone_cuts_its_steps(bert: Path, windows: pa.Table) -> None:
-    share = load_base(recipe(bert), CPU).share
-    assert len(objective(windows, Standard()).batches(range(4), share)) > 1
-    assert load_base(recipe(bert), CPU, rank=1, n_workers=2).share == Share(4, 1, 2)
-    with pytest.raises(ValueError, match="several workers"):
-        Share(4, 1, 2, pass_tokens=0)
-
-
-def test_padding_that_takes_part_is_not_cut_away(windows: pa.Table) -> None:
-    """As in the published code all rows of a step go through the reader at once, however long they are."""
-    rows = range(windows.num_rows)
-    share = Share(len(rows), pass_tokens=0)
-    lengths = pc.list_value_length(windows["token_ids"]).to_pylist()
-    assert len(objective(windows, Standard()).batches(rows, share)) > 1
-    [batch] = Questions(windows, ("input_ids",), 0, padded_to=max(lengths) + 3).batches(rows, share)
-    assert batch.is_token.shape == (len(rows), max(lengths) + 3)
-
-
-@torch.no_grad()
-def test_workers_share_a_step(bert: Path, windows: pa.Table) -> None:
-    """Their losses add up to that of one worker, also where one has nothing left to do."""
-    what = objective(windows, METHODS["learned_mixin"]())
-    loss = Loss(load_extractive_model(ModelSource(str(bert))), what, "float32", CPU)
-    for rows in ([0, 1, 2, 3, 4, 5, 6], [2]):
-        alone = sum(float(loss(batch)) for batch in what.batches(rows, Share(2)))
-        shares = [what.batches(rows, Share(2, rank, 2)) for rank in range(2)]
-        assert len(shares[0]) == len(shares[1])
-        assert sum(float(loss(batch)) for own in shares for batch in own) == pytest.approx(alone, abs=1e-6)
 
 
 def test_what_is_trained_beside_the_reader_is_no_part_of_it(bert: Path, windows: pa.Table, tmp_path: Path) -> None:
