@@ -1,50 +1,64 @@
 """Simulated answers of known truth: how often floors, formats, constant answers and gates of label bias err."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from biaseval.analysis.gates import PRESETS
 from tests.label_bias_statistics.answers import (
     Analysed,
     Answers,
+    Rows,
     answers_of,
     preferring,
     right_with,
     rows,
 )
-from tests.label_bias_statistics.test_constant_answers import _answers, _by_model, _gate
+from tests.label_bias_statistics.test_constant_answers import _answers
 from tests.label_bias_statistics.test_formats import FORMATS, LABELS
 
 
-@pytest.mark.slow
+def of_runs(answers_of_run: Callable[[str], list[Answers]], n_runs: int, sql: str) -> Rows:
+    """Return the rows of a query over so many runs of one task, which are the suites of one."""
+    runs = {f"s{run}": [f"t{run}"] for run in range(n_runs)}
+    return rows(Analysed([own for [task] in runs.values() for own in answers_of_run(task)], runs), sql)
+
+
 def test_an_unbiased_model_on_twenty_rows_seldom_fails_a_ready_made_gate() -> None:
     """Accuracy .7, two labels, numbers of demonstrations as in the README: at most 5 % of runs fail."""
     rng = np.random.default_rng(7)
-    n_runs, fallen = 120, 0
-    for _ in range(n_runs):
-        gold = [str(label) for label in rng.choice(["a", "b"], 20)]
-        answers = []
+
+    def run(task: str) -> list[Answers]:
+        gold, answers = [str(label) for label in rng.choice(["a", "b"], 20)], []
         for n_demos in (0, 2, 4):
             predicted = [label if rng.random() < 0.7 else "ba"["ab".index(label)] for label in gold]
             answers += [
-                Answers("t", "ab", gold, right_with(predicted, "ab"), n_demos=n_demos),
-                preferring(rng, "t", "ab", list("ab" * 10), [0, 0], n_demos=n_demos),
+                Answers(task, "ab", gold, right_with(predicted, "ab"), n_demos=n_demos),
+                preferring(rng, task, "ab", list("ab" * 10), [0, 0], n_demos=n_demos),
             ]
-        fallen += not _gate(Analysed(answers), "unbiased")
-    assert fallen / n_runs <= 0.05
+        return answers
+
+    condition, selection, _ = PRESETS["label_bias"]["unbiased"]
+    selection = str(selection).replace("suite = 'all'", "suite <> 'all'")
+    asked = f"select bool_and({condition}) as holds from label_bias_by_model where {selection} group by suite"
+    found = [row["holds"] for row in of_runs(run, 120, asked)]
+    assert (len(found), found.count(False) <= 6) == (120, True)
 
 
-@pytest.mark.slow
 def test_answers_that_are_nearly_constant_by_chance_are_seldom_shown_to_be_better() -> None:
     """The majority class but for three rows of a hundred, anywhere: one in twenty pages at most says better."""
     rng = np.random.default_rng(3)
-    found = 0
-    for _ in range(100):
+
+    def run(task: str) -> list[Answers]:
         gold = [str(label) for label in rng.choice(list("abc"), 100, p=[0.68, 0.22, 0.1])]
         predicted = ["a"] * 100
         for place in rng.choice(100, 3, replace=False):
             predicted[place] = str(rng.choice(["b", "c"]))
-        found += _by_model(_answers(gold, predicted))["is_above_constant"] is True
-    assert found <= 5
+        return [own._replace(task=task) for own in _answers(gold, predicted)]
+
+    found = [row["is_above_constant"] for row in of_runs(run, 100, "from label_bias_by_model where suite <> 'all'")]
+    assert (len(found), found.count(True) <= 5) == (100, True)
 
 
 def test_sets_that_differ_by_luck_alone_have_no_part_in_the_variance() -> None:
