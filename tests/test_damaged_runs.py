@@ -375,7 +375,7 @@ def test_unchanged_files_are_not_read_again(undisturbed: Path, run_dir: Path, mo
     assert read == [f"{part.parent.name}/{part.name}"]
 
 
-@pytest.mark.parametrize("n_tries", [2, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("n_tries", [2, pytest.param(8, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 def test_whatever_is_damaged_no_number_changes(kind: str, finished: Finished, tmp_path: Path, n_tries: int) -> None:
     """Damage one file of a run after another, and run it again."""
     drawn = random.Random(11)

@@ -15,11 +15,13 @@ from biaseval.analysis import query
 from biaseval.analysis.comparing import comparing
 from biaseval.report.charts import COLORS, lighter, line_chart
 from biaseval.report.compare_models import MODEL_RELATIONS, model_charts
+from biaseval.runs import reanalyse_run
 from biaseval.store import Run
 from tests.commands import call
 from tests.compare.runs import label_plan, make
 from tests.conftest import ROOT
 from tests.labelplans import two_tasks
+from tests.measuring import measure
 from tests.older_runs import copy_older_run
 
 
@@ -113,10 +115,8 @@ def test_models_of_a_family_share_a_colour_and_tuned_ones_have_dashes(tmp_path: 
         ("small-chat", ["family=a", "tuned_from=small"]),
         ("large", ["family=a"]),
     ):
-        sets = [word for key in keys for word in ("--set", f"model.{key}")]
-        made = ask("analyse", tmp_path / name, *sets)
-        assert made.code == 0, made.err
-    ask("analyse", tmp_path / "other", "--set", "calibration=[cc]")
+        reanalyse_run(tmp_path / name, [f"model.{key}" for key in keys], page=False)
+    measure(tmp_path / "other")
     made = ask("figures", *(tmp_path / name for name in base), "--out", tmp_path / "out", "--tables", "md,tex")
     assert made.code == 0, made.err
     with comparing([str(tmp_path / name) for name in base], MODEL_RELATIONS) as (_, query_runs):
