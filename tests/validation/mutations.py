@@ -23,9 +23,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 AREAS = {
-    "sql": (("analytics/**/*.sql",), "golden_marts statistics_macros label_bias_statistics majority_analysis "
+    "sql": (("analytics/**/*.sql",), "older_runs statistics_macros label_bias_statistics majority_analysis "
             "majority_statistics qa_analysis qa_debiasing qa_statistics analysis compare search_sql "
-            "majority_comparisons"),
+            "majority_comparisons validation"),
     "planning": (("platform/biaseval/*_bias/**/*.py", "platform/biaseval/prompting/*.py"),
                  "prompting label_bias majority_bias qa_bias pride real_tasks"),
     "scoring": (("platform/biaseval/scoring/*.py",), "scoring"),
