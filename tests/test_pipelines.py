@@ -59,8 +59,7 @@ def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
 
 
 def marts(run_dir: Path) -> dict[str, list[Any]]:
-    with duckdb.connect(str(run_dir / "results.duckdb"), read_only=True) as connection:
-        return {name: connection.execute(f"from {name} order by all").fetchall() for name in MARTS}
+    return {name: duckdb.sql(f"from '{run_dir}/marts/{name}.parquet' order by all").fetchall() for name in MARTS}
 
 
 def digests(folder: Path) -> dict[str, str]:

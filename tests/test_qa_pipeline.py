@@ -167,7 +167,7 @@ def test_a_run_goes_on_where_it_was_stopped_to_the_byte(
     assert status.n_parts - status.n_parts_done == 3
     assert not status.has_marts
     run_spec(load_spec(spec), str(again), page=False)
-    changing = ("results.duckdb", "environment.json", "digests.json", "report.html", "figures/")
+    changing = ("results.duckdb", "environment.json", "digests.json", "report.html", "summary.json", "figures/")
     before, after = (
         {name: digest for name, digest in digests(folder).items() if not name.startswith(changing)}
         for folder in (run_dir, again)

@@ -55,8 +55,8 @@ def tune(
     """
     from biaseval.spec import SearchSpec, of_kind
 
-    others = "biaseval tune takes a search, biaseval run the others"
-    _make(of_kind(load(spec, overrides), str(spec), others, SearchSpec), run_dir, as_json=as_json)
+    other = f"{spec}: is of the kind {{kind}}; biaseval tune takes a search, biaseval run the others"
+    _make(of_kind(load(spec, overrides), other, SearchSpec), run_dir, as_json=as_json)
 
 
 def plan(

@@ -146,15 +146,15 @@ def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool = True) -> None
         run: under its lease.
         kind: of the run.
         spec: of the run.
-        page: whether to write ``results.duckdb``, the report, its figures and its summary. Otherwise those of other
-            metrics are deleted.
+        page: whether to write ``results.duckdb``, the report, its figures and its summary. Otherwise database, report
+            and summary are deleted if the metrics are others now.
     """
     before = _marts(run)
     analyse(run, kind, spec, database=page)
     if page:
         write_page(run, kind)
     elif _marts(run) != before:
-        for name in FINDINGS:
+        for name in (*FINDINGS, SUMMARY):
             run.delete(name)
 
 

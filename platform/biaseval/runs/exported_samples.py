@@ -61,7 +61,8 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
         BiasevalError: the run is not finished.
     """
     run, out = Run.open(run_uri), Run.open(out_uri)
-    spec = of_kind(read_spec(run), run.uri, "export takes runs of label_bias", LabelBiasSpec, ImportedSpec)
+    other = f"{run.uri}: is of the kind {{kind}}; export takes runs of label_bias"
+    spec = of_kind(read_spec(run), other, LabelBiasSpec, ImportedSpec)
     if out.names():
         raise InputError(f"{out.uri}: is not empty; choose another folder, nothing is written over")
     about = {row["task"]: row for row in query([run.uri], "from tasks").to_pylist()}

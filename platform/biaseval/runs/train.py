@@ -35,7 +35,7 @@ def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
         InputError: bad input, before any weights are loaded.
         BiasevalError: training failed, or a loss or gradient was not finite; the same call resumes.
     """
-    spec = of_kind(spec, "the spec", "name one of the kind instruct", InstructSpec)
+    spec = of_kind(spec, "kind: {kind} is a measurement; name a spec of the kind instruct", InstructSpec)
     kind = kind_of(spec)
     with planned_run(kind, spec, run_uri) as run:
         made = make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
@@ -49,7 +49,7 @@ def train_qa(spec: AnySpec, run_uri: str) -> ReadersSummary:
         InputError: bad input, before any weights are loaded; or segments with too few questions to train on.
         BiasevalError: training failed; the same call resumes.
     """
-    spec = of_kind(spec, "the spec", "name one of the kind qa_bias, with a section train", QaBiasSpec)
+    spec = of_kind(spec, "kind: {kind} trains no readers; name a qa_bias spec with a section train", QaBiasSpec)
     if spec.train is None:
         raise InputError("train: the spec has no such section, which says what to train; add bases, data, validation")
     with claimed_run(spec, run_uri) as run:

@@ -113,14 +113,14 @@ def with_own_sql(spec: S, source: str, folder: Path) -> S:
     return validated({**content, "analysis": analysis}, source, {spec.kind: type(spec)})
 
 
-def of_kind(spec: RunSpec, where: str, otherwise: str, *kinds: type[K]) -> K:
+def of_kind(spec: RunSpec, problem: str, *kinds: type[K]) -> K:
     """Return a spec, which must be of one of these kinds.
 
     Raises:
-        InputError: it is of another; the message says ``where``, and then what to do ``otherwise``.
+        InputError: it is of another; the message is ``problem``, with the other kind in place of ``{kind}``.
     """
     if not isinstance(spec, kinds):
-        raise InputError(f"{where}: is of the kind {spec.kind}; {otherwise}")
+        raise InputError(problem.replace("{kind}", spec.kind))
     return spec
 
 

@@ -98,10 +98,8 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
         for heuristic in set(spec.heuristics) - set(HEURISTICS):
             with problems.noted():
                 attributes(first, [heuristic], variant=spec.variant)  # fails now rather than in a worker
-    notes = [
-        *_notes(spec, sets, train),
-        *written_breaks({f"models.{own.name}.prompt": own.prompt for own in spec.models}),
-    ]
+    prompts = {f"models.{own.name}.prompt": own.prompt for own in spec.models}
+    notes = [*_notes(spec, sets, train), *written_breaks(prompts)]
     notes += [f"{name}: approximate ({own['name']})" for name, own in text.items() if own["is_approximate"]]
     models = []
     for model in spec.models:
@@ -181,17 +179,13 @@ def _extend(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs, plan: Plan) -> 
     known = [model["name"] for model in plan["models"]]
     if [model.name for model in spec.models][: len(known)] != known:
         raise InputError(f"models: {', '.join(known)} of {run.uri} must stay the first; write new ones after them")
-    measured = plan.get("measured", [{"heuristics": _measured_before(run), "first": 0}])
+    measured = plan.get("measured", [{"heuristics": cast(QaBiasSpec, read_spec(run)).heuristics, "first": 0}])
     there = {heuristic for own in measured for heuristic in own["heuristics"]}
     if new := [heuristic for heuristic in spec.heuristics if heuristic not in there]:
         measured = [*measured, {"heuristics": new, "first": len(measured) * plan["n_parts"]}]
     if not run.parts("qa_tfidf"):
         _write_tfidf(run, spec, inputs)
     return {**plan, **asdict(inputs.plan), "measured": measured}
-
-
-def _measured_before(run: Run) -> list[str]:
-    return cast(QaBiasSpec, read_spec(run)).heuristics
 
 
 def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
@@ -340,7 +334,7 @@ inner join qa_bias_tests using (model, dataset, heuristic)
 inner join qa_by_dataset using (model, dataset)
 order by model, dataset, heuristic
 """
-"""In points. The worse EM is that of the worse group. Four of five such runs find what is detectable."""
+"""In points. The worse EM is that of the worse group. Four of five such runs find a bias of that size."""
 
 _CHANGES = """
 select
