@@ -4,8 +4,6 @@ A job takes what its command takes, `biaseval run` unless it names another. The 
 node reaches and that outlives the job: the job's own working directory is a copy that Ray throws away.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from itertools import pairwise

@@ -17,7 +17,7 @@ from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.prompting.matching import match_label
 from biaseval.runs import run_spec, write_report
 from biaseval.runs.commands import claimed_run
-from biaseval.runs.kinds import KINDS
+from biaseval.runs.kinds import kind_of
 from biaseval.spec import load_spec
 from biaseval.store import LOG, Run
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
@@ -136,7 +136,8 @@ def test_only_what_is_asked_is_computed(finished: tuple[Path, Path], tmp_path: P
     tables = {}
     for predict in ("likelihood", "generate", "constrained"):
         with claimed_run(load_spec(spec, [f"predict=[{predict}]", *only]), str(tmp_path / predict)) as run:
-            [scoring] = KINDS["majority_bias"].stages(run, read_spec(run), read_plan(run))
+            planned = read_spec(run)
+            [scoring] = kind_of(planned).stages(run, planned, read_plan(run))
             tables[predict] = {name.partition("/")[0] for unit in scoring.units for name in unit.files}
     # Constrained generation ends where a label does: labels decide, by their scores.
     both = {"generations", "label_scores"}

@@ -1,7 +1,5 @@
 """The folder ``analytics`` of the package, and what the heads of its files say."""
 
-from __future__ import annotations
-
 import re
 import sys
 from itertools import takewhile

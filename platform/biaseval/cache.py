@@ -3,8 +3,6 @@
 Models, adapters and folders of tasks are copied, because their readers need a disk.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

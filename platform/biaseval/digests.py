@@ -5,8 +5,6 @@ files have their final names. A file with the recorded size and time is not read
 a killed process left unrecorded are read whole once.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

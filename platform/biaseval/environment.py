@@ -1,7 +1,5 @@
 """What a run was made with: versions, commit, hardware; and ``environment.json``, where it is kept."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

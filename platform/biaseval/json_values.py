@@ -1,7 +1,5 @@
 """Values as JSON, tables and Markdown have them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

@@ -4,8 +4,6 @@ Its head says what the metric is; its query gives the value of each setting and 
 of each row, whose mean the metric is. Errors, tests, verdicts and comparisons follow from these. Imports nothing heavy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import inf

@@ -5,8 +5,6 @@
 reads alike. `yaml_1_1_value` reads files of programs that read YAML 1.1.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

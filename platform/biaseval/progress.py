@@ -1,7 +1,5 @@
 """What a person sees while a run works: a bar on a terminal, a line now and then in a log. All on standard error."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

@@ -3,8 +3,6 @@
 What columns mean stands in ``analytics/columns``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

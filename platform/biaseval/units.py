@@ -1,7 +1,5 @@
 """The units of work of a run; the missing units are a set difference of file names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -3,8 +3,6 @@
 This query runs before a run's metrics exist, because the training depends on its result (P3 sections 4 and 5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any

@@ -1,7 +1,5 @@
 """Derive the SQL's further inputs for runs of causal LMs: the bootstrap's draws, and facts of the spec."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 

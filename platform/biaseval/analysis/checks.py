@@ -3,8 +3,6 @@
 ``tables`` has the keys, and ``analytics/columns`` has the ranges next to the meanings of columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import takewhile
 from math import inf

@@ -1,7 +1,5 @@
 """The comparison of runs by kind: its measures, and the conditions that runs must share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

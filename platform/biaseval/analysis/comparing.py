@@ -1,7 +1,5 @@
 """Compare several runs of one kind with the first of them, by the relations of ``comparisons``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ meaning as ``text`` and the ``range`` of its values, which `checks` tests in tab
 ``analytics/metrics`` describe the columns of metrics.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache

@@ -4,8 +4,6 @@
 write nor read files outside the run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Compute the marts of a run after all checks pass, and write ``results.duckdb``."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Check that DuckDB can bind the SQL files of a spec, before any computation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from graphlib import CycleError

@@ -3,8 +3,6 @@
 DuckDB's only setting against it is the argument ``hive_partitioning`` of each function that reads files.
 """
 
-from __future__ import annotations
-
 import re
 
 import duckdb

@@ -1,7 +1,5 @@
 """Derive the SQL's inputs for tests of bias against chance: nulls of the search, bootstrap samples, sign flips."""
 
-from __future__ import annotations
-
 import pyarrow.compute as pc
 
 from biaseval.analysis.sign_flips import sign_flips

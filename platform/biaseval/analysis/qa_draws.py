@@ -1,7 +1,5 @@
 """Derive the SQL's further inputs for QA-bias runs: thresholds to try, samples, and facts of the spec."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import duckdb

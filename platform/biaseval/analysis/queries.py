@@ -1,7 +1,5 @@
 """Open finished runs as views, and answer queries about one or several of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing

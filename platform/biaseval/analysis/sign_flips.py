@@ -1,7 +1,5 @@
 """The sign patterns for every test of paired differences (``sign_flip_tests``)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

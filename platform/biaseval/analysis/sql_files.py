@@ -6,8 +6,6 @@ several runs, whose rows have a column ``run``. ``macros`` are functions for que
 ``calibration_methods`` and the macro ``all_metrics`` come from the heads of ``calibrations`` and ``metrics``.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

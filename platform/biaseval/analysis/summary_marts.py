@@ -1,7 +1,5 @@
 """The most important marts of each kind of run, and ``summary.json``, which holds them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass

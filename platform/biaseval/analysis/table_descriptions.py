@@ -1,7 +1,5 @@
 """Describe the content of finished runs: names, columns, types and comments of tables and marts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Write the rows of a query as files for spreadsheets and papers: CSV, Markdown and LaTeX."""
 
-from __future__ import annotations
-
 import json
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Find the texts in an empty query's conditions that no row has, in columns with few values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from contextlib import closing

@@ -6,8 +6,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate failed, 130 i
 command again to resume).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The command that finds problems of this machine or cluster."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

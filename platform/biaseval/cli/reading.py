@@ -1,7 +1,5 @@
 """Commands that read: progress, tables, reports, comparisons and figures of runs, and checks of task files."""
 
-from __future__ import annotations
-
 import sys
 import time
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What ``biaseval demo`` needs, without a download: generated tasks, and a tiny model trained on such tasks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent

@@ -5,8 +5,6 @@ seeded draw, so that answers are known for certain and no two seeds give the sam
 the first four tasks, and one of them may speak against the label.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

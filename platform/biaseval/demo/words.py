@@ -1,7 +1,5 @@
 """The words that generated tasks are made of."""
 
-from __future__ import annotations
-
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 COMPANIONS = ("my sister", "two friends", "my team", "an old neighbour", "my parents", "a guide", "the children")

@@ -1,7 +1,5 @@
 """A file of Ray's cluster launcher: whether `ray up` takes it, and whether the nodes will fit this machine."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from importlib import metadata

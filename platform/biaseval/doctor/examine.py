@@ -1,7 +1,5 @@
 """All checks, in the order in which a run would meet their problems."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ray, without starting one: whether it can be imported and would start, and where a run would find it."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A run directory: whether it can be read and written, how fast, and whether two drivers could meet in it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

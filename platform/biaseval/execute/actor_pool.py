@@ -4,8 +4,6 @@ Each result has two parts: facts, which come to this process, and content to kee
 the content stores it after all earlier items have announced their names.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections import deque

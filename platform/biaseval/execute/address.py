@@ -1,7 +1,5 @@
 """Where a run's Ray is, and whether a Ray answers there: its head is asked, and nothing is started."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

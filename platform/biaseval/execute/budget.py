@@ -1,7 +1,5 @@
 """The limit of GPU-hours of a run: counted while it works, kept in ``environment.json`` across processes."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from biaseval.environment import amend_environment, read_environment

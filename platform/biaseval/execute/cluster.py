@@ -1,7 +1,5 @@
 """The connection to Ray, once per run, and the resources of the cluster."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

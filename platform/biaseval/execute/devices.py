@@ -1,7 +1,5 @@
 """GPUs that break: after such an error nothing in the process can use them any more."""
 
-from __future__ import annotations
-
 import logging
 import os
 import uuid

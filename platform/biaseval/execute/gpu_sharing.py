@@ -4,8 +4,6 @@ A model below about 1.5 billion parameters is limited by how fast a process star
 on a GPU: the floors are generous, and whoever names `execution.gpus_per_actor` gets whole GPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from biaseval.spec.accelerators import MEMORY_GIB

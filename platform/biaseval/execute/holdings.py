@@ -1,7 +1,5 @@
 """Who holds what on a cluster, and what the dead of this job left: Ray keeps their placement groups until it ends."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence, Set
 from typing import Any

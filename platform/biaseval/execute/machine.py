@@ -1,7 +1,5 @@
 """What a process may use of its machine, and what a worker sets for itself; needs no Ray."""
 
-from __future__ import annotations
-
 import os
 
 PATIENT_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}

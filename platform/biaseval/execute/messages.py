@@ -1,7 +1,5 @@
 """What groups of workers say while they train, in files of the run directory that go when all have ended."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any

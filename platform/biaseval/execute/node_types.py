@@ -1,7 +1,5 @@
 """Which nodes an autoscaler would start, as far as it says so to a driver."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

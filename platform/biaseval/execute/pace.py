@@ -3,8 +3,6 @@
 No failure of it matters to the work.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What groups of workers have still to make: each takes the next as soon as it is done with one. Needs no Ray."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """How work shares a cluster: nodes in, allocations out. Pure: nothing here asks Ray or the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -4,8 +4,6 @@ Ray Tune runs the trials and does not know their results: files hold the results
 reads no file of Ray Tune.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading

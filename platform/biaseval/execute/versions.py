@@ -1,7 +1,5 @@
 """Packages of which a worker should have the driver's version: by another one, numbers may differ."""
 
-from __future__ import annotations
-
 import logging
 import platform
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Work that waits for its place on a cluster: its messages, and the end of an endless wait."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 

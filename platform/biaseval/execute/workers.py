@@ -1,7 +1,5 @@
 """Groups of workers that train together on Ray Train, and their restart when one dies."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, cast

@@ -5,8 +5,6 @@ which is the same in every prompt. So the inputs of a context share it, as in ot
 position of a turn into its text are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Read examples from data files: find fields and labels, and list all mistakes of a file in one message."""
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import random

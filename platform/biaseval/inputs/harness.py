@@ -1,7 +1,5 @@
 """Tasks of lm-evaluation-harness: the harness makes their documents and prompts, without a network."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

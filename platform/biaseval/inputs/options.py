@@ -4,8 +4,6 @@ Labels are letters, or the names that the spec gives. A file names the right opt
 or its text, in the same way in all rows. This module finds the way by reading all rows.
 """
 
-from __future__ import annotations
-
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

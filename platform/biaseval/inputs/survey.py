@@ -1,7 +1,5 @@
 """Survey a data file: find the label column and the text columns, and list content that would spoil a measurement."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

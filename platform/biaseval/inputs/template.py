@@ -1,7 +1,5 @@
 """Turn examples into text with an item template, one item after another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol

@@ -4,8 +4,6 @@ Everything from random streams that tasks share is drawn here, in suite order. P
 any process can make them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

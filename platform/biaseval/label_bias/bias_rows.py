@@ -1,7 +1,5 @@
 """Choose the BiasScore rows of a data set: each label equally often, and more rows if some are left over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

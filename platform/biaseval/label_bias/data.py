@@ -7,8 +7,6 @@ them. If a calibration permutes options, there are more demonstrations, so that 
 BiasScore rows.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

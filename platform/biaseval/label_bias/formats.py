@@ -1,7 +1,5 @@
 """Formats of a prompt: its wordings, and the orders of its demonstrations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

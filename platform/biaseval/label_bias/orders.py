@@ -1,7 +1,5 @@
 """A question with its options in every cyclic order, from which biaseval estimates the prior of the options' labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Plan everything that a label-bias run scores, as tables: splits, contexts and prompts, one task at a time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

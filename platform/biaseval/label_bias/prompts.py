@@ -1,7 +1,5 @@
 """Build prompts that equal those of P1's code byte for byte, and apply its length limit."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Order rows so that labels take turns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

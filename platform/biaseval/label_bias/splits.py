@@ -1,7 +1,5 @@
 """Choose the demonstrations, BiasScore rows and main rows of a task (P1 section 3)."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The published suites, and P1's rule for the selection of tasks (section 3.1 and App. A.2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Select the Super-NaturalInstructions task files of a run."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Input templates for domain-context calibration: from a table, or inferred from a task's own inputs."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The training rows of each adapter of a label-bias run: evaluation prompts with their labels (protocol section 8)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from biaseval.inputs.template import PromptFormat

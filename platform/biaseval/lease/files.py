@@ -1,7 +1,5 @@
 """How the file of a lease is read and written: with conditions where the store knows them, or without."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Who holds a run, or held it last, for whoever only looks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from biaseval.lease.files import PlainFile, Seen, UnconditionalError, lease_file

@@ -1,7 +1,5 @@
 """What a lease says: which process holds a run, and since when."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """The examples of a majority-bias run."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

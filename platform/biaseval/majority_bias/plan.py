@@ -1,7 +1,5 @@
 """Plan everything that a majority-bias run scores, as tables: settings, contexts and prompts, one setting at a time."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

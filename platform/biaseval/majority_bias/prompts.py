@@ -1,7 +1,5 @@
 """Prompts of P2 (section 11.2 of the protocol): an instruction, demonstrations, and the test item up to its answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

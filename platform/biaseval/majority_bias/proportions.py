@@ -1,7 +1,5 @@
 """Settings: shares of labels among the demonstrations, and the resulting number of demonstrations of each label."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

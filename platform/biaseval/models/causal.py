@@ -1,7 +1,5 @@
 """Causal language models: their tokenizers as scoring needs them, weights, and facts from configurations alone."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How a model is held: numbers, device, quantization; and the reading of tokenizers and weights as such."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import math

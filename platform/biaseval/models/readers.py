@@ -1,7 +1,5 @@
 """Models that answer questions: extractive ones and sequence-to-sequence ones, their tokenizers and windows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 transformers fills missing weights with random numbers and drops unused ones.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterator, Mapping

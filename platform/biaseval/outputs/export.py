@@ -1,7 +1,5 @@
 """Write a run's scores as lm-evaluation-harness does: lines of samples, and a results file with them. Pure."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -5,8 +5,6 @@ this open, the logged accuracy of the doc decides. A logged accuracy must also f
 import matches the measurement.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import math

@@ -1,7 +1,5 @@
 """The files of lm-evaluation-harness: samples of a task, and the results files that say how they were made."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

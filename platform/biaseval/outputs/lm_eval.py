@@ -6,8 +6,6 @@ number of choices in each doc; the few docs with another number are dropped and 
 is the harness's: the sum over its tokens, without EOS, which also gives ``acc``.
 """
 
-from __future__ import annotations
-
 import string
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Turn imported scores into the tables of a label-bias run, one task at a time. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """Problems of rows, of which thousands may be alike."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from biaseval.errors import InputError

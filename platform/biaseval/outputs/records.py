@@ -1,7 +1,5 @@
 """Rows of imported files, each with its place."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The common form of imported scores, for every kind of file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

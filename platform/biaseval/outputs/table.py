@@ -14,8 +14,6 @@ input       the question, without demonstrations
 text        the whole prompt
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How plans say what work costs."""
 
-from __future__ import annotations
-
 from biaseval.execute.budget import IDLE_BUDGET
 from biaseval.spec import ExecutionSpec
 from biaseval.spec.accelerators import EFFICIENCY, MEMORY_GIB, gpu_hours

@@ -1,7 +1,5 @@
 """Whose a run directory is: nothing foreign is written over, and no run goes on with another spec, model or data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum

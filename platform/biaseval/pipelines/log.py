@@ -1,7 +1,5 @@
 """The log of a run: the output of the processes that worked on it, with the time of each line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 

@@ -1,7 +1,5 @@
 """Packages that only some specs need: a missing one stops the run before planning, with the command to install it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.util import find_spec
 

@@ -4,8 +4,6 @@ spec → claim the run directory → plan (Parquet parts) → make missing units
 report. Plan, stages and report differ by kind: see `kind`; `runs.kinds` lists the kinds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import cast

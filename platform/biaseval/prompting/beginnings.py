@@ -1,7 +1,5 @@
 """The token that some tokenizers put before every text; a prompt that already begins with it keeps only one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Labels after prompts: the separator, and whether a tokenizer and people can distinguish the labels."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence

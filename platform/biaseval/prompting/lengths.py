@@ -1,7 +1,5 @@
 """Prompt lengths in tokens: counted for the whole text, or as the sum over its pieces, each counted once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

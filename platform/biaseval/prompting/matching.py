@@ -1,7 +1,5 @@
 """Find the label that a model's output means: after free generation, and after decoding restricted to the labels."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Sequence
 

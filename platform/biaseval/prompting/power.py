@@ -1,7 +1,5 @@
 """The smallest change that a planned run can detect, before a model answers (Card et al. 2020)."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 POWER_FACTOR = 2.8

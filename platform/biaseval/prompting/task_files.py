@@ -1,7 +1,5 @@
 """Read Super-NaturalInstructions task files, and list all mistakes in one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

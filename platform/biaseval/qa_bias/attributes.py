@@ -1,7 +1,5 @@
 """The values of heuristics for questions, as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

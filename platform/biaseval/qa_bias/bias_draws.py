@@ -1,7 +1,5 @@
 """How certain an average bias is: exact match of both segments in bootstrap samples of whole articles."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

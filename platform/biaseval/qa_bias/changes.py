@@ -1,7 +1,5 @@
 """Changes of prediction bias: bootstrap samples of whole articles, the same for the readers that are compared."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

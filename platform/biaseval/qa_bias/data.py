@@ -1,7 +1,5 @@
 """Questions of a QA data set, each of which can be measured, and what of a file cannot be used."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Questions as files have them, unchecked: SQuAD's JSON, MRQA's JSON lines, rows of tables and of Hugging Face."""
 
-from __future__ import annotations
-
 import difflib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

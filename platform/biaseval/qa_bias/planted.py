@@ -17,8 +17,6 @@ A shortcut tempts only where the question leaves doubt. So there are words for a
 in the other sentence with the thing. The answers to such questions are, by their words, wrong; no reader gets them all.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

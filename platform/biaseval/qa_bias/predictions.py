@@ -1,7 +1,5 @@
 """Predictions made elsewhere: SQuAD's ``{id: text}``, or rows of ids and texts: a list, lines, or a table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 

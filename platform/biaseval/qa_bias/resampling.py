@@ -1,7 +1,5 @@
 """RESAM: training questions repeated until both segments of a heuristic are equally large (P3 section 4.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

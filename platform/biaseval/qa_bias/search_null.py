@@ -5,8 +5,6 @@ and its results are the scale for the observed one (maximally selected statistic
 holds for a model that is measured at a threshold chosen on another model's answers, because models err alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

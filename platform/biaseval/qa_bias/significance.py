@@ -1,7 +1,5 @@
 """Bias significance: the thresholds that are tried, and the samples whose quantiles SQL compares (P3)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """The spaCy pipeline of a spec (``text.spacy``), and the components that a run's heuristics need."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from pathlib import Path
 

@@ -5,8 +5,6 @@ Punctuation is ASCII's (``“`` and ``–`` stay) and is deleted, not replaced: 
 of language-specific sets) differ in empty answers and in characters; their numbers are not these.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

@@ -5,8 +5,6 @@ of question and sentence: the probability of a sentence is the softmax of a fitt
 question, and its tokens share it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

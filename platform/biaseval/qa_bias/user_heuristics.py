@@ -1,7 +1,5 @@
 """A user's heuristics: functions that a spec names as ``module:function``."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import inspect

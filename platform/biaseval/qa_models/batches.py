@@ -1,7 +1,5 @@
 """Runs rows of like length together, as many as memory takes."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What reading questions will cost, from tokenizer and configuration alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from biaseval.models import ModelSource, load_reader_tokenizer

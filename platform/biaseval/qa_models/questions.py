@@ -1,7 +1,5 @@
 """Questions to answer and the answers to them, as tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Which reader a model that answers questions is."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from biaseval.models import ON_CPU, Loading, ModelSource

@@ -1,7 +1,5 @@
 """Greedy answers of sequence-to-sequence models (T5, BART...), in batches. Protocol section 12."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

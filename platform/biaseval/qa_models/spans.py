@@ -1,7 +1,5 @@
 """The best spans of windows from start and end logits. Protocol section 7, for all windows of a batch at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple

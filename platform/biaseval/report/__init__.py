@@ -1,7 +1,5 @@
 """The HTML report of one or several runs, as one file that works offline, and a run's figures as SVG files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass

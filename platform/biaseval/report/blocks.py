@@ -1,7 +1,5 @@
 """Sections and blocks of a page. A block gets its rows from the run by SQL; a block without rows is omitted."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

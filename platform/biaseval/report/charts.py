@@ -1,7 +1,5 @@
 """Charts as Vega-Lite specifications, drawn without a network by vl-convert: SVG for pages, PNG and PDF for papers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

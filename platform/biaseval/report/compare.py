@@ -1,7 +1,5 @@
 """The page of several runs of one kind, each compared with the first, as a list of blocks over their comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any

@@ -1,7 +1,5 @@
 """Models beside each other: the papers' figures over several runs, P2's Tables 1 and 2, and the effect of size."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

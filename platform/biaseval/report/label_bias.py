@@ -1,7 +1,5 @@
 """The page of a label-bias run, as a list of blocks over its marts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

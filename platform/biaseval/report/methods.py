@@ -1,7 +1,5 @@
 """Names, order and groups of the mitigation methods in tables, figures and sentences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable
 

@@ -1,7 +1,5 @@
 """Names of models, data and suites in pages, figures and terminals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any

@@ -1,7 +1,5 @@
 """Formats of numbers and names in pages, figures and terminals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a QA-bias run, as a list of blocks over its marts: it shows which shortcuts each model uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -162,7 +160,7 @@ def qa_bias_notes(run: Run) -> list[str]:
         before = run.read_yaml(file)
         given = before.get("thresholds", "search")
         if given != "mikula2024":
-            own = {} if given == "search" else given
+            own = given if isinstance(given, dict) else {}
             searched |= {
                 name for name in before.get("heuristics", ()) if name not in own or isinstance(own[name], list)
             }

@@ -1,7 +1,5 @@
 """The sections of a QA-bias page on the readers that the run trained, standard and debiased (P3)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a search, as a list of blocks over its marts: the chosen point and its effect."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby

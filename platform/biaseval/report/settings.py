@@ -1,7 +1,5 @@
 """The last sections of every page: training of adapters, the spec, the environment and the plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

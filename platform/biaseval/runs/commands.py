@@ -1,7 +1,5 @@
 """What the commands do: each takes a spec or the directory of a run, and asks its kind once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Gives the scores of a finished run to tools that read what lm-evaluation-harness writes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Figures and tables of finished runs as files of their own, for papers; of several runs also what compares them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """How fast a run goes: by when its parts were written, and by the record of its scorers, where it has one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Write a first spec from a data file, with the facts found in the file beside the keys that follow from them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

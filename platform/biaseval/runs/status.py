@@ -1,7 +1,5 @@
 """How far a run is, and whether something works on it, from its directory alone."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Training alone: the stages of a run that train, without those that measure."""
 
-from __future__ import annotations
-
 from biaseval.errors import InputError
 from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.instruct import InstructSummary, instruct_summary

@@ -7,8 +7,6 @@ prefixes this is the plain forward pass, right for every model that takes its ma
 yardstick of all paths.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Iterator, Sequence

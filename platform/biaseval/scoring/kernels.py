@@ -4,8 +4,6 @@ On CUDA, flash attention takes 16 bits without a mask; the memory-efficient kern
 the same shapes and return the same.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from functools import cache

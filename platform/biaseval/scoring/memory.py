@@ -1,7 +1,5 @@
 """How many tokens a model can take at a time, from what its device has to spare; and when that was too many."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ a 4-D mask lets it see its own ancestors only, in the cache and in the row. That
 positions from ``position_ids`` and attention from the mask alone, hence the list below and the check in ``scorer``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """From logits to log-probabilities and tokens. Log-softmax in float32 for every dtype of the model."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Runs texts through a model in the fastest way that is right for it: checks the ways, bounds memory."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator

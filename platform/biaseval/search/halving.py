@@ -5,8 +5,6 @@ A trial is compared only with trials of earlier batches, which have all ended. I
 so neither the number of simultaneous trials nor a kill changes which trials stop.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

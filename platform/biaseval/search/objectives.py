@@ -1,7 +1,5 @@
 """Numbers that a query over a run returns, on all that it measured or on samples of it."""
 
-from __future__ import annotations
-
 import math
 import re
 import tempfile

@@ -3,8 +3,6 @@
 What belongs together stays together: questions about one article, a row in all its settings.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Collection

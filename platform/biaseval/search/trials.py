@@ -1,7 +1,5 @@
 """A trial of a search: a run of its own, which takes what trials share, makes the rest, and answers the objective."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -4,8 +4,6 @@ A spec with an unknown key is refused; one message lists all mistakes. ``shared_
 several kinds of runs. Each kind has its own file. ``files`` reads and compares specs of any kind.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args

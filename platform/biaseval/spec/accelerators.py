@@ -1,7 +1,5 @@
 """GPUs by the names that clouds and Ray use, with the speed of each at matrix products."""
 
-from __future__ import annotations
-
 PEAK_TFLOPS = {
     "T4": 65.0,
     "A10G": 70.0,

@@ -1,7 +1,5 @@
 """Changes of a spec that keep the stored results of a run: keys that only add work, and keys of the analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sections about examples in files, and about the prompts that biaseval builds from them."""
 
-from __future__ import annotations
-
 import string
 from collections import Counter
 from typing import Annotated, Literal

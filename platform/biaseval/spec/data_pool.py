@@ -1,7 +1,5 @@
 """The pool of a label-bias task, and its rows for demonstrations, BiasScore and adapter training."""
 
-from __future__ import annotations
-
 POOL_SIZE = 96
 N_DEMONSTRATIONS = 64
 """Demonstrations come from the first 64 of the pool's 96 rows; the last 32 are the BiasScore rows (P1 section 3.1)."""

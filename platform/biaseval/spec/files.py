@@ -1,7 +1,5 @@
 """Spec files of any kind: read them, apply overrides, make paths absolute, list all mistakes, and compare two specs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The spec that the command line writes for a run on imported scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """The spec of instruction tuning."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 

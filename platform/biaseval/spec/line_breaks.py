@@ -1,7 +1,5 @@
 """Line breaks in prompt texts that the author may not have meant, because YAML writes texts in several ways."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Searches of the papers, by name, with their searched keys and objectives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The spec that the command line writes for scoring a file of prompts: it has no tasks and no metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """The spec of a search: the searched keys of another spec, the objective, and the algorithm."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Sections that several kinds of specs share, and the properties of each kind's keys."""
 
-from __future__ import annotations
-
 import fnmatch
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

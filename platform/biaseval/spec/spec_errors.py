@@ -1,7 +1,5 @@
 """Mistakes that pydantic finds in a spec, named by the keys that the author wrote."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import typing

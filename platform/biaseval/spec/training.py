@@ -1,7 +1,5 @@
 """Sections about training: adapters and optimizer steps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 

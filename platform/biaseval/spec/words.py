@@ -5,8 +5,6 @@ one of these words takes all of them. A key that takes only numbers also takes a
 (``2e-4``, in YAML 1.1).
 """
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType

@@ -13,8 +13,6 @@ computes in its own numbers.
     product_of_experts_loss         Clark et al., 2019; He et al., 2019
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

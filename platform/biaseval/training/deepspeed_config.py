@@ -1,7 +1,5 @@
 """DeepSpeed's configuration, derived from a spec; a JSON file may add to it and not contradict it."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The one loop that trains: makes the steps of an objective on a prepared model."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What training on texts minimises: the weighted sum of the targets' negative log-probabilities, in nats."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

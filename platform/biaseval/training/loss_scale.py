@@ -1,7 +1,5 @@
 """What a step saw, and what losses are multiplied by in float16."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

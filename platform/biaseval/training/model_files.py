@@ -1,7 +1,5 @@
 """Writes a tuned model in Hugging Face's layout, shard by shard."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The training of one unit: steps in the table ``training``, checkpoints, and an adapter or a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import groupby

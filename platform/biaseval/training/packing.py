@@ -4,8 +4,6 @@ A step and its loss are the same either way. A row is attended in blocks: no tex
 positions that it would have alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from transformers import PreTrainedModel

@@ -1,7 +1,5 @@
 """Prepares a model for training: loads it in its dtype, with its trained parameters and its optimizer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How something is trained: a spec's section, and what the section alone does not say."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

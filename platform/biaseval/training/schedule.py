@@ -1,7 +1,5 @@
 """When training makes its steps: which rows each has, and its learning rate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice

@@ -1,7 +1,5 @@
 """What a worker trains for a reader of a QA-bias run: its windows, its method, and how it is watched."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a worker trains for a unit, from the tables of its run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What the kinds that score labels by a causal LM share: planning, their stages, and what a plan says."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby

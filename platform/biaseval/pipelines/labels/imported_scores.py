@@ -1,7 +1,5 @@
 """Label bias of scores that somebody else made: files in, a finished run out. Nothing is loaded, nothing is scored."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The kind label_bias: does a causal LM prefer some labels whatever the input (P1)?"""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The kind majority_bias: how skewed may demonstrations be before predictions follow them (P2)?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace

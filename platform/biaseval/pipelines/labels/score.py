@@ -1,7 +1,5 @@
 """The kind score: any prompts with any labels, without tasks or metrics."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

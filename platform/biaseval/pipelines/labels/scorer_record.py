@@ -1,7 +1,5 @@
 """The record of scoring in ``environment.json``, over all actors and all processes of a resumed run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

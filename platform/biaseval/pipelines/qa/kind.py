@@ -4,8 +4,6 @@ Part p of the questions becomes part p of the attributes, and part m * n_parts +
 Models that the run trains have higher numbers than the models of the spec.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

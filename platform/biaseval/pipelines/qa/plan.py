@@ -1,7 +1,5 @@
 """What a QA-bias run is going to read, in numbers, and what a plan says of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The readers that a QA-bias run trains: names, which needs which (P3), and the files of each."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The inputs of training the readers of a QA-bias run, and its cost; loads no weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
