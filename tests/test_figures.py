@@ -126,12 +126,14 @@ def test_models_of_a_family_share_a_colour_and_tuned_ones_have_dashes(tmp_path: 
     assert {f"{name}.svg" for name in charts} <= set(_files(tmp_path / "out"))
     assert not list((tmp_path / "out").glob("*.csv"))
     [macro_f1, rsd, bias_score] = charts["models"].spec["concat"]
-    looks = {channel: macro_f1["layer"][2]["encoding"][channel]["scale"] for channel in ("color", "shape")}
-    dashes = macro_f1["layer"][1]["encoding"]["strokeDash"]["scale"]
+    lines, marks = macro_f1["layer"]
+    looks = {channel: marks["encoding"][channel]["scale"] for channel in ("color", "fill", "shape")}
+    dashes = lines["encoding"]["strokeDash"]["scale"]
     names = ["small (1K)", "small-chat (1K)", "large (3M)", "other (2K)"]
-    assert [scale["domain"] for scale in (*looks.values(), dashes)] == [names] * 3
+    assert [scale["domain"] for scale in (*looks.values(), dashes)] == [names] * 4
     colors, shapes = looks["color"]["range"], looks["shape"]["range"]
     assert colors == [lighter(COLORS[0], 0.5), lighter(COLORS[0], 0.5), COLORS[0], COLORS[1]]
+    assert looks["fill"]["range"] == [colors[0], "#ffffff", *colors[2:]]
     assert (shapes[0] == shapes[1] != shapes[2], dashes["range"][1] != dashes["range"][0]) == (True, True)
     assert dashes["range"][0] == dashes["range"][2] == dashes["range"][3]
     for panel, metric in zip((macro_f1, rsd, bias_score), ("macro_f1", "rsd", "bias_score"), strict=True):

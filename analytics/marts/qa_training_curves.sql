@@ -1,7 +1,7 @@
 -- One row per (base, data, method, set of questions, step): the mean, lowest and highest loss (nats), exact match and
--- F1 (0 to 1) of the n_readers readers that were asked after it (P3's Figures 5 and 6), over biases and seeds; bias
--- models are a method here, asked both segments of a set. Readers that were given up, and losses that are not finite,
--- take no part. role: of the set among the measured ones; null where it is none.
+-- F1 (0 to 1) of the n_readers readers that were asked after it, over biases and seeds; bias models are a method here,
+-- asked both segments of a set. Readers that were given up, and losses that are not finite, take no part. role: of the
+-- set among the measured ones; null where it is none.
 with
 roles as (
     select distinct dataset, role

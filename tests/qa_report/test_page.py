@@ -168,7 +168,12 @@ def test_figures_mark_what_is_significant_by_shape_and_width(run: Run) -> None:
         assert (dot["is_filled"], dot["is_thick"], dot["x"]) == (*[row["is_supported"]] * 2, row["bias_significance"])
     n = sum(row["is_supported"] for row in tests)
     assert 0 < n < len(tests)
-    assert figures["significance_squad_exact_match"].text.count("(hollow)") == len(tests) - n
+    averages = [row for row in mart(run, "qa_by_model") if row["dataset"] == "squad"]
+    for row in averages:
+        dot = shown[row["model"], "average"]
+        assert (dot["is_filled"], dot["x"]) == (bool(row["is_above_null"]), row["bias_significance"])
+    n_hollow = len(tests) - n + sum(not row["is_above_null"] for row in averages)
+    assert figures["significance_squad_exact_match"].text.count("(hollow)") == n_hollow
     assert "none found" in figures["significance_squad_f1"].text
     groups = json.loads(figures["segments_squad"].json)["data"]["values"]
     assert {dot["is_thick"] for dot in groups if (dot["series"], dot["y"]) == ("strong", "ans_len")} == {True}

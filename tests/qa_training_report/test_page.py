@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from biaseval.analysis import query
+from biaseval.analysis.summary_marts import HEADLINES
 from biaseval.report import qa_bias_page
 from biaseval.report.blocks import Figure
 from biaseval.store import Run
@@ -117,6 +118,23 @@ def test_changes_out_of_distribution_are_those_of_the_published_table(source: st
         assert found == pytest.approx([mean, mean - half, mean + half])
 
 
+def test_table_1_has_the_cells_of_the_paper(whole: Run) -> None:
+    rows = {row["bias"]: row for row in query([whole.uri], HEADLINES["qa_bias"].tables["table_1"]).to_pylist()}
+    assert list(rows) == [*(name for name in whole.read_yaml("spec.yaml")["heuristics"] if name in BIASES), "average"]
+    order = sorted(range(3), key=OUTSIDE.__getitem__)
+    for name, published in PUBLISHED_F1.items():
+        for bias, changes in zip(BIASES, published, strict=True):
+            if (name, bias) == ("product_of_experts", "sim_word"):
+                assert rows[bias][name] is None  # it was given up
+            else:
+                assert rows[bias][name] == " / ".join(f"{changes[place]:+.1f}" for place in order)
+    assert rows["average"]["learned_mixin"] == "-12.82"
+    assert rows["average"]["confidence_regularization"] == "+2.33"
+    assert {(row["datasets"], row["standard"]) for row in rows.values()} == {
+        (" / ".join(OUTSIDE[place] for place in order), "29.8 / 67.8 / 46.1")
+    }
+
+
 # Figures
 
 
@@ -145,6 +163,22 @@ def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, fi
             values = [one[metric] for one in own]
             found = [row[f"{metric}{end}"] for end in ("", "_low", "_high")]
             assert found == pytest.approx([np.mean(values), min(values), max(values)])
+    panels = json.loads(figures["training_0_bert-base_by_shortcut_resample_f1"].json)["concat"]
+    assert [panel["title"] for panel in panels] == list(BIASES)
+    for panel, bias in zip(panels, BIASES, strict=True):
+        for point in panel["data"]["values"]:
+            method, dataset = point["series"].split(", ")
+            [model] = [
+                row["model"]
+                for row in readers
+                if (row["method"], row["bias"]) == (("standard", None) if method == "standard" else ("resample", bias))
+            ]
+            [asked] = [
+                one
+                for one in evaluations
+                if (one["model"], one["dataset"], one["step"] + 1) == (model, dataset, point["x"])
+            ]
+            assert point["y"] == pytest.approx(100 * asked["f1"])
     loss = figures["training_0_bert-base_loss_bias_model"]
     assert "squad (biased) " in loss.text
     assert "weights kept at step 10,000, " in loss.json

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from biaseval.analysis.queries import open_runs, stored_kind
@@ -33,6 +33,8 @@ class Headline:
     """Mart to the query for its rows with verdicts."""
     further: Sequence[str] = ()
     """Names of further marts in a summary, if they have rows."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """File to the query for a table as the kind's paper prints it."""
 
 
 _LABEL_BIAS = Headline(
@@ -108,6 +110,48 @@ _QA_BIAS = Headline(
         """,
     },
     further=("qa_by_dataset",),
+    tables={
+        "table_1": """
+            with
+            means as (
+                select
+                    base, data, bias, method, dataset,
+                    100 * avg(f1 order by seed) as f1,
+                    100 * avg(f1_change order by seed) as change
+                from qa_out_of_distribution
+                where role = 'out_of_distribution'
+                group by all
+            ),
+            cells as (
+                select
+                    base, data, bias, method,
+                    string_agg(dataset, ' / ' order by dataset) as datasets,
+                    string_agg(format('{:.1f}', f1), ' / ' order by dataset) as f1,
+                    string_agg(coalesce(format('{:+.1f}', change), '–'), ' / ' order by dataset) as cell
+                from means
+                group by all
+                union all by name
+                select
+                    base, data, 'average' as bias, method,
+                    format('{:+.2f}', avg(change order by means.bias, dataset)) as cell
+                from means
+                where means.bias is not null
+                group by base, data, method
+            )
+            select
+                base, data, cells.bias, any_value(standard.datasets) as datasets, any_value(standard.f1) as standard,
+                any_value(cells.cell) filter (cells.method = 'resample') as resample,
+                any_value(cells.cell) filter (cells.method = 'learned_mixin') as learned_mixin,
+                any_value(cells.cell) filter (cells.method = 'confidence_regularization') as confidence_regularization,
+                any_value(cells.cell) filter (cells.method = 'product_of_experts') as product_of_experts
+            from cells
+            left join cells as standard using (base, data)
+            cross join qa_settings
+            where cells.bias is not null and standard.method = 'standard' and standard.bias is null
+            group by all
+            order by base, data, any_value(list_position(heuristics, cells.bias)) nulls last
+        """,
+    },
 )
 
 _SEARCH = Headline(

@@ -113,7 +113,9 @@ class Look:
     def channels(self) -> dict[str, Any]:
         """The values by channel of Vega-Lite."""
         n = len(_SHAPES)
-        return {"color": self.color, "shape": _SHAPES[self.shape % n], "strokeDash": _DASHES[self.dash % n]}
+        fill = "#ffffff" if self.dash else self.color
+        dash = _DASHES[self.dash % n]
+        return {"color": self.color, "fill": fill, "shape": _SHAPES[self.shape % n], "strokeDash": dash}
 
 
 def lighter(color: str, share: float) -> str:
@@ -133,7 +135,7 @@ def series(names: Sequence[str], legend: str | None = "", looks: Mapping[str, Lo
             "scale": {"domain": list(names), "range": [looks[name].channels[channel] for name in names]},
             "legend": head,
         }
-        for channel in ("color", "shape", "strokeDash")
+        for channel in ("color", "fill", "shape", "strokeDash")
     }
 
 
@@ -191,13 +193,14 @@ def line_chart(
             | {"opacity": _shown(1)},
         },
         {
-            "mark": {"type": "point", "filled": True, "size": 45},
+            "mark": {"type": "point", "filled": looks is None, "size": 45},
             "params": [{"name": "legend", "select": {"type": "point", "fields": ["series"]}, "bind": "legend"}],
             "encoding": {
                 "x": x,
                 "y": y,
                 "color": told["color"],
                 "shape": told["shape"],
+                **({} if looks is None else {"fill": told["fill"]}),
                 **aside,
                 "opacity": _shown(1),
                 "tooltip": _tips(axes),
@@ -206,6 +209,8 @@ def line_chart(
     ]
     if not several:
         layers.pop(1)
+    if all(row["low"] is None for row in rows):
+        layers.pop(0)  # its legend would fill every mark
     if reference:
         marks = {"type": "line" if several else "tick", "strokeDash": [3, 3], "color": SOFT, "strokeWidth": 1.5}
         marks |= {} if several else {"width": 200, "thickness": 1.5, "type": "tick"}
@@ -219,19 +224,21 @@ def line_chart(
 
 
 def panels_chart(
-    name: str, charts: Sequence[Chart], *, title: str, columns: int, size: tuple[int, int] = (190, 150)
+    name: str, charts: Sequence[Chart], *, title: str, columns: int, size: tuple[int, int | None] = (190, 150)
 ) -> Chart:
-    """Return line charts beside each other as one figure, with one legend.
+    """Return charts beside each other as one figure, with one legend.
 
     Args:
         name: the name of the file.
         charts: row by row; their lines have the same names and looks.
         title: the title of the figure.
         columns: the number of charts in a row.
-        size: width and height of a chart in pixels.
+        size: width and height of a chart in pixels; None: each has its own height.
     """
-    views = [{**_without_selection(chart.spec), "width": size[0], "height": size[1]} for chart in charts]
-    shared = dict.fromkeys(("color", "shape", "strokeDash"), "shared")
+    width, height = size
+    own = {"width": width} | ({} if height is None else {"height": height})
+    views = [{**_without_selection(chart.spec), **own} for chart in charts]
+    shared = dict.fromkeys(("color", "fill", "shape", "strokeDash"), "shared")
     heading = {"text": title, "offset": 14}
     spec = {"title": heading, "concat": views, "columns": columns, "resolve": {"scale": shared}, "spacing": 20}
     return Chart(name, f"{title}. {' '.join(chart.text for chart in charts)}", spec, is_wide=columns > 1)

@@ -20,7 +20,7 @@ from biaseval.report.blocks import (
     Text,
     columns,
 )
-from biaseval.report.charts import SOFT, Chart, dot_chart, line_chart
+from biaseval.report.charts import SOFT, Chart, dot_chart, line_chart, panels_chart
 from biaseval.report.qa_training import training_charts, training_sections
 from biaseval.report.settings import notes_block, settings_blocks
 from biaseval.store import Run
@@ -56,15 +56,20 @@ cross join qa_settings
 order by role, dataset, place, list_position(heuristics, heuristic)"""
 
 
+_N_IN_COLUMN = 24
+"""The most dots of one column."""
+
+
 def qa_bias_charts(ask: Ask) -> list[Chart]:
     """Return the charts of prediction bias, of exact match and F1 by data set and shortcut value, and of training."""
     rows = ask(_MEASURED)
     inside = [row for row in rows if row["role"] == "in_distribution"]
     curves = ask(f"from qa_curves {_INSIDE} inner join qa_shown_models using (model) order by place, bin")
+    averages = ask("from qa_by_model inner join qa_shown_models using (model) order by place")
     charts = []
     for dataset in dict.fromkeys(row["dataset"] for row in inside):
-        own = [row for row in inside if row["dataset"] == dataset]
-        charts += [_segments(dataset, own), *(_significances(dataset, metric, own) for metric in METRICS)]
+        own, means = ([row for row in each if row["dataset"] == dataset] for each in (inside, averages))
+        charts += [_segments(dataset, own), *(_significances(dataset, metric, own, means) for metric in METRICS)]
     charts += _by_dataset(ask)
     for dataset, heuristic in dict.fromkeys((row["dataset"], row["heuristic"]) for row in inside):
         of_curve = [row for row in curves if (row["dataset"], row["heuristic"]) == (dataset, heuristic)]
@@ -91,16 +96,35 @@ def _segments(dataset: str, rows: Sequence[Row]) -> Chart:
     return dot_chart(f"segments_{dataset}", dots, title=title, axis="exact match (%)", domain=(0, 100))
 
 
-def _significances(dataset: str, metric: str, rows: Sequence[Row]) -> Chart:
-    """Return the bias significance of each shortcut; only exact match has a test."""
+def _significances(dataset: str, metric: str, rows: Sequence[Row], averages: Sequence[Row]) -> Chart:
+    """Return the bias significance of each shortcut, and the average; only exact match has a test.
+
+    Many shortcuts and models stand in two columns, as Figures 2 and 3 of P3. The average is over all shortcuts.
+    """
     column, is_tested = ("bias_significance", True) if metric == "exact_match" else ("bias_significance_f1", False)
     dots = [
         {"y": _with_threshold(row), "series": row["model"], "x": row[column], "start": 0, "note": row["finding"]}
         | {"is_filled": bool(row["is_supported"]) or not is_tested, "is_thick": bool(row["is_supported"])}
         for row in rows
     ]
+    measured = "n_measurable" if is_tested else "n_measurable_f1"
+    for row in averages if len({dot["y"] for dot in dots}) > 1 else ():
+        is_whole = row[measured] == row["n_heuristics"]
+        dot = {"y": "average", "series": row["model"], "x": row[column] if is_whole else None, "start": 0}
+        note = f"{row[measured]} of {row['n_heuristics']} measured"
+        dots.append(dot | {"note": note, "is_filled": not is_tested or bool(row["is_above_null"]), "is_thick": False})
+    name, axis = f"significance_{dataset}_{metric}", f"points of {METRICS[metric]}"
     title = f"Bias significance, {dataset} (lower is less bias)"
-    return dot_chart(f"significance_{dataset}_{metric}", dots, title=title, axis=f"points of {METRICS[metric]}")
+    shortcuts = list(dict.fromkeys(dot["y"] for dot in dots))
+    if len(dots) <= _N_IN_COLUMN:
+        return dot_chart(name, dots, title=title, axis=axis)
+    halves = [shortcuts[: (len(shortcuts) + 1) // 2], shortcuts[(len(shortcuts) + 1) // 2 :]]
+    top = max((dot["x"] for dot in dots if dot["x"] is not None), default=1)
+    columns = [
+        dot_chart(name, [dot for dot in dots if dot["y"] in half], title="", axis=axis, domain=(0, top))
+        for half in halves
+    ]
+    return panels_chart(name, columns, title=title, columns=2, size=(220, None))
 
 
 def _with_threshold(row: Row) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Row, Section, Table, columns
-from biaseval.report.charts import Chart, dot_chart, line_chart, scatter_chart
+from biaseval.report.charts import COLORS, Chart, Look, dot_chart, line_chart, panels_chart, scatter_chart
 
 METHODS: Mapping[str, tuple[str, str]] = {
     "standard": (
@@ -83,8 +83,11 @@ order by number, list_position(heuristics, heuristic)""")
             )
         charts += _scatter(dataset, [row for row in debiasing if row["dataset"] == dataset], ask)
     curves = ask("from qa_training_curves order by role = 'out_of_distribution', dataset, step")
+    beside = ask(_BY_SHORTCUT)
     for number, block in enumerate(blocks):
-        charts += _courses(f"training_{number}_{_slug(_name(blocks, block))}", block, curves, readers)
+        name = f"training_{number}_{_slug(_name(blocks, block))}"
+        charts += _courses(name, block, curves, readers)
+        charts += _over_standard(name, [row for row in beside if (row["base"], row["data"]) == block])
     return charts
 
 
@@ -168,6 +171,62 @@ def _courses(name: str, block: tuple[str, str], curves: Sequence[Row], readers: 
             )
 
 
+def _over_standard(name: str, rows: Sequence[Row]) -> Iterator[Chart]:
+    """Yield F1 and loss of each method's readers over those of the standard reader, a panel per shortcut (P3)."""
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    standard = [row for row in rows if row["method"] == "standard"]
+    for method in (method for method in METHODS if method != "standard"):
+        own = [row for row in rows if row["method"] == method]
+        shown = {"standard": METHODS["standard"][0], method: METHODS[method][0]}
+        looks = {
+            f"{called}, {dataset}": Look(COLORS[at % len(COLORS)], at, int(one == "standard"))
+            for at, dataset in enumerate(datasets)
+            for one, called in shown.items()
+        }
+        biases = list(dict.fromkeys(row["bias"] for row in own))
+        for metric, axis in (("f1", "F1 (%, higher is better)"), ("loss", "loss (nats, lower is better)")):
+            panels = [
+                line_chart(
+                    metric,
+                    [
+                        {"x": row["step"] + 1, "y": row[metric], "low": None, "high": None}
+                        | {"series": f"{shown[row['method']]}, {row['dataset']}"}
+                        for row in (*standard, *own)
+                        if row["bias"] in (None, bias)
+                    ],
+                    title=bias,
+                    axes=("optimizer step", axis),
+                    domain=(0, 100 if metric == "f1" else None),
+                    is_ordinal=False,
+                    looks=looks,
+                )
+                for bias in biases
+            ]
+            if panels:
+                title = f"{shown[method]} and standard readers by shortcut"
+                yield panels_chart(f"{name}_by_shortcut_{method}_{metric}", panels, title=title, columns=3)
+
+
+_BY_SHORTCUT = """
+with readers as (
+    select *, count(*) over (partition by base, data, method, bias) as n_readers
+    from trained_models
+    where problem is null and method <> 'bias_model'
+)
+
+select
+    base, data, method, bias, dataset, step,
+    100 * avg(f1 order by number) as f1,
+    avg(loss order by number) as loss
+from evaluations
+inner join readers using (model)
+where isfinite(loss)
+group by all
+having count(*) = any_value(n_readers)
+order by any_value(number), dataset, step"""
+"""Means over seeds, at steps after which every seed's reader was asked."""
+
+
 def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) -> list[Section]:
     """Return the sections on trained readers; empty for a run without them.
 
@@ -231,6 +290,10 @@ def _training(charts: Sequence[Chart]) -> list[Any]:
     return [
         Figures([chart for chart in courses if "_loss_" in chart.name], _COURSES),
         Fold("F1 by step", [Figures([chart for chart in courses if "_f1_" in chart.name], _COURSES)]),
+        Fold(
+            "Debiased and standard readers by shortcut",
+            [Figures([chart for chart in courses if "_by_shortcut_" in chart.name], _BESIDE)],
+        ),
         Table(_GUIDES_CAPTION, _GUIDES, columns(_GUIDES_COLUMNS)),
         Fold("Segments of the training questions", [Table(_PARTS_CAPTION, _PARTS, columns(_PARTS_COLUMNS))]),
         Fold(
@@ -240,6 +303,11 @@ def _training(charts: Sequence[Chart]) -> list[Any]:
         Fold("Steps and time of each reader", [Table(_COSTS_CAPTION, _COSTS, columns(_COSTS_COLUMNS))]),
     ]
 
+
+_BESIDE = (
+    "As Figures 5 and 6 of Mikula et al. (2024): a panel per shortcut that a reader addresses; dashed: the standard "
+    "reader. Means over seeds, at steps after which every seed's reader was asked."
+)
 
 _COURSES = (
     "Mean over a method's readers; shaded: lowest and highest of them. Loss is that of start and end of the answer, "

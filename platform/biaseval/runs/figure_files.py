@@ -104,8 +104,9 @@ def _figures(run: Run) -> Sequence[Figure]:
 def _tables(runs: Mapping[str, Run]) -> dict[str, tuple[pa.Table, pa.Table]]:
     """Return by name the tables in full, and as people read them."""
     own = headline_of(next(iter(runs.values())))
-    queries = {name: f"from {name}" for name in (own.mart, *own.further)} | dict(own.verdicts)
-    found = {name: _rows(runs, dict.fromkeys(runs, f"{sql} order by all")) for name, sql in queries.items()}
+    marts = {name: f"from {name}" for name in (own.mart, *own.further)} | dict(own.verdicts)
+    queries = {name: f"{sql} order by all" for name, sql in marts.items()} | dict(own.tables)
+    found = {name: _rows(runs, dict.fromkeys(runs, sql)) for name, sql in queries.items()}
     short = {name: _headline(run) for name, run in runs.items()}
     return {name: (rows, _rows(runs, short) if name == own.mart else rows) for name, rows in found.items()}
 
