@@ -107,7 +107,8 @@ def test_heavy_packages_are_imported_where_they_are_the_subject() -> None:
 def test_planning_and_reading_start_without_torch_or_ray() -> None:
     names = """
         cli spec store analysis report pipelines runs label_bias.plan majority_bias.plan qa_bias.data
-        qa_bias.attributes qa_bias.significance outputs.lm_eval outputs.table search.samplers search.objectives
+        qa_bias.heuristics.attributes qa_bias.splits.significance outputs.lm_eval outputs.table
+        search.samplers search.objectives
     """
     imports = "\n".join(f"import biaseval.{name}; said('{name}')" for name in names.split())
     heavy = "[module for module in ('torch', 'transformers', 'ray') if module in sys.modules]"

@@ -12,7 +12,7 @@ from transformers import BartConfig
 
 from biaseval.errors import InputError
 from biaseval.pipelines.qa import biased_segments
-from biaseval.qa_bias.attributes import attributes
+from biaseval.qa_bias.heuristics.attributes import attributes
 from biaseval.runs import describe
 from biaseval.spec import load_spec
 from tests.conftest import ROOT

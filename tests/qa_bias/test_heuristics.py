@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.attributes import attributes
-from biaseval.qa_bias.heuristics import (
+from biaseval.qa_bias.heuristics.attributes import attributes
+from biaseval.qa_bias.heuristics.built_in import (
     HEURISTICS,
     ans_len,
     ans_pos,
@@ -20,9 +20,9 @@ from biaseval.qa_bias.heuristics import (
     subj_pos,
     word_dist,
 )
-from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.text import load_text
-from biaseval.qa_bias.user_heuristics import meaning_of
+from biaseval.qa_bias.heuristics.similarity import Tfidf
+from biaseval.qa_bias.heuristics.text import load_text
+from biaseval.qa_bias.heuristics.user_heuristics import meaning_of
 from biaseval.spec import QaBiasSpec, QaDatasetsSpec, QaModelSpec
 from biaseval.tables import QA_ATTRIBUTES
 from tests.qa_bias.tablerows import MILL, example, examples_of, read_rows

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.changes import change_draws
-from biaseval.qa_bias.resampling import resampled
-from biaseval.qa_bias.significance import (
+from biaseval.qa_bias.splits.changes import change_draws
+from biaseval.qa_bias.splits.resampling import resampled
+from biaseval.qa_bias.splits.significance import (
     biased_questions,
     biased_segment,
     segment_draws,

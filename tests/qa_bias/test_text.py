@@ -13,10 +13,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.attributes import attributes
-from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.spacy_pipeline import load_annotator
-from biaseval.qa_bias.text import STOP_WORDS, load_text
+from biaseval.qa_bias.heuristics.attributes import attributes
+from biaseval.qa_bias.heuristics.similarity import Tfidf
+from biaseval.qa_bias.heuristics.spacy_pipeline import load_annotator
+from biaseval.qa_bias.heuristics.text import STOP_WORDS, load_text
 from biaseval.tables import QA_TFIDF
 from tests.qa_bias.tablerows import MILL, examples_of, read_rows
 

@@ -13,9 +13,9 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import qa_chance, qa_changes
 from biaseval.analysis.sign_flips import sign_flips
-from biaseval.qa_bias.changes import change_draws
-from biaseval.qa_bias.search_null import search_nulls
-from biaseval.qa_bias.significance import segment_draws
+from biaseval.qa_bias.splits.changes import change_draws
+from biaseval.qa_bias.splits.search_null import search_nulls
+from biaseval.qa_bias.splits.significance import segment_draws
 from biaseval.tables import QA_CHANGE_DRAWS, TABLES, tables_of
 from tests.handmade import within_transaction
 from tests.qaplans import OVERLAP, RIGHT, VALUES, QaPlan, Rows

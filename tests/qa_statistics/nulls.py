@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.qa_bias.search_null import closed_form, search_nulls
+from biaseval.qa_bias.splits.search_null import closed_form, search_nulls
 from tests.qaplans import QaPlan
 
 Floats = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.qa_bias.search_null import Variant, _of_paper, _of_reference, closed_form, search_nulls
+from biaseval.qa_bias.splits.search_null import Variant, _of_paper, _of_reference, closed_form, search_nulls
 from tests.handmade import ask
 from tests.qa_statistics.nulls import (
     TITLES,

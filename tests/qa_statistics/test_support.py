@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from biaseval.qa_bias.search_null import enough_permutations
+from biaseval.qa_bias.splits.search_null import enough_permutations
 from tests.qa_statistics.nulls import Floats, measured, nulls, searched, searches, significance
 from tests.qaplans import QaPlan
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.qa_chance import derive_chance
 from biaseval.analysis.qa_draws import derive_qa_bias
-from biaseval.qa_bias.heuristics import HEURISTICS
-from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
+from biaseval.qa_bias.heuristics.built_in import HEURISTICS
+from biaseval.qa_bias.splits.significance import PUBLISHED_THRESHOLDS
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
 from biaseval.tables import QA_ATTRIBUTES, QA_EXAMPLES, QA_PREDICTIONS, TRAINED_MODELS, tables_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from biaseval.prompting.power import smallest_gap
-from biaseval.qa_bias.search_null import Variant
+from biaseval.qa_bias.splits.search_null import Variant
 from tests.qa_debiasing.study import Study
 from tests.qa_debiasing.test_arithmetic import page, words
 from tests.qa_statistics.nulls import (

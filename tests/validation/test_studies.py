@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import f1_score
 
-from biaseval.qa_bias.significance import PUBLISHED_THRESHOLDS
+from biaseval.qa_bias.splits.significance import PUBLISHED_THRESHOLDS
 from biaseval.store import Run
 from tests.validation import (
     KINDS,

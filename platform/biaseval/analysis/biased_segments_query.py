@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from biaseval.analysis.qa_draws import settings_rows, thresholds_to_try, trained_model_row
 from biaseval.analysis.sql_files import connect, create_views, relations, rows
-from biaseval.qa_bias.significance import segment_draws
+from biaseval.qa_bias.splits.significance import segment_draws
 from biaseval.spec import QaBiasSpec
 from biaseval.tables import QA_ATTRIBUTES, QA_DRAWS, QA_EXAMPLES, QA_MODELS, QA_PREDICTIONS, QA_SETTINGS, QA_THRESHOLDS
 

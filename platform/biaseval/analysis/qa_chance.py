@@ -4,8 +4,8 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.analysis.sql_files import opened, rows
-from biaseval.qa_bias.bias_draws import bias_draws
-from biaseval.qa_bias.search_null import enough_permutations, search_nulls
+from biaseval.qa_bias.splits.bias_draws import bias_draws
+from biaseval.qa_bias.splits.search_null import enough_permutations, search_nulls
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
 from biaseval.tables import (

@@ -1,7 +1,7 @@
 """Derive the SQL's inputs for intervals of changes: exact match of trained readers on bootstrap samples of articles."""
 
 from biaseval.analysis.sql_files import opened, rows
-from biaseval.qa_bias.changes import change_draws
+from biaseval.qa_bias.splits.changes import change_draws
 from biaseval.store import Run
 from biaseval.tables import (
     QA_ATTRIBUTES,

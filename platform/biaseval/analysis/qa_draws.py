@@ -6,8 +6,8 @@ import duckdb
 import pyarrow as pa
 
 from biaseval.analysis.sql_files import literal, opened, rows
-from biaseval.qa_bias.heuristics import Variant
-from biaseval.qa_bias.significance import given_thresholds, segment_draws, threshold_grid
+from biaseval.qa_bias.heuristics.built_in import Variant
+from biaseval.qa_bias.splits.significance import given_thresholds, segment_draws, threshold_grid
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
 from biaseval.tables import (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from biaseval.qa_bias.text import EnglishText
+from biaseval.qa_bias.heuristics.text import EnglishText
 
 Floats = npt.NDArray[np.float64]
 

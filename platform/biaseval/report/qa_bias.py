@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from biaseval.environment import raw_spec, read_environment
-from biaseval.qa_bias.heuristics import heuristic_of
+from biaseval.qa_bias.heuristics.built_in import heuristic_of
 from biaseval.report.blocks import (
     Ask,
     Beside,

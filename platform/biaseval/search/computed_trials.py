@@ -19,7 +19,7 @@ from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import read_spec
 from biaseval.pipelines.trial_kinds import trial_kind
 from biaseval.prompting.calibration import PURPOSES
-from biaseval.qa_bias.significance import given_thresholds
+from biaseval.qa_bias.splits.significance import given_thresholds
 from biaseval.search.objectives import Computing, Value, is_by_threshold
 from biaseval.search.samplers import Point, sampler_of
 from biaseval.search.trials import (

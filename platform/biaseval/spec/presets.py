@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from biaseval.qa_bias.heuristics import HEURISTICS
+from biaseval.qa_bias.heuristics.built_in import HEURISTICS
 from biaseval.spec.label_bias import LabelBiasSpec
 from biaseval.spec.majority_bias import MajorityBiasSpec
 from biaseval.spec.qa_bias import QaBiasSpec

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from biaseval.qa_bias.heuristics import HEURISTICS, annotated
-from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS
+from biaseval.qa_bias.heuristics.built_in import HEURISTICS, annotated
+from biaseval.qa_bias.splits.significance import PUBLISHED_SEGMENTS
 from biaseval.spec.qa_training import DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, QuestionFile, file_of
 from biaseval.spec.shared_sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.errors import BiasevalError
-from biaseval.qa_bias.resampling import resampled
-from biaseval.qa_bias.significance import biased_questions
+from biaseval.qa_bias.splits.resampling import resampled
+from biaseval.qa_bias.splits.significance import biased_questions
 from biaseval.qa_models import WindowSettings, reader_inputs
 from biaseval.spec import QaTrainSpec, WindowsSpec
 from biaseval.store import Run

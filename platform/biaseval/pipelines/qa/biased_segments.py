@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from biaseval.analysis.biased_segments_query import judged
 from biaseval.errors import InputError
 from biaseval.progress import say
-from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, question_rows
-from biaseval.qa_bias.heuristics import resources_of
-from biaseval.qa_bias.significance import PUBLISHED_SEGMENTS, biased_questions, threshold_grid
-from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.spacy_pipeline import load_annotator
-from biaseval.qa_bias.text import load_text
+from biaseval.qa_bias.heuristics.attributes import attributes
+from biaseval.qa_bias.heuristics.built_in import resources_of
+from biaseval.qa_bias.heuristics.similarity import Tfidf
+from biaseval.qa_bias.heuristics.spacy_pipeline import load_annotator
+from biaseval.qa_bias.heuristics.text import load_text
+from biaseval.qa_bias.splits.significance import PUBLISHED_SEGMENTS, biased_questions, threshold_grid
 from biaseval.spec import QaBiasSpec, QaTrainSpec
 from biaseval.store import Run
 from biaseval.tables import QA_EXAMPLES, QA_SEGMENTS

@@ -210,7 +210,7 @@ class GuideWorker:
 
     def _tfidf(self, work: Mapping[str, Any]) -> Callable[[Mapping[str, Any], pa.Table], Sides]:
         from biaseval.models import ModelSource, load_reader_tokenizer
-        from biaseval.qa_bias.text import load_text
+        from biaseval.qa_bias.heuristics.text import load_text
         from biaseval.training.features import cut_questions
 
         [base] = [base for base in self._train.bases if base.name == work["base"]]

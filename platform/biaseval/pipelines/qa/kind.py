@@ -28,12 +28,12 @@ from biaseval.pipelines.qa.training_plan import (
     write_training,
 )
 from biaseval.pipelines.qa.training_stages import TrainingStages, trained_rows
-from biaseval.qa_bias.attributes import attributes
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows
-from biaseval.qa_bias.heuristics import HEURISTICS, annotated, resources_of
-from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.spacy_pipeline import load_annotator, without_pipeline
-from biaseval.qa_bias.user_heuristics import look_in, meaning_of, source_digest
+from biaseval.qa_bias.heuristics.attributes import attributes
+from biaseval.qa_bias.heuristics.built_in import HEURISTICS, annotated, resources_of
+from biaseval.qa_bias.heuristics.similarity import Tfidf
+from biaseval.qa_bias.heuristics.spacy_pipeline import load_annotator, without_pipeline
+from biaseval.qa_bias.heuristics.user_heuristics import look_in, meaning_of, source_digest
 from biaseval.spec import DataSource, QaBiasSpec, written_breaks
 from biaseval.spec.shared_sections import is_among
 from biaseval.store import Run, part_name
@@ -283,7 +283,7 @@ def _refuse_small_sets(spec: QaBiasSpec, sizes: Mapping[str, int]) -> None:
 
 def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
     """Return what the heuristics' values depend on beside the questions, having tried that it is there."""
-    from biaseval.qa_bias.text import load_text
+    from biaseval.qa_bias.heuristics.text import load_text
 
     look_in(spec.text.modules)
     needed = resources_of(spec.heuristics)

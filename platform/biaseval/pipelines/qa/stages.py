@@ -17,8 +17,9 @@ from biaseval.environment import amend_environment, read_environment
 from biaseval.execute.machine import take_share
 from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.kind import Stage
-from biaseval.qa_bias.attributes import attributes
-from biaseval.qa_bias.heuristics import Variant, resources_of
+from biaseval.qa_bias.heuristics.attributes import attributes
+from biaseval.qa_bias.heuristics.built_in import Variant, resources_of
+from biaseval.qa_bias.heuristics.similarity import Tfidf
 from biaseval.qa_bias.predictions import (
     annotator_rows,
     are_of_annotators,
@@ -26,7 +27,6 @@ from biaseval.qa_bias.predictions import (
     prediction_rows,
     read_predictions,
 )
-from biaseval.qa_bias.similarity import Tfidf
 from biaseval.spec import ExecutionSpec, QaBiasSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
@@ -117,9 +117,9 @@ class AttributesWorker:
         text: QaTextSpec,
         table: str,
     ) -> None:
-        from biaseval.qa_bias.spacy_pipeline import load_annotator
-        from biaseval.qa_bias.text import load_text
-        from biaseval.qa_bias.user_heuristics import look_in
+        from biaseval.qa_bias.heuristics.spacy_pipeline import load_annotator
+        from biaseval.qa_bias.heuristics.text import load_text
+        from biaseval.qa_bias.heuristics.user_heuristics import look_in
 
         look_in(text.modules)
         needed = resources_of(heuristics)

@@ -342,7 +342,7 @@ def _overlaps(training: Sequence[QuestionSet], asked: Iterable[QuestionSet]) -> 
 def _tfidf_weights(spec: QaBiasSpec, train: QaTrainSpec, training: Sequence[QuestionSet]) -> dict[str, float]:
     if not (train.bias_model.tfidf and guides_of(train)):
         return {}
-    from biaseval.qa_bias.text import load_text
+    from biaseval.qa_bias.heuristics.text import load_text
     from biaseval.qa_bias.tfidf_bias import SentenceCosines, fitted_weight
 
     cosines = SentenceCosines(load_text(spec.text.nltk_data))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.qa_bias.significance import by_heuristic, seeded_generator
+from biaseval.qa_bias.splits.significance import by_heuristic, seeded_generator
 from biaseval.tables import QA_SEARCH_NULLS
 
 N_PERMUTATIONS = 999

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.heuristics import HEURISTICS, heuristic_of
+from biaseval.qa_bias.heuristics.built_in import HEURISTICS, heuristic_of
 from biaseval.tables import QA_DRAWS
 
 PUBLISHED_THRESHOLDS: Mapping[str, float] = {

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from biaseval.qa_bias.annotation import SpacyAnnotator
-from biaseval.qa_bias.heuristics import (
+from biaseval.qa_bias.heuristics.annotation import SpacyAnnotator
+from biaseval.qa_bias.heuristics.built_in import (
     UNDEFINED,
     Heuristic,
     Questions,
@@ -16,8 +16,8 @@ from biaseval.qa_bias.heuristics import (
     require_answers,
     resources_of,
 )
-from biaseval.qa_bias.similarity import Tfidf
-from biaseval.qa_bias.text import EnglishText
+from biaseval.qa_bias.heuristics.similarity import Tfidf
+from biaseval.qa_bias.heuristics.text import EnglishText
 from biaseval.tables import QA_ATTRIBUTES
 
 

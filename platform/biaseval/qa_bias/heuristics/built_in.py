@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from biaseval.qa_bias.text import words
+from biaseval.qa_bias.heuristics.text import words
 
 if TYPE_CHECKING:
-    from biaseval.qa_bias.annotation import SpacyAnnotator
-    from biaseval.qa_bias.similarity import Tfidf
-    from biaseval.qa_bias.text import EnglishText
+    from biaseval.qa_bias.heuristics.annotation import SpacyAnnotator
+    from biaseval.qa_bias.heuristics.similarity import Tfidf
+    from biaseval.qa_bias.heuristics.text import EnglishText
 
 UNDEFINED = -1
 """The value of a question for which a heuristic of P3 is not defined."""
@@ -359,7 +359,7 @@ def heuristic_of(name: str) -> Heuristic:
         return HEURISTICS[name]
 
     def values(asked: Questions, _: None) -> Values:
-        from biaseval.qa_bias.user_heuristics import QUESTION, user_values
+        from biaseval.qa_bias.heuristics.user_heuristics import QUESTION, user_values
 
         columns = [asked.columns[key] for key in QUESTION]
         return user_values(name, [dict(zip(QUESTION, row, strict=True)) for row in zip(*columns, strict=True)]), None

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.qa_bias.significance import seeded_generator
+from biaseval.qa_bias.splits.significance import seeded_generator
 from biaseval.tables import QA_CHANGE_DRAWS
 
 _N_DRAWN = 2_000_000

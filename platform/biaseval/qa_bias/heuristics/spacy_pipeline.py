@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.annotation import SpacyAnnotator
-from biaseval.qa_bias.heuristics import annotated, heuristic_of
+from biaseval.qa_bias.heuristics.annotation import SpacyAnnotator
+from biaseval.qa_bias.heuristics.built_in import annotated, heuristic_of
 
 _ASSIGNED_BY = {
     "entities": ("doc.ents", "entities (ner or entity_ruler)"),

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.qa_bias.changes import article_weights
+from biaseval.qa_bias.splits.changes import article_weights
 from biaseval.tables import QA_BIAS_DRAWS
 
 
