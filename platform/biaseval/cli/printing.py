@@ -101,7 +101,7 @@ def print_result(result: Any, output: Format) -> None:
 def print_metrics(run_uri: str, headline: str) -> None:
     """Print the metrics of a whole run as a table, methods in the order of reports."""
     from biaseval.analysis import query
-    from biaseval.report.methods import METHODS
+    from biaseval.report.names import METHODS
 
     print_result(query([run_uri], headline.format(methods=list(METHODS))), Format.table)
 

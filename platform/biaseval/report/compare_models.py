@@ -9,8 +9,7 @@ from biaseval.analysis.comparing import Compared
 from biaseval.metric_files import METRICS
 from biaseval.report.blocks import Ask, Figures, Fold, Row, Section, Table, columns
 from biaseval.report.charts import COLORS, Chart, Look, lighter, line_chart, panels_chart, triangle_chart
-from biaseval.report.methods import method_name, method_order
-from biaseval.report.names import INSTRUCTIONS, WAYS, way_name
+from biaseval.report.names import INSTRUCTIONS, WAYS, method_name, method_order, way_name
 
 MODEL_RELATIONS = (
     "label_bias_by_model majority_by_model majority_over_seeds majority_size_effect majority_shared_data settings"

@@ -21,8 +21,7 @@ from biaseval.report.blocks import (
     columns,
 )
 from biaseval.report.charts import Chart, line_chart
-from biaseval.report.methods import explained, method_name, method_order, side_by_side
-from biaseval.report.names import SUITES, data_of, model_of
+from biaseval.report.names import SUITES, data_of, explained, method_name, method_order, model_of, side_by_side
 from biaseval.report.settings import notes_block, settings_blocks, training_blocks
 from biaseval.store import Run
 

@@ -19,8 +19,7 @@ from biaseval.report.blocks import (
     columns,
 )
 from biaseval.report.charts import Chart, line_chart, triangle_chart
-from biaseval.report.methods import explained, method_order
-from biaseval.report.names import INSTRUCTIONS, WAYS, data_of, model_of, way_name
+from biaseval.report.names import INSTRUCTIONS, WAYS, data_of, explained, method_order, model_of, way_name
 from biaseval.report.settings import notes_block, settings_blocks, training_blocks
 from biaseval.store import Run
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from biaseval.metric_files import METRICS
-from biaseval.report.methods import method_name
-from biaseval.report.names import OF_MAJORITY, SUITES, WAYS
+from biaseval.report.names import OF_MAJORITY, SUITES, WAYS, method_name
 
 MISSING = "–"
 N_LETTERS = 300

@@ -16,7 +16,7 @@ from biaseval.progress import say
 from biaseval.report.blocks import Figure
 from biaseval.report.compare import difference_charts
 from biaseval.report.compare_models import MODEL_RELATIONS, model_charts, paper_tables
-from biaseval.report.methods import METHODS
+from biaseval.report.names import METHODS
 from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
 
