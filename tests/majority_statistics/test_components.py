@@ -1,5 +1,6 @@
 """Random answers, verdicts and the effect of proportions."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,18 @@ def test_components_are_those_of_an_analysis_of_variance(answered: Answered) -> 
         resampled = np.var([answered.f1s(weights, instruction=instruction)[0, 0] for weights in drawn])
         assert 0.4 * resampled < row["var_rows"] < 2.5 * resampled
         assert (row["n_settings"], row["n_seeds"], row["n_rows"]) == (3, 2, 6 * N_ROWS)
+
+
+def test_two_rows_have_a_variance(tmp_path: Path) -> None:
+    answers: dict[tuple[str, bool], tuple[str, str]] = dict.fromkeys(ANSWERS, ("TT", "TF"))
+    run = MajorityPlan(("generate",), answers=answers, golds="TF").relations(tmp_path)
+    values = run.rows("from majority_pattern_values where instruction order by number, seed")
+    by_set: dict[tuple[int, int], list[float]] = {}
+    for row in values:
+        by_set.setdefault((row["number"], row["seed"]), []).extend([row["value"]] * row["n_rows"])
+    [found] = run.rows("select var_rows from majority_components where instruction")
+    assert found["var_rows"] == pytest.approx(np.mean([np.var(own, ddof=1) / 2 for own in by_set.values()]))
+    assert found["var_rows"] > 0
 
 
 def test_errors_over_draws_are_those_of_means_over_seeds_within_settings(answered: Answered) -> None:

@@ -15,7 +15,7 @@ from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
 from biaseval.spec import QaTrainSpec
 from biaseval.store import Run
-from biaseval.training import loss_scale, preparation
+from biaseval.training import loss_scale, optimization, preparation
 from biaseval.training.checkpoints import newest_checkpoint
 from biaseval.training.deepspeed_config import deepspeed_config
 from biaseval.training.features import question_features
@@ -140,7 +140,16 @@ def test_float16_is_a_plain_loop_with_a_grad_scaler(
         torch.testing.assert_close(base.model.get_parameter(name).detach(), parameter.detach(), rtol=1e-5, atol=1e-7)
 
 
+def test_gradients_are_summed_in_messages_of_one_dtype_and_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimization, "_BUCKET", 10)
+    sizes = [4, 6, 1, 20, 3, 3]
+    gradients = [torch.zeros(size, dtype=torch.float64 if place == 5 else None) for place, size in enumerate(sizes)]
+    found = [[gradient.numel() for gradient in bucket] for bucket in optimization._buckets(gradients)]
+    assert found == [[4, 6], [1], [20], [3], [3]]
+
+
 def test_the_scale_halves_where_a_gradient_overflows_and_doubles_where_none_does() -> None:
+    assert LossScale().value == torch.amp.GradScaler("cpu").get_scale() == 65536.0
     scale = LossScale(8.0)
     for _ in range(1999):
         assert not scale.step(1.0, 0.5).is_skipped
