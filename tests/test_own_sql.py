@@ -1,5 +1,6 @@
 """Calibrations and metrics of a user's own, and metrics that a spec names: kept by the run, and wherever others are."""
 
+import html
 import re
 import shutil
 import time
@@ -14,8 +15,9 @@ from biaseval.analysis.gates import check_run
 from biaseval.analysis.own_sql import own_sql_problems
 from biaseval.analysis.sql_files import Chosen, chosen_by
 from biaseval.errors import BiasevalError, InputError
-from biaseval.metric_files import MORE, metric_files
+from biaseval.metric_files import MORE, Metric, metric_files
 from biaseval.pipelines.directory import read_spec
+from biaseval.prompting.calibration import Calibration
 from biaseval.runs import reanalyse_run, report_run
 from biaseval.runs.kinds import kind_of
 from biaseval.search.objectives import Computing, Objective, Value
@@ -72,7 +74,19 @@ def test_a_calibration_is_wherever_others_are(run: str, plain: str) -> None:
     for mart in ("label_bias_by_model", "label_bias_changes", "label_bias_remedies", "label_bias_verdicts"):
         assert {"half_bc", "half_bc@0.5"} <= {row["method"] for row in rows(run, f"select method from {mart}")}, mart
     page = Path(run, "report.html").read_text()
-    assert [word for word in ("half_bc", "BiasScore") if word not in page] == []
+    metric = Metric.of(OWN, (EXAMPLE / "metrics" / f"{OWN}.sql").read_text())
+    heads = [metric, Calibration.of("half_bc", (EXAMPLE / "calibrations" / "half_bc.sql").read_text())]
+    for word in ("half_bc", "BiasScore", *(text for head in heads for text in (head.shown, head.meaning))):
+        assert html.escape(word) in page, word
+    values = rows(
+        run, f"select value from label_bias_metrics where metric = '{OWN}' and suite = 'all' and task is null"
+    )
+    [table] = [
+        part
+        for part in page.split("<table")[1:]
+        if "Metrics of analysis.metrics and analysis.sql" in part.partition("</table")[0]
+    ]
+    assert all(f"{row['value']:.3f}" in table for row in values)
     methods = query([run, plain], "select distinct run, method from calibrated_predictions").to_pylist()
     assert len({row["run"] for row in methods}) == 2
     assert len({row["run"] for row in methods if row["method"] == "half_bc"}) == 1

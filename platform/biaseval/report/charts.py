@@ -126,7 +126,8 @@ def lighter(color: str, share: float) -> str:
 
 def series(names: Sequence[str], legend: str | None = "", looks: Mapping[str, Look] | None = None) -> dict[str, Any]:
     """Return the encodings that distinguish lines: colour, shape and dash, by default in the order of their names."""
-    head = None if legend is None else {"title": legend or None}
+    # Where marks have shapes of their own, dashes would cut them up.
+    head = None if legend is None else {"title": legend or None} | ({} if looks else {"symbolStrokeWidth": 0})
     looks = looks or {name: Look(COLORS[at % len(COLORS)], at, at) for at, name in enumerate(names)}
     return {
         channel: {

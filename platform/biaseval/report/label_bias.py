@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from biaseval.analysis.sql_files import chosen_by
 from biaseval.environment import PRIMARY_BEFORE, raw_spec, read_environment
-from biaseval.metric_files import METRICS
+from biaseval.metric_files import METRICS, Metric
+from biaseval.prompting.calibration import Calibration
 from biaseval.report.blocks import (
     Ask,
     Beside,
@@ -140,6 +142,7 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 "Every number by method",
                 [
                     Fold("Means with intervals, noise and baselines", [Table(_MEAN, _MEANS, columns(_MEAN_COLUMNS))]),
+                    Fold("Further metrics", [Table(_FURTHER_CAPTION, _FURTHER, columns(_FURTHER_COLUMNS))]),
                     Figures([chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN),
                 ],
                 "Methods",
@@ -178,7 +181,7 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section(
                 "metrics",
                 "What the metrics and methods mean",
-                [Fold("Metrics, methods, references", _meanings(ask))],
+                [Fold("Metrics, methods, references", _meanings(run, ask))],
                 "Metrics",
             ),
             Section("settings", "Settings", [*settings_blocks(run), *_OF_DATA]),
@@ -225,9 +228,12 @@ def _formats(spec: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _meanings(ask: Ask) -> list[Any]:
+def _meanings(run: Run, ask: Ask) -> list[Any]:
+    chosen = chosen_by(run)
     methods = explained({row["method"] for row in ask("select distinct method from label_bias_by_model")})
-    metrics = [(metric.shown, metric.meaning) for metric in METRICS.values()]
+    methods += [Calibration.of(name, sql) for name, sql in chosen.own.items()]
+    every = METRICS | {name: Metric.of(name, sql) for name, sql in chosen.metrics.items()}
+    metrics = [(metric.shown, metric.meaning) for metric in every.values()]
     references = [method.reference for method in methods if method.reference]
     return [
         Definitions([*metrics, *((method.shown, method.meaning) for method in methods), *_TERMS]),
@@ -292,6 +298,20 @@ bias_score_floor|Noise|rate; bias_score_of_perfect|Perfect|rate; n_tasks_bias_sc
 accuracy|accuracy|rate; majority_accuracy|Most frequent label|rate; macro_f1|macro-F1|rate;
 n_tasks_not_above|Not above|count; n_tasks_without_hit|No hit|count; n_rows|Rows|count;
 n_bias_score_rows|BiasScore rows|count"""
+
+_FURTHER_CAPTION = "Metrics of analysis.metrics and analysis.sql: means over tasks, then over demonstration sets."
+_FURTHER = """
+select
+    metric_head(metric).shown as shown, metric_head(metric).better as better, n_demos, method, value,
+    standard_error
+from label_bias_metrics
+where
+    suite = 'all' and task is null and format = 'base' and metric_head(metric).apart
+    and not list_contains([head.requires for head in all_metrics()], metric)
+order by metric, n_demos, method"""
+_FURTHER_COLUMNS = """
+shown|Metric; better|Better; n_demos|Demonstrations|count; method|Method|method; value|Value|rate;
+standard_error|Standard error|rate"""
 
 _TESTED = (
     "Mean differences, paired by task. These tasks: 95 % interval and verdict for new rows of these tasks, p adjusted "

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 
 from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import kept
@@ -183,7 +184,8 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool =
         kind.refuse_analysis(run, spec)
         if spec != own:
             for line in differences(own, spec):
-                say(f"changed: {line.replace('the run has ', 'was ').replace(', the spec ', ', now ')}")
+                change = line.replace("the run has ", "was ").replace(", the spec ", ", now ")
+                say(f"changed: {shorten(change, 160, placeholder=' …')}")
             adopt_analysis(run, spec)
         finish(run, kind, spec, page=page)
     return run
