@@ -14,6 +14,7 @@ from transformers import LlamaConfig, PreTrainedModel, PreTrainedTokenizerBase, 
 
 from biaseval.errors import InputError
 from biaseval.scoring import LabelScorer, encode
+from biaseval.scoring.boundary import n_context as context_tokens
 from biaseval.scoring.outputs import part_outputs, read_part
 from biaseval.tables import CONTEXTS, PROMPTS
 from biaseval.training.batches import TrainingRow, encode_rows
@@ -225,6 +226,14 @@ def test_a_label_that_joins_with_the_prompt_itself_changes_no_other() -> None:
     for row in together:
         assert row | {"prompt_id": "alone"} == encoded_alone(tokenizer, "ab.", row["label"])
         assert row["token_ids"] == tokenizer(f"ab. {row['label']}</s>")["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "expected"), [([1, 2, 3, 9], 3), ([1, 2, 3, 4, 9], 4), ([1, 7, 9], 1), ([7, 2, 3], 0), ([1, 2], 2)]
+)
+def test_a_label_stands_behind_the_tokens_that_the_prompt_keeps(whole: list[int], expected: int) -> None:
+    """Behind the longest of the prompts that the text begins with, else behind the last token that they share."""
+    assert context_tokens([np.array([1, 2, 3]), np.array([1, 2, 3, 4])], np.array(whole)) == expected
 
 
 def test_training_has_the_boundary_of_scoring() -> None:
