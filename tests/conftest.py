@@ -57,6 +57,14 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def few_groups() -> Iterator[None]:
+    """Have the samples of searches fewer groups: each is one more computation of an objective."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("biaseval.search.samples.N_GROUPS", 3)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the folder of golden values and real data, beside the repository or at ``BIASEVAL_SHARED``."""

@@ -27,6 +27,8 @@ from tests.taskfiles import write_task
 from tests.test_indistinct_labels import label_bias_spec
 from tests.tinymodels import make_tokenizer
 
+pytestmark = pytest.mark.usefixtures("few_groups")
+
 STRENGTH = "calibration.cc.strength"
 
 QUERIES = {
@@ -72,7 +74,7 @@ def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_pat
         for place, spec in enumerate(specs):
             [alone] = _values(run, [spec], objective).values()
             assert found[place] == alone
-        assert [len(own) for own in found.values()] == [1 + 10] * len(points)
+        assert [len(own) for own in found.values()] == [1 + 3] * len(points)
         assert name != "macro_f1" or len({own[0].value for own in found.values()}) == len(points)
 
 

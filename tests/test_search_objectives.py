@@ -46,6 +46,8 @@ def values(run: Run, *queries: str, **how: Any) -> Values:
     return {own[:4]: own.value for own in every if isinstance(own, Value)}
 
 
+pytestmark = pytest.mark.usefixtures("few_groups")
+
 BY_TASK = "select task, rsd, bias_score, n_rows from label_bias_by_task"
 
 
@@ -182,7 +184,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[QaPlan, Run, Val
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sample", "left_out"), [("choice", None), ("evaluation", None), ("choice", 4)])
+@pytest.mark.parametrize(("sample", "left_out"), [("choice", None), ("evaluation", None), ("choice", 2)])
 def test_an_objective_of_readers_is_that_of_a_run_of_these_questions_alone(
     answered: tuple[QaPlan, Run, Values], tmp_path: Path, sample: str, left_out: int | None
 ) -> None:

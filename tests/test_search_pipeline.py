@@ -23,7 +23,7 @@ from tests.inprocess import in_this_process
 from tests.searches import searched, write_file
 from tests.test_pipelines import write_spec as write_label_bias
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.usefixtures("few_groups")]
 
 TASK = "task9501_two_classification"
 
