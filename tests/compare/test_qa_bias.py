@@ -118,6 +118,24 @@ def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[
     assert "changed against plain: left out: 1 question with the same id and another text." in cautions(compared)
 
 
+def test_all_that_differs_is_said_in_order(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
+    other = qa_plan(3, spec={"variant": "reference", "seed": 7})
+    other.examples[0]["question"] = "Another?"
+    for row in other.attributes:
+        row["value"] += row["example_id"] == "q2"
+    for rows in (other.examples, other.attributes, other.predictions):
+        rows[:] = [row for row in rows if row["example_id"] != "q1"]
+    runs = [readers[0][0], make(other, tmp_path / "other")]
+    found = query(runs, "from qa_bias_compare_cautions where run = 'plain' order by line").to_pylist()
+    assert [(row["line"], row["text"]) for row in found if row["line"] in range(10, 15)] == [
+        (10, "left out: 1 question with the same id and another text."),
+        (11, "left out: 1 question in one of the two runs only."),
+        (12, "the values of ans_len differ (text tools); those of the run first by name are used."),
+        (13, "another variant of the measurement (variant)."),
+        (14, "other seeds in the specs (seed)."),
+    ]
+
+
 def test_runs_over_other_questions_are_refused(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
     plan = qa_plan(2)
     for example in plan.examples:
