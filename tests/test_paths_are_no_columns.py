@@ -21,7 +21,7 @@ from tests.relationnames import names_of
 
 PACKAGE = Path(biaseval.__file__).parent
 TABLES = {"label_bias": "label_scores", "majority_bias": "label_scores", "qa_bias": "qa_examples"}
-FOLDERS = ("label=x", "task=foo", "sweep/seed=1", "model=m/dataset=d/method=cc/setting=s/run=r/question=q")
+FOLDERS = ("label=x/task=foo/seed=1/model=m/dataset=d/method=cc/setting=s/run=r/question=q",)
 """Whose keys are columns of tables, or would be new ones."""
 
 KINDS: dict[str, Callable[[Path], str]] = {
