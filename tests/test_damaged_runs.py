@@ -408,6 +408,7 @@ def test_whatever_is_damaged_no_number_changes(kind: str, finished: Finished, tm
         shutil.rmtree(run_dir)
 
 
+@LABELS
 def test_a_run_on_an_object_store_is_mended(spec: AnySpec, undisturbed: Path, kind: str, object_store: str) -> None:
     run = run_spec(spec, f"{object_store}/damaged/{kind}", page=False)
     names = [f"{table[kind]}/part-00001.parquet" for table in (SCORES, PLANNED)]
