@@ -13,6 +13,7 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.analysis.comparing import comparing
+from biaseval.report import write_comparison
 from biaseval.report.charts import COLORS, lighter, line_chart
 from biaseval.report.compare_models import MODEL_RELATIONS, model_charts
 from biaseval.runs import reanalyse_run
@@ -125,6 +126,17 @@ def test_models_of_a_family_share_a_colour_and_tuned_ones_have_dashes(tmp_path: 
     assert list(charts) == ["models", "methods_a", "suites_a", "methods", "suites"]
     assert {f"{name}.svg" for name in charts} <= set(_files(tmp_path / "out"))
     assert not list((tmp_path / "out").glob("*.csv"))
+    pairs = query([str(tmp_path / name) for name in base], "from tuned_pairs").to_pylist()
+    assert pairs == [{"run": "small", "other_run": "small-chat", "family": "a"}]
+    lines = (tmp_path / "out" / "tuned_minus_base.md").read_text().splitlines()
+    assert lines[0].startswith("| family | run | other_run | n_demos | method | metric |")
+    assert {line.split(" | ")[1:3] == ["small", "small-chat"] for line in lines[2:]} == {True}
+    write_comparison([str(tmp_path / name) for name in base], str(tmp_path / "page.html"))
+    assert "Tuned minus base" in (tmp_path / "page.html").read_text()
+    reanalyse_run(tmp_path / "small-chat", ["model.tuned_from=other"], page=False)
+    assert query([str(tmp_path / name) for name in base], "from tuned_pairs").to_pylist()[0]["run"] == "other"
+    reanalyse_run(tmp_path / "small-chat", ["model.tuned_from=elsewhere"], page=False)  # that of its family and size
+    assert query([str(tmp_path / name) for name in base], "from tuned_pairs").to_pylist() == pairs
     [macro_f1, rsd, bias_score] = charts["models"].spec["concat"]
     lines, marks = macro_f1["layer"]
     looks = {channel: marks["encoding"][channel]["scale"] for channel in ("color", "fill", "shape")}

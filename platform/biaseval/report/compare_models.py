@@ -12,7 +12,8 @@ from biaseval.report.charts import COLORS, Chart, Look, lighter, line_chart, pan
 from biaseval.report.names import INSTRUCTIONS, WAYS, method_name, method_order, way_name
 
 MODEL_RELATIONS = (
-    "label_bias_by_model majority_by_model majority_over_seeds majority_size_effect majority_shared_data settings"
+    "label_bias_by_model majority_by_model majority_over_seeds majority_size_effect majority_shared_data settings "
+    "tuned_pairs"
 )
 """Relations that pages and figures of several runs need in addition to the comparisons; each kind has some of them."""
 
@@ -229,8 +230,29 @@ def _called(row: Row) -> str:
 
 
 def paper_tables(kind: str, ask: Ask) -> dict[str, Sequence[Row]]:
-    """Return by name the rows of the tables of the kind's paper over several runs; empty for kinds without any."""
-    return {"majority_bias": _majority_bias_tables}.get(kind, lambda _: {})(ask)
+    """Return by name the rows of the tables of the kind's paper over several runs, and of tuned and base models."""
+    if kind not in _WAY:
+        return {}
+    papers = _majority_bias_tables(ask) if kind == "majority_bias" else {}
+    return papers | {"tuned_minus_base": ask(_TUNED.format(kind=kind, way=_WAY[kind]))}
+
+
+_WAY = {"label_bias": "n_demos, method", "majority_bias": "n_demos, instruction, predict, method"}
+_TUNED = """
+select
+    family, run, other_run, {way}, metric, value, other_value, estimate, low as estimate_low, high as estimate_high,
+    verdict, verdict_p, other_is_above_constant as is_above_constant
+from {kind}_comparison
+inner join tuned_pairs using (run, other_run)
+order by family, run, other_run, metric, {way}"""
+_TUNED_COLUMNS = """
+family|Family|name; run|Base|name; other_run|Tuned|name; metric|Metric|metric; n_demos|Demonstrations|count;
+instruction|With instruction|yes; predict|Prediction|way; method|Method|method; value|Base|rate||Value;
+other_value|Tuned|rate||Value; estimate|Tuned minus base|change|verdict; verdict_p|p, adjusted|p"""
+_TUNED_CAPTION = (
+    "The tuned model minus the base model that model.tuned_from names, or else that of its family and size. In "
+    "brackets: 95 % intervals. Words: verdicts, corrected for all differences of this comparison."
+)
 
 
 def _majority_bias_tables(ask: Ask) -> dict[str, Sequence[Row]]:
@@ -270,6 +292,9 @@ def model_sections(compared: Compared, ask: Ask) -> list[Section]:
     """Return the section on models; none for kinds without figures of several models, and for two label-bias runs."""
     made = {"label_bias": _label_bias_blocks, "majority_bias": _majority_bias_blocks}.get(compared.kind)
     blocks = [] if made is None else made(compared, ask)
+    if blocks:
+        sql = _TUNED.format(kind=compared.kind, way=_WAY[compared.kind])
+        blocks.append(Table(_TUNED_CAPTION, sql, columns(_TUNED_COLUMNS)))
     return [Section("way-1", "Models beside each other", blocks, "Models")] if blocks else []
 
 
