@@ -98,6 +98,12 @@ def test_values_and_closest_words_are_those_of_the_published_code(golden: pa.Tab
             assert [own or "None" for own in rows["closest_word"].to_pylist()] == expected["closest_words"].to_pylist()
 
 
+def test_thresholds_and_steps_are_those_of_the_paper() -> None:
+    thresholds = {"word_dist": 7, "sim_word": 3, "ans_pos": 0, "cos_sim": 0.1, "ans_len": 4, "sim_ents": 0}
+    assert {name: own.threshold for name, own in HEURISTICS.items()} == thresholds | {"subj_pos": 1}
+    assert {name: own.step for name, own in HEURISTICS.items()} == dict.fromkeys(HEURISTICS, 1) | {"cos_sim": 0.1}
+
+
 def test_published_segments_of_squad(shared: Path) -> None:
     """P3's released trials (protocol section 11.1); sim_word 3 and ans_len 4 are the final thresholds."""
     published = {

@@ -159,7 +159,7 @@ def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, fi
         asked = [one for one in evaluations if (one["step"], one["dataset"]) == (row["step"], row["dataset"])]
         own = [one for one in asked if one["model"] in models]
         assert row["n_readers"] == len(own)
-        for metric in ("loss", "f1"):
+        for metric in ("loss", "f1", "exact_match"):
             values = [one[metric] for one in own]
             found = [row[f"{metric}{end}"] for end in ("", "_low", "_high")]
             assert found == pytest.approx([np.mean(values), min(values), max(values)])
