@@ -104,8 +104,9 @@ RUNS: dict[str, Callable[[Path], str]] = {
 
 
 def _labels(side: int) -> Callable[[Path], str]:
-    plan = {task: hits[side] for task, hits in HITS.items()}
-    return lambda folder: label_plan(plan, n_demos=(0, 2)).write(folder / f"labels{side}")
+    plan = label_plan({task: hits[side] for task, hits in HITS.items()}, n_demos=(0, 2))
+    plan.spec["model"] = {"path": "model", "tuned_from": "labels0" if side else None}
+    return lambda folder: plan.write(folder / f"labels{side}")
 
 
 def _majority(side: int) -> Callable[[Path], str]:
