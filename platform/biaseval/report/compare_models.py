@@ -233,7 +233,7 @@ def paper_tables(kind: str, ask: Ask) -> dict[str, Sequence[Row]]:
     """Return by name the rows of the tables of the kind's paper over several runs, and of tuned and base models."""
     if kind not in _WAY:
         return {}
-    papers = _majority_bias_tables(ask) if kind == "majority_bias" else {}
+    papers = {"majority_bias": _majority_bias_tables}.get(kind, lambda _: {})(ask)
     return papers | {"tuned_minus_base": ask(_TUNED.format(kind=kind, way=_WAY[kind]))}
 
 
