@@ -9,20 +9,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoModelForCausalLM,
-    BertConfig,
-    PretrainedConfig,
-)
+from transformers import AutoModelForCausalLM, BertConfig, PretrainedConfig
 
 from biaseval.errors import InputError
-from biaseval.models import (
-    ModelSource,
-    causal,
-    describe_model,
-    describe_reader,
-    load_model,
-)
+from biaseval.models import ModelSource, causal, describe_model, describe_reader, load_model
 from biaseval.pipelines.labels.score import score_spec
 from biaseval.qa_models import load_reader
 from biaseval.runs import describe

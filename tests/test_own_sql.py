@@ -142,10 +142,7 @@ METRICS = {
     "metrics/nothing.sql": ("select 1", "its head lacks shown, meaning, better, rows"),
     "metrics/rsd.sql": (HEAD, "rsd is a name that every run has; choose another one"),
     "metrics/worse.sql": (HEAD.replace("lower", "worse"), "better: 'worse' is unknown; use higher or lower"),
-    "metrics/rows.sql": (
-        HEAD.replace("main", "train"),
-        "rows: 'train' is unknown; use predictions or main or",
-    ),
+    "metrics/rows.sql": (HEAD.replace("main", "train"), "rows: 'train' is unknown; use predictions or main or"),
     "metrics/range.sql": (f"{HEAD}-- range: 0 - 1\n", "range: '0 - 1' is not understood; write it as"),
     "metrics/turned.sql": (f"{HEAD}-- range: 1 to 0\n", "is out of bounds"),
     "metrics/effect.sql": (f"{HEAD}-- least_effect: small\n", "least_effect: 'small' is not understood"),
@@ -170,10 +167,7 @@ def test_files_with_mistakes_are_refused_together(bad: dict[str, tuple[str, str]
     [
         ({**CONTENT, "analysis": {"sql": str(EXAMPLE)}, "calibration": ["unknown"]}, r"unknown(.|\n)*half_bc"),
         ({**CONTENT, "analysis": {"sql": "elsewhere"}}, r"analysis\.sql: .*elsewhere is no folder"),
-        (
-            {**CONTENT, "analysis": {"metrics": ["f2"]}},
-            r"analysis\.metrics: 'f2' is no metric .*; use brier, ckld,",
-        ),
+        ({**CONTENT, "analysis": {"metrics": ["f2"]}}, r"analysis\.metrics: 'f2' is no metric .*; use brier, ckld,"),
         (
             MajorityPlan().spec | {"analysis": {"metrics": ["brier"]}},
             "brier: metrics are added to runs of label bias alone",

@@ -97,10 +97,7 @@ NO_QA = "searches a qa_bias spec, and not a label_bias one"
         ({"search": {}}, "search: dictionary should have at least 1 item"),
         ({"objective": ...}, "objective: is required and missing; add it"),
         ({"objective": [OBJECTIVE] * 2}, "objective: lists 2, and a search looks for one number; name one, and read"),
-        (
-            {"stop_early": STOPPED},
-            "stop_early: only readers that are trained (train) say on the way how they do;",
-        ),
+        ({"stop_early": STOPPED}, "stop_early: only readers that are trained (train) say on the way how they do;"),
         ({**SCALES, "stop_early": {"grace_steps": 0}}, "stop_early.grace_steps: input should be greater than 0"),
         (
             {**SCALES, "stop_early": {"grace_steps": 1, "reduction": 1}},

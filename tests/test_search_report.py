@@ -151,10 +151,7 @@ NOT_BETTER = "!better than their mean"
 
 RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
     "better by a test": (BETTER, ["^Best: strength 0.5", "better than their mean", "!Beside one label"]),
-    "at the border": (
-        {"accuracies": {"all": FALL}},
-        [r"At the border: strength 0 \(smallest\) of those tried"],
-    ),
+    "at the border": ({"accuracies": {"all": FALL}}, [r"At the border: strength 0 \(smallest\) of those tried"]),
     "inside the border": ({"accuracies": {"all": PEAK}}, ["!At the border"]),
     "no better than one label": (
         {**BETTER, "is_above": False},

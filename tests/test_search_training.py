@@ -166,9 +166,7 @@ def own_ray() -> Iterator[dict[str, str]]:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif("BIASEVAL_STUDIES" not in os.environ, reason="takes minutes; set BIASEVAL_STUDIES=1")
-def test_a_killed_search_resumes_to_the_trials_of_an_undisturbed_one_of_two_at_a_time(
-    tmp_path: Path,
-) -> None:
+def test_a_killed_search_resumes_to_the_trials_of_an_undisturbed_one_of_two_at_a_time(tmp_path: Path) -> None:
     spec = write_study_search(tmp_path, trials=N_TRIALS, batch=3)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     code = "from biaseval.cli import main; main()"

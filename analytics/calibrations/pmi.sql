@@ -6,9 +6,6 @@
 -- reference: Ari Holtzman, Peter West, Vered Shwartz, Yejin Choi and Luke Zettlemoyer. 2021. Surface Form Competition: Why
 --   the Highest Probability Answer Isn't Always Right. EMNLP 2021.
 -- The second input of cc is empty.
-select
-    * exclude (row, input, gold, log_probability),
-    log_probability as log_prior,
-    1 as n_rows
+select * exclude (row, input, gold, log_probability), log_probability as log_prior, 1 as n_rows
 from calibration_scores
 where method = 'pmi' and row = 1

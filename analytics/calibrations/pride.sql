@@ -9,27 +9,21 @@
 -- option stands once behind each label, so that the options themselves drop out.
 with
 orders as (
-    select
-        * exclude (row, gold, log_probability),
-        list_avg(list(log_probability order by row)) as log_mean
+    select * exclude (row, gold, log_probability), list_avg(list(log_probability order by row)) as log_mean
     from calibration_scores
     where method = 'pride'
     group by all
 ),
 
 questions as (
-    select
-        * exclude (label, log_mean),
-        list(label order by label) as labels,
-        list(log_mean order by label) as log_means
+    select * exclude (label, log_mean), list(label order by label) as labels, list(log_mean order by label) as log_means
     from orders
     group by all
 ),
 
 priors as (
     select
-        * exclude (labels, log_means),
-        unnest(labels) as label,
+        * exclude (labels, log_means), unnest(labels) as label,
         unnest(list_transform(log_means, lambda x: x - log_sum(log_means))) as log_probability
     from questions
 )

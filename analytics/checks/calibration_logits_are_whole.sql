@@ -3,8 +3,7 @@
 with
 given as (
     select
-        logits.name, logits.adaptation, context_id, logits.prompt_id,
-        count(logits.log_probability) as n_given,
+        logits.name, logits.adaptation, context_id, logits.prompt_id, count(logits.log_probability) as n_given,
         any_value(len(prompts.labels)) as n_labels
     from calibration_logits as logits
     inner join prompts using (prompt_id)
@@ -12,18 +11,13 @@ given as (
 ),
 
 contexts_given as (
-    select
-        name, adaptation, context_id,
-        count(*) as n_given,
-        count(*) filter (n_given <> n_labels) as n_cut
+    select name, adaptation, context_id, count(*) as n_given, count(*) filter (n_given <> n_labels) as n_cut
     from given
     group by all
 ),
 
 measured as (
-    select
-        context_id,
-        count(*) as n_prompts
+    select context_id, count(*) as n_prompts
     from prompts
     where purpose in ('main', 'bias_score', 'held_out', 'majority')
     group by all

@@ -1,9 +1,7 @@
 -- Rows here: a calibration whose p_hat do not sum to 1 (1e-9).
 with
 sums as (
-    select
-        task, n_demos, demo_set, format, setting, instruction, method,
-        sum(exp(log_p_hat)) as p_hat_sum
+    select task, n_demos, demo_set, format, setting, instruction, method, sum(exp(log_p_hat)) as p_hat_sum
     from calibration_means
     group by all
 )

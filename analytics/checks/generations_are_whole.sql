@@ -2,9 +2,7 @@
 -- that is no label of the prompt. Constrained output always is a label.
 with
 asked as (
-    select
-        prompts.prompt_id, prompts.labels, modes.mode, adapted.adaptation,
-        true as is_asked
+    select prompts.prompt_id, prompts.labels, modes.mode, adapted.adaptation, true as is_asked
     from prompts
     cross join (select unnest(predict) as mode from run_settings) as modes
     cross join (select unnest(adaptations) as adaptation from run_settings) as adapted
@@ -12,21 +10,13 @@ asked as (
 ),
 
 written as (
-    select
-        prompt_id, mode,
-        'none' as adaptation,
-        count(*) as n_outputs,
-        any_value(prediction) as prediction
+    select prompt_id, mode, 'none' as adaptation, count(*) as n_outputs, any_value(prediction) as prediction
     from generations
     group by all
 
     union all
 
-    select
-        prompt_id, mode,
-        'lora' as adaptation,
-        count(*) as n_outputs,
-        any_value(prediction) as prediction
+    select prompt_id, mode, 'lora' as adaptation, count(*) as n_outputs, any_value(prediction) as prediction
     from adapted_generations
     group by all
 )

@@ -18,8 +18,7 @@ intervals as (
     from label_bias_verdicts
 )
 
-select
-    format('{}: {}', place, {'metric': metric, 'estimate': estimate, 'low': low, 'high': high}::varchar) as problem
+select format('{}: {}', place, {'metric': metric, 'estimate': estimate, 'low': low, 'high': high}::varchar) as problem
 from intervals
 where not coalesce(estimate between low - 1e-9 and high + 1e-9, low is null and high is null)
 order by all

@@ -1,9 +1,7 @@
 -- Rows here: a context of majority prompts whose demonstrations are not the counts of its setting.
 with
 wanted as (
-    select
-        setting,
-        list_filter(list_zip(labels, counts), lambda pair: pair[2] > 0) as label_counts
+    select setting, list_filter(list_zip(labels, counts), lambda pair: pair[2] > 0) as label_counts
     from settings
 ),
 

@@ -3,19 +3,14 @@ with
 differences as (
     select
         task, n_demos, instruction, instruction as against_instruction, predict, method,
-        unnest(['mean_f1', 'sd_f1']) as metric,
-        unnest([mean_f1, sd_f1]) as difference
+        unnest(['mean_f1', 'sd_f1']) as metric, unnest([mean_f1, sd_f1]) as difference
     from majority_calibration_gain
 
     union all
 
     select
-        task, n_demos,
-        true as instruction,
-        false as against_instruction,
-        predict, method,
-        format('{}_f1', region) as metric,
-        gap as difference
+        task, n_demos, true as instruction, false as against_instruction, predict, method,
+        format('{}_f1', region) as metric, gap as difference
     from majority_instruction_gap
 )
 

@@ -1,16 +1,13 @@
 -- Rows here: a majority prompt of an unknown setting, with other labels than its, or whose gold label is none of them.
 with
 label_sets as (
-    select
-        setting,
-        list_sort(labels) as setting_labels
+    select setting, list_sort(labels) as setting_labels
     from settings
 ),
 
 texts as (
     select
-        prompts.prompt_id, contexts.setting,
-        list_sort(prompts.labels) as labels,
+        prompts.prompt_id, contexts.setting, list_sort(prompts.labels) as labels,
         prompts.gold, label_sets.setting_labels
     from prompts
     inner join contexts using (context_id)

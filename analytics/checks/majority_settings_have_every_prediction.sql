@@ -7,9 +7,7 @@ ways as (
 
     union all
 
-    select
-        'likelihood' as predict,
-        method_name(adapted.adaptation, calibration) as method
+    select 'likelihood' as predict, method_name(adapted.adaptation, calibration) as method
     from (select unnest(calibration) as calibration from run_settings) as calibrations
     cross join (select unnest(adaptations) as adaptation from run_settings) as adapted
 ),

@@ -4,9 +4,7 @@ with
 setting_rows as (
     select
         majority_contexts.task, majority_contexts.n_demos, majority_contexts.instruction, majority_contexts.setting,
-        majority_contexts.seed,
-        count(distinct context_id) as n_contexts,
-        count(*) as n_rows,
+        majority_contexts.seed, count(distinct context_id) as n_contexts, count(*) as n_rows,
         count(distinct prompts.row) as n_distinct_rows,
         bit_xor(hash(prompts.row, prompts.instance_id, prompts.gold)) as instances
     from prompts
@@ -34,9 +32,5 @@ select
            first_n_rows) as problem,
     task, setting, seed, instruction
 from compared
-where
-    n_contexts > 1
-    or n_rows <> n_distinct_rows
-    or n_rows <> first_n_rows
-    or instances <> first_instances
+where n_contexts > 1 or n_rows <> n_distinct_rows or n_rows <> first_n_rows or instances <> first_instances
 order by all

@@ -2,12 +2,8 @@
 with
 questions as (
     select
-        task, n_demos, demo_set, format, purpose,
-        row // len(tasks.labels) as question,
-        len(tasks.labels) as n_labels,
-        count(*) as n_orders,
-        count(distinct gold) as n_places,
-        count(distinct instance_id) as n_instances
+        task, n_demos, demo_set, format, purpose, row // len(tasks.labels) as question, len(tasks.labels) as n_labels,
+        count(*) as n_orders, count(distinct gold) as n_places, count(distinct instance_id) as n_instances
     from prompts
     inner join tasks using (task)
     inner join calibration_methods on purpose = calibration_methods.method

@@ -1,29 +1,21 @@
 -- Rows here: a prompt whose scores are not one for each of its labels, or scores of a prompt that was not planned; of
--- the model itself, and of the model with adapters where the run has some.
--- Nothing is scored where the run predicts by generation alone.
+-- the model itself, and of the model with adapters where the run has some. Nothing is scored where the run predicts by
+-- generation alone.
 with
 scored as (
-    select
-        'none' as adaptation,
-        prompt_id,
-        list(label order by label) as labels
+    select 'none' as adaptation, prompt_id, list(label order by label) as labels
     from label_scores
     group by prompt_id
 
     union all
 
-    select
-        'lora' as adaptation,
-        prompt_id,
-        list(label order by label) as labels
+    select 'lora' as adaptation, prompt_id, list(label order by label) as labels
     from adapted_scores
     group by prompt_id
 ),
 
 planned as (
-    select
-        prompt_id, labels,
-        unnest(adaptations) as adaptation
+    select prompt_id, labels, unnest(adaptations) as adaptation
     from prompts
     cross join run_settings
 )

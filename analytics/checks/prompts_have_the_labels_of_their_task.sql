@@ -8,8 +8,7 @@ task_labels as (
 
 texts as (
     select
-        prompts.*,
-        task_labels.task is not null as is_known,
+        prompts.*, task_labels.task is not null as is_known,
         purpose in ('main', 'bias_score', 'held_out') or coalesce(leaves_one_out, false) as needs_gold,
         task_labels.labels as task_labels,
         coalesce(prompts.task, 'null') as task_text,

@@ -1,6 +1,5 @@
 -- Rows here: draws of a comparison that there is not, or a change of a bias that lacks them or their interval.
-select distinct
-    format('{}, {}, {}: draws of a comparison that there is not', model, dataset, heuristic) as problem
+select distinct format('{}, {}, {}: draws of a comparison that there is not', model, dataset, heuristic) as problem
 from qa_change_draws
 anti join (select * from qa_debiasing where method <> 'standard') as compared using (model, dataset, heuristic)
 

@@ -3,8 +3,7 @@
 with
 drawn as (
     select
-        model, dataset, heuristic, threshold,
-        count(*) as n_draws,
+        model, dataset, heuristic, threshold, count(*) as n_draws,
         count(*) filter (
             segment in ('lower', 'higher')
             and trial between 0 and qa_settings.trials - 1
@@ -17,9 +16,7 @@ drawn as (
 ),
 
 compared as (
-    select
-        *,
-        if(coalesce(candidates.is_measured, false), 2 * qa_settings.trials, 0) as n_wanted
+    select *, if(coalesce(candidates.is_measured, false), 2 * qa_settings.trials, 0) as n_wanted
     from drawn
     full join qa_bias_candidates as candidates using (model, dataset, heuristic, threshold)
     cross join qa_settings
@@ -32,7 +29,5 @@ select
            coalesce(n_whole, 0),
            n_wanted) as problem
 from compared
-where
-    coalesce(n_draws, 0) <> n_wanted
-    or coalesce(n_whole, 0) <> n_wanted
+where coalesce(n_draws, 0) <> n_wanted or coalesce(n_whole, 0) <> n_wanted
 order by all

@@ -4,19 +4,14 @@
 -- was not asked both segments.
 with
 kept as (
-    select
-        evaluations.*,
-        trained_models.method,
-        evaluations.step = trained_models.best_step as is_best
+    select evaluations.*, trained_models.method, evaluations.step = trained_models.best_step as is_best
     from evaluations
     inner join trained_models using (model)
     where trained_models.problem is null
 ),
 
 asked as (
-    select
-        model, step,
-        count(distinct dataset) as n_datasets
+    select model, step, count(distinct dataset) as n_datasets
     from kept
     group by all
 ),
@@ -48,11 +43,7 @@ select
            coalesce(exact_match::varchar, 'null'),
            coalesce(f1::varchar, 'null')) as problem
 from kept
-where
-    not coalesce(loss >= 0, false)
-    or (is_best and not isfinite(loss))
-    or exact_match is null
-    or f1 is null
+where not coalesce(loss >= 0, false) or (is_best and not isfinite(loss)) or exact_match is null or f1 is null
 
 union all
 

@@ -4,12 +4,10 @@ with
 asked as (
     select qa_models.model, qa_examples.dataset, qa_examples.example_id, qa_models.on_missing
     from qa_models
-    inner join qa_examples
-        on qa_models.datasets is null or list_contains(qa_models.datasets, qa_examples.dataset)
+    inner join qa_examples on qa_models.datasets is null or list_contains(qa_models.datasets, qa_examples.dataset)
 )
 
-select
-    format('question {} of {} has no prediction of {}', example_id, dataset, model) as problem
+select format('question {} of {} has no prediction of {}', example_id, dataset, model) as problem
 from asked
 anti join qa_predictions using (model, dataset, example_id)
 where asked.on_missing <> 'drop'
@@ -29,7 +27,5 @@ select
            coalesce(exact_match::varchar, 'null'),
            coalesce(f1::varchar, 'null')) as problem
 from qa_predictions
-where
-    not coalesce(exact_match in (0, 1), false)
-    or f1 is null
+where not coalesce(exact_match in (0, 1), false) or f1 is null
 order by all

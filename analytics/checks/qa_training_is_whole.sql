@@ -4,11 +4,7 @@
 with
 steps as (
     select
-        model,
-        count(*) as n_rows,
-        count(distinct step) as n_steps,
-        min(step) as first_step,
-        max(step) as last_step,
+        model, count(*) as n_rows, count(distinct step) as n_steps, min(step) as first_step, max(step) as last_step,
         count(*) filter (coalesce(isfinite(loss), false)) as n_finite
     from training
     group by model
@@ -19,8 +15,7 @@ kept as (
     where problem is null
 )
 
-select
-    format('{}: {} steps of a reader that is not in trained_models', model, n_rows) as problem
+select format('{}: {} steps of a reader that is not in trained_models', model, n_rows) as problem
 from steps
 anti join trained_models using (model)
 
@@ -57,11 +52,9 @@ where not coalesce(
 
 union all
 
-select
-    format('{}: no evaluation behind step {}, whose weights are kept', kept.model, kept.best_step) as problem
+select format('{}: no evaluation behind step {}, whose weights are kept', kept.model, kept.best_step) as problem
 from kept
-anti join evaluations
-    on kept.model = evaluations.model and kept.best_step = evaluations.step
+anti join evaluations on kept.model = evaluations.model and kept.best_step = evaluations.step
 where kept.best_step is not null
 
 union all
@@ -79,16 +72,14 @@ where kept.standard is not null
 
 union all
 
-select
-    format('{}: was trained, and is not measured', model) as problem
+select format('{}: was trained, and is not measured', model) as problem
 from kept
 anti join (select * from qa_models where is_trained) as measured using (model)
 where kept.method <> 'bias_model'
 
 union all
 
-select
-    format('{}: is measured as trained in this run, which has no weights of it', model) as problem
+select format('{}: is measured as trained in this run, which has no weights of it', model) as problem
 from qa_models
 anti join (select * from kept where method <> 'bias_model') as readers using (model)
 where qa_models.is_trained

@@ -1,10 +1,7 @@
 -- Rows here: a setting of a task whose main or bias_score rows are not the instances of the task's first setting.
 with
 setting_rows as (
-    select
-        task, format, purpose, n_demos, demo_set,
-        count(*) as n_rows,
-        bit_xor(hash(instance_id, gold)) as instances
+    select task, format, purpose, n_demos, demo_set, count(*) as n_rows, bit_xor(hash(instance_id, gold)) as instances
     from prompts
     where purpose in ('main', 'bias_score')
     group by all

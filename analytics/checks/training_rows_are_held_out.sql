@@ -1,9 +1,7 @@
 -- Rows here: an adapter with a training example that its context shows as a demonstration.
 with
 shown as (
-    select distinct
-        task, n_demos, demo_set, setting, instruction,
-        unnest(demo_ids) as instance_id
+    select distinct task, n_demos, demo_set, setting, instruction, unnest(demo_ids) as instance_id
     from contexts
 )
 

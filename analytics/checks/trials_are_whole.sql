@@ -16,9 +16,7 @@ union all
 
 select concat('trial ', trial, ' has ', n_objectives, ' objectives') as problem
 from (
-    select
-        trial,
-        count(distinct search_objectives.objective) as n_objectives
+    select trial, count(distinct search_objectives.objective) as n_objectives
     from trials
     left join trial_values using (trial)
     left join search_objectives using (objective)

@@ -2,9 +2,7 @@
 -- first by name where several have as many), the same for all pairs, so that both directions of a pair agree.
 with
 lengths as (
-    select
-        run,
-        max(len(signs)) as n_places
+    select run, max(len(signs)) as n_places
     from sign_flips
     group by run
 ),

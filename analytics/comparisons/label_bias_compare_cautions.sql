@@ -41,9 +41,7 @@ reasons as (
             },
             {
                 'line': 16,
-                'text': if(
-                    own.has_same_bias_score_rows, null, 'BiasScore leaves out tasks whose rows of it differ'
-                )
+                'text': if(own.has_same_bias_score_rows, null, 'BiasScore leaves out tasks whose rows of it differ')
             },
             {
                 'line': 17,

@@ -17,9 +17,7 @@
 -- too few (row_influences), and the verdict is 'unclear' then.
 with
 shared as (
-    select
-        tasks.*,
-        pairs.unit
+    select tasks.*, pairs.unit
     from label_bias_shared_tasks as tasks
     inner join label_bias_shared as pairs using (run, other_run)
     where tasks.run < tasks.other_run and tasks.has_same_rows
@@ -37,8 +35,7 @@ metrics as (
 
 by_task as materialized (
     select
-        shared.run, shared.other_run, task, n_demos, method, metric,
-        mean_of_all(own.value, demo_set) as value,
+        shared.run, shared.other_run, task, n_demos, method, metric, mean_of_all(own.value, demo_set) as value,
         mean_of_all(other.value, demo_set) as other_value,
         max(own.baseline) as baseline,
         bonferroni_p(
@@ -55,11 +52,9 @@ by_task as materialized (
 
 means as (
     select
-        by_task.run, by_task.other_run, n_demos, method, metric,
-        mean_of_all(value, task) as value,
+        by_task.run, by_task.other_run, n_demos, method, metric, mean_of_all(value, task) as value,
         mean_of_all(other_value, task) as other_value,
-        avg(baseline order by task) as baseline,
-        count(*) as n_tasks,
+        avg(baseline order by task) as baseline, count(*) as n_tasks,
         count(*) filter (value is not null and other_value is not null) as n_measured,
         sum(n_rows)::bigint as n_rows,
         bonferroni_p(min(noise_p), count(noise_p)) as noise_p
@@ -92,8 +87,7 @@ constant_tests as materialized (
 
 performance as (
     select
-        run, other_run, n_demos, method,
-        list(value order by metric) as given,
+        run, other_run, n_demos, method, list(value order by metric) as given,
         list(other_value order by metric) as other_given,
         list(baseline order by metric) as constants
     from means
@@ -115,8 +109,7 @@ above as materialized (
 
 task_units as (
     select
-        'task' as kind,
-        by_task.run, by_task.other_run, n_demos, method, metric,
+        'task' as kind, by_task.run, by_task.other_run, n_demos, method, metric,
         dense_rank() over (order by by_task.task) - 1 as unit,
         other_value - value as value
     from by_task
@@ -127,8 +120,7 @@ task_units as (
 -- With T tasks of n rows each, N in all, the mean over tasks is that over rows of the values times N / (T n).
 row_units as (
     select
-        'row' as kind,
-        shared.run, shared.other_run, n_demos, method, metric,
+        'row' as kind, shared.run, shared.other_run, n_demos, method, metric,
         dense_rank() over (order by of_bias_score_rows(metric), shared.task, row) - 1 as unit,
         (other.value - own.value)
         * count(*) over test
@@ -162,16 +154,13 @@ units as materialized (
 ),
 
 tested as (
-    select
-        unnest(test),
-        * exclude (family, test)
+    select unnest(test), * exclude (family, test)
     from sign_flip_tests('units', 'comparison_sign_flips')
 ),
 
 measured as (
     select
-        means.*,
-        is_above_constant, other_is_above_constant,
+        means.*, is_above_constant, other_is_above_constant,
         coalesce(tested.estimate, other_value - value) as estimate,
         tested.* exclude (run, other_run, n_demos, method, metric, estimate)
     from means
@@ -180,10 +169,7 @@ measured as (
 ),
 
 compared as (
-    select
-        ordered.*,
-        least_effect(metric) as least_effect,
-        pairs.unit
+    select ordered.*, least_effect(metric) as least_effect, pairs.unit
     from both_directions('measured') as ordered
     inner join label_bias_shared as pairs using (run, other_run)
 ),
@@ -199,9 +185,7 @@ judged as (
             list({'metric': metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word
         ) as band
     from compared
-    window of_word as (
-        partition by run, other_run, n_demos, method, word_metric(metric)
-    )
+    window of_word as (partition by run, other_run, n_demos, method, word_metric(metric))
 )
 
 select

@@ -4,8 +4,7 @@
 select
     run, other_run, task, n_demos, demo_set, method, row, instance_id,
     left(trim(regexp_replace(prompts.input_text, '\s+', ' ', 'g')), 200) as input,
-    answers.gold, prediction, other_prediction,
-    other_prediction = answers.gold as is_win,
+    answers.gold, prediction, other_prediction, other_prediction = answers.gold as is_win,
     md5(concat_ws('/', task, n_demos, demo_set, row)) as shuffled
 from paired_answers('calibrated_predictions', 'label_bias_shared_tasks', ['task', 'n_demos', 'demo_set', 'method', 'format', 'purpose', 'row']) as answers
 inner join prompts using (run, prompt_id, task, n_demos, demo_set, row, purpose, format)

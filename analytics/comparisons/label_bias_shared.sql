@@ -7,18 +7,13 @@
 -- compare.
 with
 settings_of as (
-    select
-        run,
-        list_sort(list(distinct n_demos)) as n_demos,
-        list_sort(list(distinct method)) as methods
+    select run, list_sort(list(distinct n_demos)) as n_demos, list_sort(list(distinct method)) as methods
     from label_bias_by_task_over_sets
     group by run
 ),
 
 task_lists as (
-    select
-        run,
-        list(task order by task) as tasks
+    select run, list(task order by task) as tasks
     from tasks
     group by run
 ),
@@ -46,8 +41,7 @@ compared as (
 
 pairs as (
     select
-        runs.run, other.run as other_run,
-        coalesce(compared.n_tasks, 0) as n_tasks,
+        runs.run, other.run as other_run, coalesce(compared.n_tasks, 0) as n_tasks,
         coalesce(compared.n_rows, 0) as n_rows,
         coalesce(compared.differing_tasks, []) as differing_tasks,
         list_filter(runs.tasks, lambda task: not list_contains(other.tasks, task)) as lacking_tasks,

@@ -7,10 +7,8 @@
 with
 rows_of as (
     select
-        prompts.run, prompts.task, prompts.purpose, prompts.row,
-        min(prompts.instance_id) as instance_id,
-        min(prompts.gold) as gold,
-        min(prompts.input_text) as input_text
+        prompts.run, prompts.task, prompts.purpose, prompts.row, min(prompts.instance_id) as instance_id,
+        min(prompts.gold) as gold, min(prompts.input_text) as input_text
     from prompts
     where prompts.format = 'base' and prompts.purpose in ('main', 'bias_score')
     group by all
@@ -40,14 +38,9 @@ labelled as (
 ),
 
 sets as (
-    select
-        run, task, n_demos,
-        list(demo_set order by demo_set) as demo_sets,
-        list(hash(demo_set, text_hash)) as texts
+    select run, task, n_demos, list(demo_set order by demo_set) as demo_sets, list(hash(demo_set, text_hash)) as texts
     from (
-        select
-            run, task, n_demos, demo_set,
-            min(hash(text)) as text_hash
+        select run, task, n_demos, demo_set, min(hash(text)) as text_hash
         from contexts
         semi join (select * from prompts where format = 'base' and purpose = 'main') as main using (run, context_id)
         group by all

@@ -9,8 +9,7 @@ pairs as (
 )
 
 select
-    run, other_run, n_demos, instruction, predict, method,
-    count(*) as n_predictions,
+    run, other_run, n_demos, instruction, predict, method, count(*) as n_predictions,
     count(*) filter (prediction is distinct from other_prediction) as n_differing
 from paired_answers('majority_predictions', 'pairs', ['n_demos', 'instruction', 'predict', 'method', 'setting', 'seed', 'row'])
 group by all

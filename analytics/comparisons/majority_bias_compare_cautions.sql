@@ -86,9 +86,7 @@ reasons as (
             },
             {
                 'line': 18,
-                'text': if(
-                    has_same_seed, null, 'other seeds in the specs (seed); differences of size have no interval'
-                )
+                'text': if(has_same_seed, null, 'other seeds in the specs (seed); differences of size have no interval')
             }
         ], max_depth := 2)
     from pairs

@@ -40,9 +40,7 @@ chosen as (
 
 measured as (
     select
-        compared.*,
-        compared.other_run as who,
-        compared.run as against,
+        compared.*, compared.other_run as who, compared.run as against,
         counted(shared.n_rows, 'test row') as scope,
         'new test rows and other draws of the demonstrations' as holds_for,
         shown_predict(predict) || if(method = 'none', '', ', ' || shown_method(method)) || ', ' || with_demos(compared.n_demos)
@@ -50,8 +48,7 @@ measured as (
         dense_rank() over (
             order by compared.n_demos, predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction
         ) as place_number,
-        method <> 'none' as is_mitigated,
-        deployed,
+        method <> 'none' as is_mitigated, deployed,
         coalesce(is_headline, false) as is_headline,
         case metric
             when 'mean_f1' then 'mean weighted F1'
@@ -64,13 +61,11 @@ measured as (
         list_position(['accuracy', 'mean_f1', 'sd_f1', 'rb_at_10', 'tails_f1', 'middle_f1'], metric) as number,
         if(metric in ('sd_f1', 'rb_at_10'), 'bias', 'performance') as measures,
         metric not in ('tails_f1', 'middle_f1') as is_first,
-        metric = 'sd_f1' as is_low_better,
-        n_predictions, n_differing
+        metric = 'sd_f1' as is_low_better, n_predictions, n_differing
     from majority_bias_comparison as compared
     left join chosen using (run, other_run, n_demos, instruction, predict, method)
     left join majority_bias_agreement using (run, other_run, n_demos, instruction, predict, method)
-    inner join majority_bias_shared as shared
-        on compared.run = shared.run and compared.other_run = shared.other_run
+    inner join majority_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run
 )
 
 from compared_words('measured')

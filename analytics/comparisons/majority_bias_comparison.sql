@@ -42,12 +42,7 @@ hits_of_seeds as (
 ),
 
 unit_values as materialized (
-    select
-        run, place,
-        'accuracy' as metric,
-        'row' as family,
-        row as unit,
-        avg(hit order by setting) as value
+    select run, place, 'accuracy' as metric, 'row' as family, row as unit, avg(hit order by setting) as value
     from hits_of_seeds
     group by all
 
@@ -56,9 +51,7 @@ unit_values as materialized (
     select
         run,
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        metric,
-        'row' as family,
-        row as unit, value
+        metric, 'row' as family, row as unit, value
     from majority_row_values
 
     union all by name
@@ -66,9 +59,7 @@ unit_values as materialized (
     select
         run,
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        'rb_at_10' as metric,
-        'seed' as family,
-        seed as unit, rb_at_10 as value
+        'rb_at_10' as metric, 'seed' as family, seed as unit, rb_at_10 as value
     from majority_seed_boundaries
 ),
 
@@ -77,8 +68,7 @@ paired as materialized (
         family,
         {'run': pairs.run, 'other_run': pairs.other_run, 'place': place, 'metric': metric} as test,
         dense_rank() over (partition by family order by unit) - 1 as unit,
-        own.value as own_value, other.value as other_value,
-        other.value - own.value as value
+        own.value as own_value, other.value as other_value, other.value - own.value as value
     from pairs
     inner join unit_values as own using (run)
     inner join unit_values as other using (place, metric, family, unit)
@@ -128,9 +118,7 @@ sides as (
         numbers.n_seeds
     from majority_by_model
     inner join (
-        select
-            run, n_demos,
-            count(distinct seed) as n_seeds
+        select run, n_demos, count(distinct seed) as n_seeds
         from majority_predictions
         group by all
     ) as numbers using (run, n_demos)
@@ -167,8 +155,7 @@ tested as materialized (
             when test.metric = 'accuracy' then own.majority_accuracy
             when test.metric in ('mean_f1', 'tails_f1', 'middle_f1') then own.constant_f1
         end as baseline,
-        row_sign, family as unit,
-        tests.* exclude (family, test)
+        row_sign, family as unit, tests.* exclude (family, test)
     from over_draws('tests', 'errors') as tests
     inner join means using (test)
     inner join sides as own on test.run = own.run and test.place = own.place
@@ -198,11 +185,9 @@ judged as (
 )
 
 select
-    run, other_run,
-    unnest(place),
+    run, other_run, unnest(place),
     metric, value, other_value, estimate, standard_error, low, high, p, p_adjusted, simultaneous_low, simultaneous_high,
-    smallest_detectable,
-    least_effect(metric) as least_effect,
+    smallest_detectable, least_effect(metric) as least_effect,
     case
         when reason in ('constant answer', 'other numbers of seeds') or estimate is null then null
         when reason like 'too few%' then 'too few'

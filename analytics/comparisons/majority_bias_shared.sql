@@ -8,17 +8,13 @@
 -- do not count.
 with
 row_lists as (
-    select
-        run,
-        list(question order by row) as questions
+    select run, list(question order by row) as questions
     from (select run, row, min(hash(input_text, gold)) as question from prompts where purpose = 'majority' group by all)
     group by run
 ),
 
 grids as (
-    select
-        run,
-        list({'setting': setting, 'labels': labels} order by number) as grid
+    select run, list({'setting': setting, 'labels': labels} order by number) as grid
     from settings
     group by run
 ),
@@ -35,18 +31,14 @@ settings_of as (
 ),
 
 contexts_of as (
-    select
-        run, n_demos, instruction, setting, seed,
-        min(hash(contexts.text)) as text_hash
+    select run, n_demos, instruction, setting, seed, min(hash(contexts.text)) as text_hash
     from majority_contexts
     inner join contexts using (run, context_id, n_demos, instruction, setting)
     group by all
 ),
 
 seed_lists as (
-    select
-        run,
-        list_sort(list(distinct seed)) as seeds
+    select run, list_sort(list(distinct seed)) as seeds
     from contexts_of
     group by run
 ),
@@ -63,10 +55,7 @@ same_contexts as (
 
 runs as (
     select
-        row_lists.*,
-        grids.grid, seed_lists.seeds,
-        settings_of.* exclude (run),
-        run_settings.seed,
+        row_lists.*, grids.grid, seed_lists.seeds, settings_of.* exclude (run), run_settings.seed,
         {'normalization': normalization, 'eos': eos} as scoring
     from row_lists
     inner join grids using (run)
@@ -76,8 +65,7 @@ runs as (
 )
 
 select
-    runs.run, other.run as other_run,
-    len(runs.questions) as n_rows,
+    runs.run, other.run as other_run, len(runs.questions) as n_rows,
     len(list_intersect(runs.questions, other.questions)) as n_shared_rows,
     runs.questions = other.questions as has_same_rows,
     runs.grid = other.grid as has_same_settings,

@@ -6,8 +6,7 @@ pairs as (
 )
 
 select
-    run, model, other_run, other_model, dataset,
-    count(*) as n_predictions,
+    run, model, other_run, other_model, dataset, count(*) as n_predictions,
     count(*) filter (prediction is distinct from other_prediction) as n_differing
 from paired_answers('qa_predictions', 'pairs', ['dataset', 'example_id'])
 group by all

@@ -25,10 +25,7 @@ reasons as (
                     listed(nullif(own.differing_heuristics, []))
                 )
             },
-            {
-                'line': 13,
-                'text': if(own.has_same_variant, null, 'another variant of the measurement (variant)')
-            },
+            {'line': 13, 'text': if(own.has_same_variant, null, 'another variant of the measurement (variant)')},
             {'line': 14, 'text': if(own.has_same_seed, null, 'other seeds in the specs (seed)')}
         ], max_depth := 2)
     from qa_bias_shared as own

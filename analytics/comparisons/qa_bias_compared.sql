@@ -18,12 +18,9 @@ measured as (
         if(len(shared.other_models) > 1, compared.other_run || ': ' || other_model, compared.other_run) as who,
         if(len(shared.models) > 1, compared.run || ': ' || model, compared.run) as against,
         counted(shared.n_questions, 'question') || ' on ' || counted(shared.n_articles, 'article') as scope,
-        'articles like these' as holds_for,
-        dataset as place,
+        'articles like these' as holds_for, dataset as place,
         dense_rank() over (order by dataset) as place_number,
-        false as is_mitigated,
-        'On' as deployed,
-        is_headline,
+        false as is_mitigated, 'On' as deployed, is_headline,
         if(
             metric = 'gap',
             'gap by ' || heuristic || if(threshold is null, '', format(' (T = {:g})', threshold)),
@@ -31,18 +28,12 @@ measured as (
         ) as shown,
         list_position(['exact_match', 'f1', 'gap'], metric) as number,
         if(metric = 'gap', 'bias', 'performance') as measures,
-        true as is_first,
-        metric = 'gap' as is_low_better,
-        true as is_above_constant,
-        true as other_is_above_constant,
-        null::double as baseline,
-        null::varchar as reason,
-        answers.n_predictions, answers.n_differing
+        true as is_first, metric = 'gap' as is_low_better, true as is_above_constant, true as other_is_above_constant,
+        null::double as baseline, null::varchar as reason, answers.n_predictions, answers.n_differing
     from qa_bias_comparison as compared
     inner join sets using (run, other_run, model, other_model, dataset)
     left join qa_bias_agreement as answers using (run, other_run, model, other_model, dataset)
-    inner join qa_bias_shared as shared
-        on compared.run = shared.run and compared.other_run = shared.other_run
+    inner join qa_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run
 )
 
 from compared_words('measured')

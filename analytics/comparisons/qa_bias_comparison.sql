@@ -10,14 +10,9 @@
 with
 sums as (
     select
-        run, other_run, model, other_model, dataset,
-        unnest(['exact_match', 'f1']) as metric,
-        null::varchar as heuristic,
-        null::double as threshold,
-        null::varchar as better_segment,
-        article,
-        count(*) as n_lower,
-        0 as n_higher,
+        run, other_run, model, other_model, dataset, unnest(['exact_match', 'f1']) as metric,
+        null::varchar as heuristic, null::double as threshold, null::varchar as better_segment, article,
+        count(*) as n_lower, 0 as n_higher,
         unnest([
             sum(coalesce(exact_match, 'nan') order by example_id), sum(coalesce(f1, 'nan') order by example_id)
         ]) as lower,
@@ -32,8 +27,7 @@ sums as (
     union all
 
     select
-        run, other_run, model, other_model, dataset,
-        'gap' as metric,
+        run, other_run, model, other_model, dataset, 'gap' as metric,
         heuristic, chosen.threshold, chosen.better_segment, article,
         count(*) filter (qa_attributes.value <= chosen.threshold) as n_lower,
         count(*) filter (qa_attributes.value > chosen.threshold) as n_higher,
@@ -65,8 +59,7 @@ keyed as (
 
 totals as (
     select
-        test,
-        any_value(threshold) as threshold,
+        test, any_value(threshold) as threshold,
         any_value(better_segment) as better_segment,
         nullif(
             sum(lower order by article) / sum(n_lower) - coalesce(sum(higher) / nullif(sum(n_higher), 0), 0), 'nan'
@@ -86,8 +79,7 @@ totals as (
 
 differences as (
     select
-        'all' as family,
-        test,
+        'all' as family, test,
         dense_rank() over (order by dataset, article) - 1 as unit,
         n_lower, n_higher,
         other_side * other_lower - side * lower as lower,
@@ -97,8 +89,7 @@ differences as (
 ),
 
 parts as (
-    select
-        * replace (nullif(part, 'nan') as part, nullif(moved, 'nan') as moved)
+    select * replace (nullif(part, 'nan') as part, nullif(moved, 'nan') as moved)
     from two_model_parts('differences')
 ),
 

@@ -7,17 +7,14 @@
 -- together answer better: 'lower' (value <= threshold) or 'higher'. n_lower, n_higher: questions that both answered.
 with
 asked as (
-    select
-        run,
-        unnest(heuristics) as heuristic
+    select run, unnest(heuristics) as heuristic
     from qa_settings
 ),
 
 by_value as (
     select
         paired.run, paired.other_run, paired.model, paired.other_model, paired.dataset, qa_attributes.heuristic,
-        qa_attributes.value,
-        count(*) as n_questions,
+        qa_attributes.value, count(*) as n_questions,
         sum(paired.exact_match + paired.other_exact_match) / 2 as hits
     from qa_bias_paired as paired
     inner join qa_attributes using (run, dataset, example_id)
@@ -29,11 +26,8 @@ by_value as (
 
 sums as materialized (
     select
-        * exclude (n_questions, hits),
-        sum(n_questions) over below as n_lower,
-        sum(hits) over below as hits_lower,
-        sum(n_questions) over whole as n_all,
-        sum(hits) over whole as hits_all
+        * exclude (n_questions, hits), sum(n_questions) over below as n_lower, sum(hits) over below as hits_lower,
+        sum(n_questions) over whole as n_all, sum(hits) over whole as hits_all
     from by_value
     window
         whole as (partition by run, other_run, model, other_model, dataset, heuristic),
@@ -50,10 +44,7 @@ tried as (
 -- The largest value that a threshold includes has the sums of its lower segment.
 candidates as (
     select
-        tried.*,
-        sums.n_lower,
-        sums.n_all - sums.n_lower as n_higher,
-        sums.hits_all / sums.n_all as mean,
+        tried.*, sums.n_lower, sums.n_all - sums.n_lower as n_higher, sums.hits_all / sums.n_all as mean,
         sums.hits_lower / sums.n_lower - (sums.hits_all - sums.hits_lower) / (sums.n_all - sums.n_lower) as gap
     from tried
     asof inner join sums using (run, other_run, model, other_model, dataset, heuristic, value)
@@ -63,11 +54,7 @@ candidates as (
 judged as (
     select
         candidates.*,
-        if(
-            mean > 0 and mean < 1,
-            round(abs(gap) / sqrt(mean * (1 - mean) * (1 / n_lower + 1 / n_higher)), 9),
-            0
-        ) as z
+        if(mean > 0 and mean < 1, round(abs(gap) / sqrt(mean * (1 - mean) * (1 / n_lower + 1 / n_higher)), 9), 0) as z
     from candidates
     inner join qa_settings using (run)
     where is_fixed or least(n_lower, n_higher) >= qa_settings.sample
@@ -76,8 +63,7 @@ judged as (
 select
     run, other_run, model, other_model, dataset, heuristic, value as threshold, is_fixed,
     if(gap >= 0, 'lower', 'higher') as better_segment,
-    n_lower::bigint as n_lower,
-    n_higher::bigint as n_higher
+    n_lower::bigint as n_lower, n_higher::bigint as n_higher
 from judged
 qualify row_number() over (
     partition by run, other_run, model, other_model, dataset, heuristic order by z desc, value

@@ -29,8 +29,7 @@ pairs as (
     select own.run, own.model, other.run as other_run, other.model as other_model
     from qa_models as own
     inner join qa_models as other on own.run < other.run
-    left join namesakes
-        on own.run = namesakes.run and other.run = namesakes.other_run and own.model = namesakes.model
+    left join namesakes on own.run = namesakes.run and other.run = namesakes.other_run and own.model = namesakes.model
     left join namesakes as of_other
         on own.run = of_other.run and other.run = of_other.other_run and other.model = of_other.model
     where own.model = other.model or namesakes.model is null or of_other.model is null

@@ -7,9 +7,7 @@
 -- share a question.
 with
 questions as (
-    select
-        run, dataset, example_id, article,
-        hash(question, context, answers) as content
+    select run, dataset, example_id, article, hash(question, context, answers) as content
     from qa_examples
     inner join qa_articles using (run, dataset, example_id)
 ),
@@ -25,8 +23,7 @@ paired as (
 
 counts as (
     select
-        run, other_run,
-        count(*) filter (is_same) as n_questions,
+        run, other_run, count(*) filter (is_same) as n_questions,
         count(distinct {'dataset': dataset, 'article': article}) filter (is_same) as n_articles,
         count(*) filter (not is_same) as n_differing,
         coalesce(list_sort(list(distinct dataset) filter (is_same)), []) as datasets
@@ -58,17 +55,13 @@ heuristic_lists as (
 ),
 
 model_lists as (
-    select
-        run,
-        list(model order by number) as models
+    select run, list(model order by number) as models
     from qa_models
     group by run
 ),
 
 sizes as (
-    select
-        run,
-        count(*) as n_all
+    select run, count(*) as n_all
     from questions
     group by run
 ),

@@ -6,8 +6,7 @@ select
     run, model, other_run, other_model, dataset,
     count(*) filter (other_exact_match > exact_match) as n_wins,
     count(*) filter (other_exact_match < exact_match) as n_losses,
-    count(*) as n_questions,
-    mcnemar_p(n_wins, n_losses) as mcnemar_p
+    count(*) as n_questions, mcnemar_p(n_wins, n_losses) as mcnemar_p
 from ordered_pairs('qa_bias_paired')
 group by all
 order by all

@@ -17,9 +17,7 @@ tuned as (
     where tuned_from is not null
 )
 
-select
-    bases.run,
-    tuned.run as other_run, tuned.family
+select bases.run, tuned.run as other_run, tuned.family
 from bases
 inner join tuned
     on

@@ -21,8 +21,7 @@ methods as (
 
 unnormalized as (
     select
-        prompt_probabilities.*,
-        methods.method,
+        prompt_probabilities.*, methods.method,
         case
             when methods.log_weights is null then log_probabilities
             else list_transform(log_probabilities, lambda x, i: x + methods.log_weights[i])
@@ -39,31 +38,22 @@ unnormalized as (
 
     union all
 
-    select
-        prompt_probabilities.*,
-        method_name(adaptation, calibration_logits.name) as method,
-        calibration_logits.logs
+    select prompt_probabilities.*, method_name(adaptation, calibration_logits.name) as method, calibration_logits.logs
     from prompt_probabilities
     inner join (
-        select
-            prompt_id, adaptation, name,
-            list(log_probability order by label) as logs
+        select prompt_id, adaptation, name, list(log_probability order by label) as logs
         from calibration_logits
         group by all
     ) as calibration_logits using (prompt_id, adaptation)
 ),
 
 peaks as (
-    select
-        *,
-        list_max(logs) as peak
+    select *, list_max(logs) as peak
     from unnormalized
 ),
 
 normalizers as (
-    select
-        *,
-        list_sum(list_transform(logs, lambda x: exp(x - peak))) as total
+    select *, list_sum(list_transform(logs, lambda x: exp(x - peak))) as total
     from peaks
 )
 

@@ -4,9 +4,7 @@
 -- looc leaves out. n_inputs: of a variant that takes the first so many inputs (dc/5); null: all.
 with
 takes as (
-    select distinct
-        name, n_inputs,
-        unnest(purposes) as purpose
+    select distinct name, n_inputs, unnest(purposes) as purpose
     from calibration_variants
 ),
 
@@ -15,8 +13,7 @@ inputs as (
         takes.name as method, takes.n_inputs, task, n_demos, demo_set, format, setting, instruction, adaptation,
         prompt_probabilities.row,
         case when permutes then row // len(labels) else row end as input,
-        gold,
-        unnest(labels) as label,
+        gold, unnest(labels) as label,
         unnest(log_probabilities) as log_probability
     from prompt_probabilities
     inner join takes using (purpose)

@@ -2,11 +2,9 @@
 -- minus its probability (gap); the sum of that over the rows of its bin, of 15 of equal width (bin_gap), and their
 -- number (n_bin).
 select
-    task, format, n_demos, demo_set, method, row, gold,
-    list_max(probabilities) as confidence,
+    task, format, n_demos, demo_set, method, row, gold, list_max(probabilities) as confidence,
     (prediction = gold)::int - confidence as gap,
-    sum(gap) over bin as bin_gap,
-    count(*) over bin as n_bin
+    sum(gap) over bin as bin_gap, count(*) over bin as n_bin
 from calibrated_predictions
 where purpose = 'main'
 window bin as (

@@ -5,17 +5,13 @@
 -- sets the largest of theirs, as each may repeat another label.
 with
 sets as (
-    select
-        {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place,
-        *
+    select {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place, *
     from label_bias_constant_differences
     where demo_set is not null
 ),
 
 over_sets as (
-    select
-        {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place,
-        *
+    select {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place, *
     from label_bias_constant_differences
     where demo_set is null
 ),
@@ -39,8 +35,7 @@ measured as (
 )
 
 select
-    measured.* exclude (accuracy, macro_f1),
-    constant_p,
+    measured.* exclude (accuracy, macro_f1), constant_p,
     is_above_constant(constant_p, [accuracy, macro_f1], [majority_accuracy, majority_macro_f1]) as is_above_constant,
     count(*) filter (measured.demo_set is not null and not is_above_constant) over setting as n_demo_sets_not_above
 from measured

@@ -13,8 +13,7 @@ shown as (select task, n_demos, demo_set, unnest(demo_labels) as label from sets
 labels as (select task, unnest(labels) as label from tasks)
 
 select
-    sets.task, sets.n_demos, sets.demo_set, labels.label,
-    count(shown.label) as n_with_label,
+    sets.task, sets.n_demos, sets.demo_set, labels.label, count(shown.label) as n_with_label,
     len(sets.demo_labels) as n_demos_used,
     len(sets.demo_labels) > 1 and len(list_distinct(sets.demo_labels)) = 1 as is_single_label
 from sets

@@ -9,25 +9,20 @@ settings as (
 ),
 
 labels as (
-    select
-        task,
-        unnest(labels) as label
+    select task, unnest(labels) as label
     from tasks
 ),
 
 gold_counts as (
     select
-        task, format, n_demos, demo_set, method, gold as label,
-        sum(n_rows)::bigint as n_gold,
+        task, format, n_demos, demo_set, method, gold as label, sum(n_rows)::bigint as n_gold,
         coalesce(sum(n_rows) filter (prediction = gold), 0)::bigint as n_correct
     from prediction_counts
     group by all
 ),
 
 predicted_counts as (
-    select
-        task, format, n_demos, demo_set, method, prediction as label,
-        sum(n_rows)::bigint as n_predicted
+    select task, format, n_demos, demo_set, method, prediction as label, sum(n_rows)::bigint as n_predicted
     from prediction_counts
     group by all
 )

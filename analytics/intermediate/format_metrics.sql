@@ -19,8 +19,7 @@ measured as (
         bonferroni_p(min(recall_p), case when count(recall) = 2 then 1 else count(recall) end) as rsd_p,
         sum(standard_error order by label) / sqrt(2 * pi()) as deviation_of_noise,
         bonferroni_p(min(preference_p), case when count(*) = 2 then 1 else count(*) end) as bias_score_p,
-        max(n_gold_labels) as n_gold_labels,
-        sum(n_gold)::bigint as n_rows,
+        max(n_gold_labels) as n_gold_labels, sum(n_gold)::bigint as n_rows,
         max(n_bias_score_rows) as n_bias_score_rows,
         case when max(n_bias_score_rows) > 0 then min(n_bias_score_rows_of_label) end as n_fewest_bias_score_rows,
         case when max(n_bias_score_rows) > 0 then first(label order by n_bias_score_rows_of_label, label) end
@@ -45,8 +44,7 @@ floors as (
 select
     floors.model, floors.task, floors.format, floors.n_demos, floors.demo_set, floors.method, floors.macro_f1,
     floors.accuracy, floors.rsd, floors.bias_score, floors.n_rows, floors.n_bias_score_rows,
-    len(tasks.labels) as n_labels,
-    tasks.category, tasks.is_semantically_equivalent, floors.rsd_floor,
+    len(tasks.labels) as n_labels, tasks.category, tasks.is_semantically_equivalent, floors.rsd_floor,
     case
         when floors.rsd_floor is not null then sqrt(clipped(floors.rsd ** 2 - floors.rsd_floor ** 2, 0, null))
     end as rsd_excess,

@@ -10,8 +10,7 @@ select
     max(majority_accuracy) as majority_accuracy,
     max(majority_macro_f1) as majority_macro_f1,
     bonferroni_p(min(bias_score_p), count(bias_score_p)) as bias_score_p,
-    count(*) as n_demo_sets,
-    sum(n_rows)::bigint as n_rows,
+    count(*) as n_demo_sets, sum(n_rows)::bigint as n_rows,
     sum(n_bias_score_rows)::bigint as n_bias_score_rows
 from format_metrics
 group by all

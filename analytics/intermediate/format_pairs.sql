@@ -3,9 +3,7 @@
 -- each format every other method with none.
 with
 places as (
-    select
-        unnest(formats) as format,
-        unnest(range(len(formats))) as place
+    select unnest(formats) as format, unnest(range(len(formats))) as place
     from run_settings
     where len(formats) > 1
 ),

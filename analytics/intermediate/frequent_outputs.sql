@@ -8,8 +8,7 @@ outputs as (
 )
 
 select
-    is_adapted, text, prediction,
-    count(*) as n_outputs,
+    is_adapted, text, prediction, count(*) as n_outputs,
     count(*) / sum(count(*)) over (partition by is_adapted) as share
 from outputs
 where mode = 'generate'

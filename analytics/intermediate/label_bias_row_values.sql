@@ -2,8 +2,7 @@
 -- over demonstration sets (metric_values_over_sets), and whose spread is that of resampled rows: the metric plus
 -- row_influences. row: of the main rows, or of bias_score for metrics of those. n_rows: of the task.
 select
-    task, n_demos, method, metric, row,
-    metrics.value + influence as value,
+    task, n_demos, method, metric, row, metrics.value + influence as value,
     count(*) over (partition by task, n_demos, method, metric) as n_rows
 from row_influences
 inner join metric_values_over_sets as metrics using (metric, task, n_demos, method, format)

@@ -3,8 +3,7 @@
 with
 label_probabilities as (
     select
-        task, format, n_demos, demo_set, method, gold, row,
-        unnest(labels) as label,
+        task, format, n_demos, demo_set, method, gold, row, unnest(labels) as label,
         unnest(probabilities) as probability
     from calibrated_predictions
     where purpose = 'bias_score'

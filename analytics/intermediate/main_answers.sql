@@ -3,15 +3,12 @@
 with
 answers as (
     select
-        task, format, n_demos, method, row,
-        any_value(gold) as gold,
+        task, format, n_demos, method, row, any_value(gold) as gold,
         list(prediction order by demo_set) as predictions
     from calibrated_predictions
     where purpose = 'main'
     group by task, format, n_demos, method, row
 )
 
-select
-    *,
-    hash(gold, predictions) as pattern
+select *, hash(gold, predictions) as pattern
 from answers

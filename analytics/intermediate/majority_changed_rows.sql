@@ -8,15 +8,8 @@
 with
 counts as (
     select
-        {
-            'task': task,
-            'n_demos': n_demos,
-            'instruction': instruction,
-            'predict': predict,
-            'method': method
-        } as way,
-        row, gold, setting, number,
-        min(prompt_id) as prompt_id,
+        {'task': task, 'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as way,
+        row, gold, setting, number, min(prompt_id) as prompt_id,
         coalesce(prediction, 'no label') as prediction,
         count(*) as n_seeds
     from majority_predictions
@@ -34,25 +27,20 @@ shares as (
 ),
 
 in_common as (
-    select
-        way, row, prediction,
-        case when count(*) = any_value(n_settings) then min(share) else 0 end as share
+    select way, row, prediction, case when count(*) = any_value(n_settings) then min(share) else 0 end as share
     from shares
     group by all
 ),
 
 changes as (
-    select
-        way, row,
-        1 - sum(share order by prediction) as changed
+    select way, row, 1 - sum(share order by prediction) as changed
     from in_common
     group by all
 ),
 
 answers as (
     select
-        way, row, gold, setting, number,
-        min(prompt_id) as prompt_id,
+        way, row, gold, setting, number, min(prompt_id) as prompt_id,
         string_agg(prediction || ' ' || n_seeds, ', ' order by n_seeds desc, prediction) as predictions
     from counts
     group by all
@@ -60,9 +48,7 @@ answers as (
 
 told as (
     select
-        way, row, gold,
-        min(prompt_id) as prompt_id,
-        list(setting order by number) as settings,
+        way, row, gold, min(prompt_id) as prompt_id, list(setting order by number) as settings,
         list(predictions order by number) as predictions
     from answers
     group by all

@@ -6,17 +6,13 @@
 -- p^2 / (1 + p).
 with
 gold_rows as (
-    select
-        task, row,
-        any_value(gold) as gold
+    select task, row, any_value(gold) as gold
     from majority_predictions
     group by all
 ),
 
 gold_counts as (
-    select
-        task, gold,
-        count(*) as n_gold
+    select task, gold, count(*) as n_gold
     from gold_rows
     group by all
 ),
@@ -52,8 +48,7 @@ row_values as (
 -- A setting counts with its mean over seeds.
 setting_values as (
     select
-        * exclude (seed, accuracy, weighted_f1),
-        avg(accuracy order by seed) as accuracy,
+        * exclude (seed, accuracy, weighted_f1), avg(accuracy order by seed) as accuracy,
         avg(weighted_f1 order by seed) as weighted_f1
     from row_values
     group by all
@@ -97,8 +92,7 @@ differences as (
 )
 
 select
-    * exclude (row, n_all, value, difference),
-    avg(value order by row) as value,
+    * exclude (row, n_all, value, difference), avg(value order by row) as value,
     sum(difference / n_all order by row) as difference,
     sum((difference / n_all) ** 2 order by row) as square,
     max(abs(difference / n_all)) as largest

@@ -50,8 +50,7 @@ tested as (
 
 judged as (
     select
-        place,
-        any_value(constant_p) as constant_p,
+        place, any_value(constant_p) as constant_p,
         any_value(majority_accuracy) as majority_accuracy,
         any_value(constant_f1) as constant_f1,
         is_above_constant(
@@ -65,8 +64,7 @@ judged as (
 )
 
 select
-    unnest(place),
-    * exclude (place, is_level),
+    unnest(place), * exclude (place, is_level),
     count(*) filter (place.seed is not null and not is_above_constant) over of_setting as n_seeds_not_above,
     count(*) filter (is_level and is_above_constant) over of_model as n_settings_above,
     count(*) filter (is_level and not is_above_constant) over of_model as n_settings_not_above

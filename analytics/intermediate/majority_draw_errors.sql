@@ -27,7 +27,5 @@ changes as (
         and plain.value is not null
 )
 
-select
-    unnest(test),
-    * exclude (family, test)
+select unnest(test), * exclude (family, test)
 from draw_errors('changes')

@@ -13,8 +13,7 @@ with
 -- Of all settings of a seed, for each label.
 moments as (
     select
-        *,
-        count(*) over seed as n_settings,
+        *, count(*) over seed as n_settings,
         share_shown - avg(share_shown) over seed as shown,
         is_last::int - avg(is_last::int) over seed as last_shown,
         var_pop(share_shown) over seed as of_shown,
@@ -46,8 +45,7 @@ weights as (
 
 seed_effects as (
     select
-        task, n_demos, instruction, predict, method, seed, name,
-        count(distinct label) as n_labels,
+        task, n_demos, instruction, predict, method, seed, name, count(distinct label) as n_labels,
         sum(weight * share_predicted order by label, number) / n_labels as effect
     from weights
     where weight is not null
@@ -56,9 +54,7 @@ seed_effects as (
 
 over_seeds as (
     select
-        * exclude (seed, n_labels, effect),
-        count(*) as n_seeds,
-        avg(effect order by seed) as value,
+        * exclude (seed, n_labels, effect), count(*) as n_seeds, avg(effect order by seed) as value,
         stddev_samp(effect order by seed) / sqrt(n_seeds) as error_seeds
     from seed_effects
     group by all
@@ -68,8 +64,7 @@ over_seeds as (
 label_weights as (
     select
         weights.task, weights.n_demos, weights.instruction, weights.setting, weights.seed, weights.predict,
-        weights.method, weights.label as prediction, weights.name,
-        weight / n_labels / n_seeds as weight
+        weights.method, weights.label as prediction, weights.name, weight / n_labels / n_seeds as weight
     from weights
     inner join seed_effects using (task, n_demos, instruction, predict, method, seed, name)
     inner join over_seeds using (task, n_demos, instruction, predict, method, name)
@@ -100,8 +95,7 @@ row_effects as (
 
 row_errors as (
     select
-        task, n_demos, instruction, predict, method,
-        count(*) as n_rows,
+        task, n_demos, instruction, predict, method, count(*) as n_rows,
         unnest(['majority_effect', 'recency', 'recency_at_equal_shares']) as name,
         unnest([
             stddev_samp(majority_effect order by row),
@@ -123,9 +117,7 @@ errors as (
 
 -- Degrees of freedom are rounded, as those that are whole may come a little short.
 intervals as (
-    select
-        *,
-        case when error > 1e-12 then t_quantile(round(df, 6)) * error else error end as reach
+    select *, case when error > 1e-12 then t_quantile(round(df, 6)) * error else error end as reach
     from errors
 )
 

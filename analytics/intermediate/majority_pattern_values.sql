@@ -7,9 +7,7 @@
 -- g c / (g + p)^2 by its prediction, and 2 g / (g + p) if it is correct.
 with
 patterns as (
-    select
-        task, n_demos, instruction, setting, number, seed, predict, method, gold, prediction,
-        count(*) as n_rows
+    select task, n_demos, instruction, setting, number, seed, predict, method, gold, prediction, count(*) as n_rows
     from majority_predictions
     group by all
 ),
@@ -17,24 +15,17 @@ patterns as (
 label_counts as (
     select
         * exclude (n_gold, n_predicted, n_correct),
-        sum(n_gold)::double as n_gold,
-        sum(n_predicted)::double as n_predicted,
-        sum(n_correct)::double as n_correct
+        sum(n_gold)::double as n_gold, sum(n_predicted)::double as n_predicted, sum(n_correct)::double as n_correct
     from (
         select
-            * exclude (gold, prediction, n_rows),
-            gold as label, n_rows as n_gold,
-            0 as n_predicted,
+            * exclude (gold, prediction, n_rows), gold as label, n_rows as n_gold, 0 as n_predicted,
             case when prediction = gold then n_rows else 0 end as n_correct
         from patterns
 
         union all
 
         select
-            * exclude (gold, prediction, n_rows),
-            prediction as label,
-            0 as n_gold,
-            n_rows as n_predicted,
+            * exclude (gold, prediction, n_rows), prediction as label, 0 as n_gold, n_rows as n_predicted,
             0 as n_correct
         from patterns
         where prediction is not null

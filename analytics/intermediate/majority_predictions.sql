@@ -2,10 +2,7 @@
 -- Calibration changes likelihoods only: generated output has the method none, or lora.
 with
 predictions as (
-    select
-        prompt_id,
-        'likelihood' as predict,
-        method, prediction
+    select prompt_id, 'likelihood' as predict, method, prediction
     from calibrated_predictions
     cross join run_settings
     -- Constrained generation is read from the labels' scores: they may be there and not be asked about.
@@ -13,18 +10,12 @@ predictions as (
 
     union all
 
-    select
-        prompt_id, mode as predict,
-        'none' as method,
-        prediction
+    select prompt_id, mode as predict, 'none' as method, prediction
     from generations
 
     union all
 
-    select
-        prompt_id, mode as predict,
-        'lora' as method,
-        prediction
+    select prompt_id, mode as predict, 'lora' as method, prediction
     from adapted_generations
 )
 

@@ -1,10 +1,10 @@
 -- One row per (task, n_demos, instruction, predict, method, metric, row): the pseudo-value of a metric over the
--- settings,
--- whose mean over the test rows is the metric: it is the metric plus n times the row's influence. So a test of means
--- over rows is one of the metric, and the difference of two methods, instructions or models on the same rows is paired.
--- metric: mean_f1, mean weighted F1 over settings and seeds; tails_f1 and middle_f1, the same over the settings of a
--- region (setting_regions), of which middle_f1 may be missing; sd_f1, its sample standard deviation over the settings,
--- each with its mean over seeds (by the chain rule; null for all rows with one setting, or without any spread).
+-- settings, whose mean over the test rows is the metric: it is the metric plus n times the row's influence. So a test
+-- of means over rows is one of the metric, and the difference of two methods, instructions or models on the same rows
+-- is paired. metric: mean_f1, mean weighted F1 over settings and seeds; tails_f1 and middle_f1, the same over the
+-- settings of a region (setting_regions), of which middle_f1 may be missing; sd_f1, its sample standard deviation over
+-- the settings, each with its mean over seeds (by the chain rule; null for all rows with one setting, or without any
+-- spread).
 with
 pattern_weights as (
     select *

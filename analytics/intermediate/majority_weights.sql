@@ -10,18 +10,14 @@ f1s as (
 ),
 
 setting_f1s as (
-    select
-        * exclude (seed, weighted_f1, accuracy),
-        avg(weighted_f1 order by seed) as mean_f1,
-        count(*) as n_seeds
+    select * exclude (seed, weighted_f1, accuracy), avg(weighted_f1 order by seed) as mean_f1, count(*) as n_seeds
     from f1s
     group by all
 ),
 
 model_f1s as (
     select
-        task, n_demos, instruction, predict, method,
-        avg(mean_f1 order by number) as center,
+        task, n_demos, instruction, predict, method, avg(mean_f1 order by number) as center,
         stddev_samp(mean_f1 order by number) as spread,
         count(*) as n_settings,
         count(*) filter (region = 'tails') as n_tails,
@@ -32,9 +28,7 @@ model_f1s as (
 )
 
 select
-    f1s.*,
-    n_seeds,
-    1 / n_settings / n_seeds as of_mean,
+    f1s.*, n_seeds, 1 / n_settings / n_seeds as of_mean,
     case when region = 'tails' then 1 / n_tails / n_seeds end as of_tails,
     case when region = 'middle' then 1 / n_middle / n_seeds end as of_middle,
     case when spread > 1e-9 then (mean_f1 - center) / (n_settings - 1) / spread / n_seeds end as of_sd

@@ -10,19 +10,14 @@ with metric_influences as materialized (from metric_influences),
 
 answers as (
     select
-        task, format, n_demos, method, pattern,
-        any_value(gold) as gold,
-        any_value(predictions) as predictions,
+        task, format, n_demos, method, pattern, any_value(gold) as gold, any_value(predictions) as predictions,
         count(*) as n_rows
     from main_answers
     group by all
 ),
 
 predictions as (
-    select
-        * exclude (predictions),
-        unnest(predictions) as prediction,
-        unnest(range(1, len(predictions) + 1)) as place
+    select * exclude (predictions), unnest(predictions) as prediction, unnest(range(1, len(predictions) + 1)) as place
     from answers
 ),
 
@@ -34,9 +29,7 @@ moved as (
         avg(influence ** 2 order by place) as mean_square
     from predictions
     inner join (
-        select
-            *,
-            dense_rank() over (partition by metric, task, format, n_demos, method order by demo_set) as place
+        select *, dense_rank() over (partition by metric, task, format, n_demos, method order by demo_set) as place
         from metric_influences
         where prediction is not null
     ) as influences using (task, format, n_demos, method, place, gold, prediction)
@@ -45,10 +38,7 @@ moved as (
     union all
 
     select
-        metric, task, format, n_demos, method,
-        hash(row) as pattern,
-        any_value(gold) as gold,
-        1 as n_rows,
+        metric, task, format, n_demos, method, hash(row) as pattern, any_value(gold) as gold, 1 as n_rows,
         avg(influence order by demo_set) as influence,
         avg(influence ** 2 order by demo_set) as mean_square
     from metric_influences
@@ -57,9 +47,7 @@ moved as (
 ),
 
 counted as (
-    select
-        *,
-        sum(n_rows) over (partition by metric, task, format, n_demos, method, gold)::bigint as n_gold
+    select *, sum(n_rows) over (partition by metric, task, format, n_demos, method, gold)::bigint as n_gold
     from moved
 )
 

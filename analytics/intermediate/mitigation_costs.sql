@@ -6,19 +6,13 @@
 -- generated too, the run measures both as one: its time is spread over the tokens that are scored.
 with
 label_tokens as (
-    select
-        'none' as adaptation,
-        prompt_id,
-        sum(n_label_tokens + 1) as n_label_tokens
+    select 'none' as adaptation, prompt_id, sum(n_label_tokens + 1) as n_label_tokens
     from label_scores
     group by prompt_id
 
     union all
 
-    select
-        'lora' as adaptation,
-        prompt_id,
-        sum(n_label_tokens + 1) as n_label_tokens
+    select 'lora' as adaptation, prompt_id, sum(n_label_tokens + 1) as n_label_tokens
     from adapted_scores
     group by prompt_id
 ),
@@ -46,18 +40,14 @@ pieces as (
 
     select
         adaptations.adaptation, context_uses.purpose, context_uses.n_demos, context_uses.instruction,
-        context_uses.format,
-        0 as n_prompts,
-        context_uses.n_tokens as tokens
+        context_uses.format, 0 as n_prompts, context_uses.n_tokens as tokens
     from context_uses
     cross join (select unnest(adaptations) as adaptation from run_settings) as adaptations
 ),
 
 scored as (
     select
-        adaptation, purpose, n_demos, instruction, format,
-        sum(n_prompts) as n_prompts,
-        sum(tokens) as tokens,
+        adaptation, purpose, n_demos, instruction, format, sum(n_prompts) as n_prompts, sum(tokens) as tokens,
         sum(tokens) / sum(sum(tokens)) over () * max(scoring_seconds) as seconds
     from pieces
     cross join run_settings
@@ -67,18 +57,14 @@ scored as (
 
 steps as (
     select
-        n_demos, instruction,
-        count(distinct adapter) as n_adapters,
-        max(epoch) + 1 as n_epochs,
-        sum(seconds) as seconds
+        n_demos, instruction, count(distinct adapter) as n_adapters, max(epoch) + 1 as n_epochs, sum(seconds) as seconds
     from training
     group by all
 ),
 
 trained as (
     select
-        n_demos, instruction,
-        max(steps.n_adapters) as n_adapters,
+        n_demos, instruction, max(steps.n_adapters) as n_adapters,
         max(steps.n_epochs) * sum(training_rows.n_tokens) as tokens,
         max(steps.seconds) as seconds
     from training_rows
@@ -100,9 +86,7 @@ calibrated as (
     select distinct
         n_demos, instruction,
         method_name(adaptation, calibration_variants.method) as method,
-        0 as n_prompts,
-        0 as tokens,
-        0 as seconds
+        0 as n_prompts, 0 as tokens, 0 as seconds
     from scored
     cross join calibration_variants
     where calibration_variants.purpose is null
@@ -110,18 +94,12 @@ calibrated as (
 
 -- What each method needs, a row for each part of it: lora+cc has adapters, and inputs of cc scored with them.
 needs as (
-    select
-        n_demos, instruction, method, n_prompts, tokens,
-        0 as n_adapters,
-        seconds
+    select n_demos, instruction, method, n_prompts, tokens, 0 as n_adapters, seconds
     from calibrated
 
     union all
 
-    select
-        n_demos, instruction, methods.method,
-        0 as n_prompts,
-        tokens, n_adapters, seconds
+    select n_demos, instruction, methods.method, 0 as n_prompts, tokens, n_adapters, seconds
     from trained
     cross join (
         select unnest(['lora'] || list_transform(calibration, lambda name: 'lora+' || name)) as method
@@ -134,16 +112,13 @@ needs as (
 
         union all
 
-        select
-            n_demos,
-            'lora' as method
+        select n_demos, 'lora' as method
         from scored
     ) as measured using (n_demos, method)
 )
 
 select
-    run_settings.model, needs.n_demos, needs.instruction, needs.method,
-    sum(needs.n_prompts)::bigint as n_prompts,
+    run_settings.model, needs.n_demos, needs.instruction, needs.method, sum(needs.n_prompts)::bigint as n_prompts,
     sum(needs.tokens)::bigint as tokens,
     sum(needs.n_adapters)::bigint as n_adapters,
     case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,

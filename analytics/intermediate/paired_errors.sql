@@ -6,11 +6,7 @@ with metric_patterns as materialized (from metric_patterns),
 row_patterns as materialized (from row_patterns),
 
 pairs as (
-    select
-        n_demos, method,
-        'base' as format,
-        against_n_demos, against_method,
-        'base' as against_format
+    select n_demos, method, 'base' as format, against_n_demos, against_method, 'base' as against_format
     from label_bias_pairs
 
     union
@@ -21,19 +17,13 @@ pairs as (
 
 -- Materialized, so that each setting meets only what it stands against: in another order there are far more rows.
 asked as materialized (
-    select
-        of_rows, task,
-        pairs.*,
-        row_patterns.row, pattern
+    select of_rows, task, pairs.*, row_patterns.row, pattern
     from pairs
     inner join row_patterns using (n_demos, method, format)
 ),
 
 paired as (
-    select
-        asked.* exclude (row),
-        other.pattern as against_pattern,
-        count(*) as n_rows
+    select asked.* exclude (row), other.pattern as against_pattern, count(*) as n_rows
     from asked
     inner join row_patterns as other
         on
@@ -44,17 +34,13 @@ paired as (
 ),
 
 own_moves as materialized (
-    select
-        paired.*,
-        own.metric, own.gold, own.spread, own.n_taken, own.influence
+    select paired.*, own.metric, own.gold, own.spread, own.n_taken, own.influence
     from paired
     inner join metric_patterns as own using (of_rows, task, n_demos, method, format, pattern)
 ),
 
 moves as (
-    select
-        own_moves.*,
-        own_moves.influence - other.influence as difference
+    select own_moves.*, own_moves.influence - other.influence as difference
     from own_moves
     inner join metric_patterns as other
         on
@@ -65,8 +51,7 @@ moves as (
 
 select
     metric, task, n_demos, method, format, against_n_demos, against_method, against_format,
-    sum(n_rows)::bigint as n_units,
-    n_units - count(distinct gold) as n_free,
+    sum(n_rows)::bigint as n_units, n_units - count(distinct gold) as n_free,
     rows_error(
         sum(n_rows * spread * difference ** 2 order by pattern, against_pattern), n_units, max(n_taken)
     ) as standard_error

@@ -9,8 +9,7 @@ labelled as (
         task, format, n_demos, demo_set, method,
         list(mean_probability - 1 / len(tasks.labels) order by label) as distances,
         list(standard_error order by label) as standard_errors,
-        any_value(n_rows) as n_all,
-        any_value(n_gold_labels) as n_gold_labels
+        any_value(n_rows) as n_all, any_value(n_gold_labels) as n_gold_labels
     from label_preferences
     inner join tasks using (task)
     group by task, format, n_demos, demo_set, method, tasks.labels

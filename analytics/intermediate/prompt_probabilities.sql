@@ -5,16 +5,12 @@
 -- a question about a task or setting reads its parts alone.
 with
 scores as (
-    select
-        'none' as adaptation,
-        *
+    select 'none' as adaptation, *
     from label_scores
 
     union all by name
 
-    select
-        'lora' as adaptation,
-        *
+    select 'lora' as adaptation, *
     from adapted_scores
 ),
 
@@ -34,24 +30,19 @@ log_likelihoods as (
 
 label_lists as (
     select
-        * exclude (label, log_likelihood),
-        list(label order by label) as labels,
+        * exclude (label, log_likelihood), list(label order by label) as labels,
         list(log_likelihood order by label) as log_likelihoods
     from log_likelihoods
     group by all
 ),
 
 peaks as (
-    select
-        *,
-        list_max(log_likelihoods) as peak
+    select *, list_max(log_likelihoods) as peak
     from label_lists
 ),
 
 normalizers as (
-    select
-        *,
-        peak + ln(list_sum(list_transform(log_likelihoods, lambda x: exp(x - peak)))) as log_total
+    select *, peak + ln(list_sum(list_transform(log_likelihoods, lambda x: exp(x - peak)))) as log_total
     from peaks
 )
 

@@ -9,7 +9,5 @@ numbered as (
     from qa_examples
 )
 
-select
-    *,
-    max(article) over (partition by dataset) + 1 as n_articles
+select *, max(article) over (partition by dataset) + 1 as n_articles
 from numbered

@@ -9,17 +9,13 @@ compared as (
 ),
 
 answered as (
-    select
-        model, compared.number, dataset,
-        count(*) as n_answers
+    select model, compared.number, dataset, count(*) as n_answers
     from compared
     inner join qa_predictions using (model)
     group by all
 )
 
-select
-    answered.model, others.model as other_model, dataset,
-    answered.n_answers + others.n_answers as n_answers
+select answered.model, others.model as other_model, dataset, answered.n_answers + others.n_answers as n_answers
 from answered
 inner join answered as others using (dataset)
 where answered.number < others.number

@@ -4,17 +4,14 @@
 -- without loading and answers; null on CPU. problem: why it was given up; null where it was not.
 with
 times as (
-    select
-        model,
-        sum(seconds order by step) as seconds
+    select model, sum(seconds order by step) as seconds
     from training
     group by model
 ),
 
 asked as (
     select
-        model,
-        count(distinct step) as n_evaluations,
+        model, count(distinct step) as n_evaluations,
         case when count(seconds) = count(*) then sum(seconds order by step, dataset) end as evaluation_seconds
     from evaluations
     group by model

@@ -1,12 +1,9 @@
 -- One row per (trial that is done, objective, scope, searched key): the bin of the key's value. Keys with at most 6
--- values have
--- one for each; of the others numbers are cut into four bins with about as many trials, and texts have one for each.
+-- values have one for each; of the others numbers are cut into four bins with about as many trials, and texts have one
+-- for each.
 with
 counts as (
-    select
-        key,
-        count(distinct value) as n_values,
-        count(number) = count(*) as are_numbers
+    select key, count(distinct value) as n_values, count(number) = count(*) as are_numbers
     from search_parameters
     inner join trials using (trial)
     where state = 'done'
@@ -23,10 +20,7 @@ binned as (
     where trials.state = 'done'
 )
 
-select
-    binned.trial, objective, scope, key,
-    coalesce(quarter::varchar, text) as bin,
-    number, search_values.value
+select binned.trial, objective, scope, key, coalesce(quarter::varchar, text) as bin, number, search_values.value
 from binned
 inner join search_values using (trial)
 where sample = 'choice'

@@ -4,9 +4,7 @@
 -- in trial_values. Other columns of queries are not here.
 with
 left_out as (
-    select
-        trial, objective, scope, sample,
-        list(value order by left_out) as left_out_values
+    select trial, objective, scope, sample, list(value order by left_out) as left_out_values
     from trial_values
     where left_out is not null
     group by all

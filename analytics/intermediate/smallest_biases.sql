@@ -9,9 +9,7 @@ sets as (
         labels.task, labels.n_demos, labels.demo_set, labels.method,
         sum(labels.n_correct) / sum(labels.n_gold) as accuracy,
         min(labels.n_gold) filter (labels.n_gold > 0) as n_fewest,
-        sum(labels.n_gold) as n_rows,
-        count(labels.recall) as n_gold_labels,
-        count(*) as n_labels,
+        sum(labels.n_gold) as n_rows, count(labels.recall) as n_gold_labels, count(*) as n_labels,
         case
             when count(labels.preference_p) = count(*)
                 then list({'error': preferences.standard_error, 'df': preferences.n_free} order by labels.label)

@@ -18,9 +18,7 @@ differences as (
 ),
 
 tested as (
-    select
-        unnest(place),
-        constant_p
+    select unnest(place), constant_p
     from tests_above_constant('differences')
 ),
 
@@ -40,8 +38,7 @@ measured as (
 )
 
 select
-    measured.* exclude (given, constants),
-    constant_p,
+    measured.* exclude (given, constants), constant_p,
     is_above_constant(constant_p, given, constants) as is_above_constant
 from measured
 inner join tested using (suite, n_demos, method, format)

@@ -5,17 +5,13 @@
 -- first ones are a sample. input_text: the text after the demonstrations.
 with
 beyond as (
-    select
-        task, n_demos, method, label,
-        sum(n_predicted - n_gold) as n_beyond
+    select task, n_demos, method, label, sum(n_predicted - n_gold) as n_beyond
     from label_bias_by_label
     group by all
 ),
 
 preferred as (
-    select
-        task, n_demos, method,
-        first(label order by n_beyond desc, label) as label
+    select task, n_demos, method, first(label order by n_beyond desc, label) as label
     from beyond
     group by all
 ),

@@ -10,8 +10,7 @@ means as (
         cell,
         sum(exact_match order by article) / sum(n_rows) as exact_match,
         sum(f1 order by article) / sum(n_rows) as f1,
-        sum(n_rows)::bigint as n_rows,
-        count(*) as n_articles
+        sum(n_rows)::bigint as n_rows, count(*) as n_articles
     from query_table(articles)
     group by all
 ),

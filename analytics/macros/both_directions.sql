@@ -11,7 +11,5 @@ select
     columns(lambda name: not regexp_matches(name, '^(other_)?(run|model|value|is_above_constant)$|^estimate$|(low|high)$')),
     columns('^(run|model|value|is_above_constant)$') as 'other_\1',
     columns('^other_(run|model|value|is_above_constant)$') as '\1',
-    0 - estimate as estimate,
-    0 - columns('^(.*)low$') as '\1high',
-    0 - columns('^(.*)high$') as '\1low'
+    0 - estimate as estimate, 0 - columns('^(.*)low$') as '\1high', 0 - columns('^(.*)high$') as '\1low'
 from query_table(tests)

@@ -2,9 +2,7 @@
 -- line, lead (empty), text, which stands behind the names of the runs. shared: a relation *_shared; compared: the
 -- relation *_compared; reasons: relation of further texts, by run, other_run and line.
 create macro compare_cautions(shared, compared, reasons) as table
-select
-    run, other_run, 1 as line, '' as lead,
-    'nothing can be compared, so the run is left out.' as text
+select run, other_run, 1 as line, '' as lead, 'nothing can be compared, so the run is left out.' as text
 from query_table(shared)
 where not is_comparable
 union all by name

@@ -1,6 +1,6 @@
 -- from compare_conclusions('compared'): sentences on every ordered pair of sides of a relation *_compared: run,
--- other_run,
--- who, against, line, lead, text. The headline and the lines after it are of the settings that a user would deploy.
+-- other_run, who, against, line, lead, text. The headline and the lines after it are of the settings that a user would
+-- deploy.
 create macro compare_conclusions(compared) as table
 with
 told as (
@@ -10,15 +10,10 @@ told as (
 
 pairs as (
     select
-        run, other_run, who, against,
-        any_value(scope) as scope,
-        any_value(holds_for) as holds_for,
-        max(least_effect) as least_effect,
-        count(*) as n,
-        bool_or(is_mitigated) as has_mitigation,
+        run, other_run, who, against, any_value(scope) as scope, any_value(holds_for) as holds_for,
+        max(least_effect) as least_effect, count(*) as n, bool_or(is_mitigated) as has_mitigation,
         count(estimate) > 0 and coalesce(bool_and(estimate = 0), false) as is_without_difference,
-        count_if(word = 'better') as n_better,
-        count_if(word = 'worse') as n_worse,
+        count_if(word = 'better') as n_better, count_if(word = 'worse') as n_worse,
         count_if(word in ('higher', 'lower')) as n_doubtful,
         count_if(word = 'negligible') as n_negligible,
         count_if(verdict = 'unclear' and reason is null) as n_unclear,
@@ -31,8 +26,7 @@ pairs as (
 
 heads as (
     select
-        run, other_run, who, against, is_headline, deployed,
-        any_value(place) as place,
+        run, other_run, who, against, is_headline, deployed, any_value(place) as place,
         compared_phrase(
             list({'word': word, 'shown': shown} order by number, shown) filter (measures = 'performance'),
             'better', 'worse', 'performance'
@@ -48,8 +42,7 @@ heads as (
 
 deployed as (
     select
-        run, other_run, who, against, deployed, place, is_headline,
-        min(place_number) as place_number,
+        run, other_run, who, against, deployed, place, is_headline, min(place_number) as place_number,
         array_to_string(
             list(compared_step(told) order by number, shown)
                 filter (metric <> 'gap' or word in ('better', 'worse', 'higher', 'lower')),
@@ -76,9 +69,7 @@ elsewhere as (
 ),
 
 detectable as (
-    select
-        run, other_run, who, against,
-        listed(list(format('{} in {}', as_rate(least), shown) order by number)) as told
+    select run, other_run, who, against, listed(list(format('{} in {}', as_rate(least), shown) order by number)) as told
     from (
         select run, other_run, who, against, number, any_value(shown) as shown, max(verdict_smallest_detectable) as least
         from told
@@ -90,8 +81,7 @@ detectable as (
 
 lines as (
     select
-        run, other_run, who, against,
-        1 as line, 0 as place,
+        run, other_run, who, against, 1 as line, 0 as place,
         case
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
@@ -132,8 +122,7 @@ lines as (
     where not is_without_difference
     union all
     select
-        run, other_run, who, against, 5, 0,
-        'No supported mitigation:',
+        run, other_run, who, against, 5, 0, 'No supported mitigation:',
         'none is shown to reduce bias without a loss in either run, so the settings without mitigation are compared first.'
     from deployed
     inner join pairs using (run, other_run, who, against)
@@ -145,8 +134,7 @@ lines as (
     from elsewhere
     union all
     select
-        run, other_run, who, against, 8, 0,
-        'All differences:',
+        run, other_run, who, against, 8, 0, 'All differences:',
         format('{} of {} are significant', n_better + n_worse + n_doubtful, n)
         || if(
             n_better + n_worse + n_doubtful = 0, '',

@@ -3,8 +3,7 @@
 create macro counted_wins(disagreements, keys) as table
 select
     columns(lambda name: list_contains(keys, name)),
-    count(*) filter (is_win) as n_wins,
-    count(*) filter (not is_win) as n_losses
+    count(*) filter (is_win) as n_wins, count(*) filter (not is_win) as n_losses
 from query_table(disagreements)
 group by all
 order by all

@@ -11,9 +11,7 @@ create macro draw_errors(changes) as table
 with
 of_settings as (
     select
-        family, test, number,
-        count(value) as n_own,
-        count(other_value) as n_other,
+        family, test, number, count(value) as n_own, count(other_value) as n_other,
         count(round(other_value - value, 12)) as n_both,
         coalesce(sum(other_value order by seed), 0) - coalesce(sum(value order by seed), 0) as change,
         n_both * var_samp(round(other_value - value, 12) order by seed) as var_both,
@@ -26,9 +24,7 @@ of_settings as (
 
 of_draws as (
     select
-        family, test, number,
-        least(n_own, n_other) as n_seeds,
-        round(change, 12) as change,
+        family, test, number, least(n_own, n_other) as n_seeds, round(change, 12) as change,
         case when n_both = n_own and n_both = n_other then var_both else var_own + var_other end as variance,
         case
             when n_both = n_own and n_both = n_other then var_both ** 2 / nullif(n_both - 1, 0)
@@ -39,8 +35,7 @@ of_draws as (
 
 over_settings as (
     select
-        family, test,
-        min(n_seeds) as n_seeds,
+        family, test, min(n_seeds) as n_seeds,
         case
             when min(n_seeds) > 1 then sum(variance order by number)
             when min(n_seeds) = 1 and any_value(test.metric) <> 'sd_f1' and count(*) >= 6
@@ -55,9 +50,6 @@ over_settings as (
     group by all
 )
 
-select
-    family, test,
-    sqrt(variance) as error_draws,
-    draws_df, n_seeds
+select family, test, sqrt(variance) as error_draws, draws_df, n_seeds
 from over_settings
 where variance is not null

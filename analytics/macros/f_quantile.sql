@@ -3,10 +3,7 @@
 -- solution: large z with one or two degrees of freedom of the error.
 create macro f_quantile(z, df, error_df) as
     list_transform(
-        [{
-            'own': 2 / (9 * df::double),
-            'error': 2 / (9 * error_df::double)
-        }],
+        [{'own': 2 / (9 * df::double), 'error': 2 / (9 * error_df::double)}],
         lambda spread: list_transform(
             [{
                 'square': (1 - spread.error) ** 2 - z ** 2 * spread.error,

@@ -3,7 +3,5 @@
 create macro interquartile_mean(sorted_values) as
     list_sum(list_transform(
         sorted_values,
-        lambda x, i: x * greatest(
-            0, least(i, 0.75 * len(sorted_values)) - greatest(i - 1, 0.25 * len(sorted_values))
-        )
+        lambda x, i: x * greatest(0, least(i, 0.75 * len(sorted_values)) - greatest(i - 1, 0.25 * len(sorted_values)))
     )) / (0.5 * len(sorted_values))

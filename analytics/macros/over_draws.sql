@@ -9,8 +9,7 @@ create macro over_draws(tests, errors) as table
 with
 joined as (
     select
-        tests.*,
-        error_draws, n_seeds,
+        tests.*, error_draws, n_seeds,
         sqrt(standard_error ** 2 + error_draws ** 2) as error_both,
         error_both ** 4
         / nullif(standard_error ** 4 / (n_units - 1) + coalesce(error_draws ** 4 / draws_df, 0), 0) as df_both,

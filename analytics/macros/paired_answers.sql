@@ -10,8 +10,6 @@ natural join (
     from query_table(answers)
 )
 natural join (
-    select
-        columns(lambda name: list_contains(keys, name)),
-        columns('^(run|model|prediction)$') as 'other_\1'
+    select columns(lambda name: list_contains(keys, name)), columns('^(run|model|prediction)$') as 'other_\1'
     from query_table(answers)
 )

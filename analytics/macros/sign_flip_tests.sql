@@ -23,22 +23,16 @@ families as (
 
 folded as (
     select
-        family, test,
-        unit % n_places as place,
+        family, test, unit % n_places as place,
         sum(round(value, 12) order by unit) as value,
-        count(*) as n_members,
-        count(*) - count(value) as n_lacking
+        count(*) as n_members, count(*) - count(value) as n_lacking
     from query_table(units)
     inner join families using (family)
     group by all
 ),
 
 sizes as (
-    select
-        family, test,
-        sum(n_members)::bigint as n_units,
-        count(*) as n_folded,
-        sum(n_lacking) as n_lacking
+    select family, test, sum(n_members)::bigint as n_units, count(*) as n_folded, sum(n_lacking) as n_lacking
     from folded
     group by all
 ),
@@ -49,10 +43,7 @@ placed as (
         family, test, n_units, n_folded, n_places,
         list(coalesce(value, 0) * n_folded / n_units order by place) as placed_values
     from (
-        select
-            sizes.*,
-            n_places,
-            unnest(range(n_places)) as place
+        select sizes.*, n_places, unnest(range(n_places)) as place
         from sizes
         inner join families using (family)
         where n_lacking = 0
@@ -73,9 +64,7 @@ lists as materialized (
 
 -- Once for each number of places, not for each test.
 cut as materialized (
-    select
-        n_places, draw,
-        signs[:n_places]::double[] as signs
+    select n_places, draw, signs[:n_places]::double[] as signs
     from query_table(sign_flips)
     inner join (select distinct n_places from families) on draw < if(n_places < 30, 1 << n_places, draw + 1)
 ),
@@ -84,9 +73,7 @@ cut as materialized (
 statistics as materialized (
     select
         family_id, id, draw,
-        round(
-            if(squares > 0, abs(list_dot_product(placed_values, signs)) / sqrt(squares), 0), 9
-        ) as statistic
+        round(if(squares > 0, abs(list_dot_product(placed_values, signs)) / sqrt(squares), 0), 9) as statistic
     from lists
     inner join cut using (n_places)
 ),
@@ -108,9 +95,7 @@ stepped as (
 
 counted as materialized (
     select
-        family_id, id,
-        any_value(observed) as observed,
-        avg((statistic >= observed)::int) as p,
+        family_id, id, any_value(observed) as observed, avg((statistic >= observed)::int) as p,
         avg((largest >= observed)::int) as p_step
     from stepped
     group by all
@@ -122,9 +107,7 @@ criticals as (
         -- Beyond its rounding, so that 0 is inside the band of a test that ties with it, and is not significant.
         quantile_disc(statistic, 0.95) + 1e-8 as critical
     from (
-        select
-            family_id, draw,
-            max(statistic) as statistic
+        select family_id, draw, max(statistic) as statistic
         from statistics
         group by all
     )
@@ -150,8 +133,7 @@ select
     estimate + t_quantile(tested.n_folded - 1) * standard_error as high,
     if(tested.n_folded > 1, p, null) as p,
     if(tested.n_folded > 1, p_adjusted, null) as p_adjusted,
-    estimate - reach as simultaneous_low,
-    estimate + reach as simultaneous_high,
+    estimate - reach as simultaneous_low, estimate + reach as simultaneous_high,
     2.8 * standard_error as smallest_detectable
 from sizes
 left join (

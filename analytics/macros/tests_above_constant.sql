@@ -21,8 +21,6 @@ tests as (
     from query_table(differences)
 )
 
-select
-    test.place as place,
-    coalesce(min(p_adjusted), 1) as constant_p
+select test.place as place, coalesce(min(p_adjusted), 1) as constant_p
 from holm('tests')
 group by all

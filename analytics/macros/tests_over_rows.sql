@@ -22,16 +22,13 @@ means as (
 ),
 
 tested as (
-    select
-        *,
-        student_p(mean / nullif(error, 0), n_free) as p
+    select *, student_p(mean / nullif(error, 0), n_free) as p
     from means
 ),
 
 reaches as (
     select
-        tested.*,
-        adjusted.p_adjusted,
+        tested.*, adjusted.p_adjusted,
         case when error = 0 then 0 else t_quantile(n_free) * error end as reach,
         case
             when error = 0 then 0
@@ -42,10 +39,7 @@ reaches as (
 )
 
 select
-    family, test, mean, error, n_free,
-    mean - reach as low,
-    mean + reach as high,
-    p, p_adjusted,
+    family, test, mean, error, n_free, mean - reach as low, mean + reach as high, p, p_adjusted,
     mean - simultaneous_reach as simultaneous_low,
     mean + simultaneous_reach as simultaneous_high
 from reaches

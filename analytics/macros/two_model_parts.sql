@@ -10,10 +10,7 @@ create macro two_model_parts(sums) as table
 with
 totals as (
     select
-        family, test,
-        sum(n_lower) as n_lower,
-        sum(n_higher) as n_higher,
-        sum(lower order by unit) as lower,
+        family, test, sum(n_lower) as n_lower, sum(n_higher) as n_higher, sum(lower order by unit) as lower,
         sum(higher order by unit) as higher
     from query_table(sums)
     group by all
@@ -21,12 +18,9 @@ totals as (
 
 shares as (
     select
-        sums.*,
-        totals.n_lower as all_lower,
-        nullif(totals.n_higher, 0) as all_higher,
+        sums.*, totals.n_lower as all_lower, nullif(totals.n_higher, 0) as all_higher,
         coalesce((totals.lower + totals.higher) / (all_lower + all_higher), 0) as level,
-        totals.lower / all_lower as lower_mean,
-        totals.higher / all_higher as higher_mean
+        totals.lower / all_lower as lower_mean, totals.higher / all_higher as higher_mean
     from query_table(sums) as sums
     inner join totals using (family, test)
 )

@@ -7,9 +7,7 @@
 create macro two_model_tests(parts, sign_flips) as table
 with
 part_values as (
-    select
-        family, test, unit,
-        part * count(*) over (partition by family, test) as value
+    select family, test, unit, part * count(*) over (partition by family, test) as value
     from query_table(parts)
 ),
 

@@ -17,11 +17,7 @@ create macro visible_settings(variance, n_settings, n_seeds, n_tests) as
             then sqrt(variance / n_seeds * list_reduce(
                 range(5),
                 lambda excess, step: f_quantile(given.z, given.df, given.error_df)
-                / f_quantile(
-                    -0.8416,
-                    given.df * (1 + excess) ** 2 / (1 + 2 * excess),
-                    given.error_df
-                ) - 1,
+                / f_quantile(-0.8416, given.df * (1 + excess) ** 2 / (1 + 2 * excess), given.error_df) - 1,
                 0.0::double
             )) end
     )[1]

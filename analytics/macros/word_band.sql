@@ -5,10 +5,7 @@ create macro word_band(metric, low, high, tests) as
     list_transform(
         [list_transform(
             if(is_guarded(metric), tests, [{'metric': metric, 'low': low, 'high': high}]),
-            lambda test: {
-                'low': test.low / least_effect(test.metric),
-                'high': test.high / least_effect(test.metric)
-            }
+            lambda test: {'low': test.low / least_effect(test.metric), 'high': test.high / least_effect(test.metric)}
         )],
         lambda given: case
             when list_count(list_transform(given, lambda test: test.low + test.high)) = len(given) then [

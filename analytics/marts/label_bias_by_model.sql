@@ -26,9 +26,7 @@ estimates as (
 ),
 
 measured as (
-    select
-        bootstrap_draws.suite,
-        label_bias_by_task_over_sets.*
+    select bootstrap_draws.suite, label_bias_by_task_over_sets.*
     from label_bias_by_task_over_sets
     inner join bootstrap_draws using (task)
     where draw = 0
@@ -57,13 +55,10 @@ counts as (
         count(*) filter (is_constant) as n_tasks_constant,
         count(*) filter (n_main_gold_labels = 1) as n_tasks_single_gold,
         count(*) filter (n_demo_sets_without_hit > 0) as n_tasks_without_hit,
-        count(*) as n_tasks,
-        max(n_demo_sets) as n_demo_sets,
-        sum(n_rows)::bigint as n_rows,
+        count(*) as n_tasks, max(n_demo_sets) as n_demo_sets, sum(n_rows)::bigint as n_rows,
         sum(n_bias_score_rows)::bigint as n_bias_score_rows,
         least(min(rsd_p), min(bias_score_p)) as least_p,
-        count(rsd_p) + count(bias_score_p) as n_p,
-        count(is_rsd_above) as n_tasks_rsd_tested,
+        count(rsd_p) + count(bias_score_p) as n_p, count(is_rsd_above) as n_tasks_rsd_tested,
         count(is_bias_score_above) as n_tasks_bias_score_tested
     from adjusted
     group by all

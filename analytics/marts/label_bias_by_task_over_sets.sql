@@ -91,8 +91,7 @@ select
         accuracy_interval, macro_f1_reach, rsd_interval, bias_score_interval, relative_variance, squared_preference,
         n_fewest_bias_score_rows, fewest_bias_score_label
     ),
-    accuracy_interval[1] as accuracy_low,
-    accuracy_interval[2] as accuracy_high,
+    accuracy_interval[1] as accuracy_low, accuracy_interval[2] as accuracy_high,
     if(macro_f1_reach is null, null, greatest(0, macro_f1 - macro_f1_reach)) as macro_f1_low,
     if(macro_f1_reach is null, null, least(1, macro_f1 + macro_f1_reach)) as macro_f1_high,
     rsd_interval[1] * case when rsd_p > 0.05 then 0 else 1 end as rsd_low,

@@ -5,8 +5,7 @@ with
 -- A difference of means over the same tasks is the mean of the tasks' differences.
 differences as (
     select
-        pairs.*,
-        suite, draw,
+        pairs.*, suite, draw,
         measured.macro_f1 - against.macro_f1 as macro_f1,
         measured.accuracy - against.accuracy as accuracy,
         measured.rsd - against.rsd as rsd,

@@ -10,9 +10,7 @@
 -- two); null where neither has one.
 with
 values_of as (
-    select
-        metrics.*,
-        case when has_noise_p(metric) then bias_score_p end as bias_score_p
+    select metrics.*, case when has_noise_p(metric) then bias_score_p end as bias_score_p
     from metric_values_over_sets as metrics
     inner join label_bias_by_task_over_sets using (task, n_demos, method)
     where format = 'base'
@@ -20,8 +18,7 @@ values_of as (
 
 select
     pairs.model, own.task, pairs.n_demos, pairs.method, pairs.against_n_demos, pairs.against_method, own.metric,
-    own.value - other.value as estimate,
-    standard_error,
+    own.value - other.value as estimate, standard_error,
     estimate - t_quantile(n_free) * standard_error as low,
     estimate + t_quantile(n_free) * standard_error as high,
     student_p(estimate / nullif(standard_error, 0), n_free) as p,

@@ -15,8 +15,7 @@ members as (
 
 by_task as (
     select
-        metric, task, n_demos, method,
-        mean_of_all(value, demo_set) as estimate,
+        metric, task, n_demos, method, mean_of_all(value, demo_set) as estimate,
         if(count(*) > 1 and count(value) = count(*), var_samp(value order by demo_set) / count(*), null) as of_sets,
         count(*) as n_sets
     from metric_values
@@ -34,8 +33,7 @@ parts as (
             greatest(0, avg(of_sets order by task) - avg(of_rows_alone order by task)),
             null
         ) as from_sets,
-        count(*) as n_tasks,
-        max(n_sets) as n_sets
+        count(*) as n_tasks, max(n_sets) as n_sets
     from by_task
     inner join members using (task)
     cross join run_settings
@@ -55,9 +53,6 @@ divided as (
 
 select
     model, suite, n_demos, method, metric, variance, from_tasks, from_sets, from_rows,
-    from_tasks / total as share_tasks,
-    from_sets / total as share_sets,
-    from_rows / total as share_rows,
-    n_tasks, n_sets
+    from_tasks / total as share_tasks, from_sets / total as share_sets, from_rows / total as share_rows, n_tasks, n_sets
 from divided
 order by all

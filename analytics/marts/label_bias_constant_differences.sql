@@ -5,20 +5,14 @@
 with
 counted as (
     select
-        metric, task, format, n_demos, demo_set, method, gold,
-        prediction::varchar as pattern,
-        n_rows,
+        metric, task, format, n_demos, demo_set, method, gold, prediction::varchar as pattern, n_rows,
         value + influence as own
     from metric_influences
 
     union all
 
     select
-        metric, task, format, n_demos,
-        null as demo_set,
-        method, gold,
-        pattern::varchar as pattern,
-        patterns.n_rows,
+        metric, task, format, n_demos, null as demo_set, method, gold, pattern::varchar as pattern, patterns.n_rows,
         value + influence as own
     from metric_patterns as patterns
     inner join metric_values_over_sets using (metric, task, format, n_demos, method)

@@ -4,9 +4,7 @@
 -- distribution here; draw 0 is the suite itself. A mean is null where a task of the suite lacks the metric.
 with
 draws as (
-    select
-        suite, draw,
-        list(n_drawn::double order by task) as n_drawn
+    select suite, draw, list(n_drawn::double order by task) as n_drawn
     from bootstrap_draws
     group by all
 ),

@@ -22,19 +22,14 @@ asked as (
 ),
 
 values_of as (
-    select
-        metrics.*,
-        case when has_noise_p(metric) then bias_score_p end as bias_score_p
+    select metrics.*, case when has_noise_p(metric) then bias_score_p end as bias_score_p
     from metric_values_over_sets as metrics
     inner join format_metrics_over_sets using (task, n_demos, method, format)
 ),
 
 differences as (
     select
-        asked.*,
-        own.task, own.metric,
-        own.value - other.value as estimate,
-        own.n_rows, other.n_rows as against_n_rows,
+        asked.*, own.task, own.metric, own.value - other.value as estimate, own.n_rows, other.n_rows as against_n_rows,
         noise_p(own.bias_score_p, other.bias_score_p) as noise_p
     from asked
     inner join values_of as own using (n_demos, method, format)
@@ -60,8 +55,7 @@ named as (
             'against_format': against_format,
             'metric': metric
         } as test,
-        differences.*,
-        errors.standard_error, errors.n_free, errors.n_units
+        differences.*, errors.standard_error, errors.n_free, errors.n_units
     from differences
     inner join members using (task)
     left join (select * from paired_errors where n_demos = against_n_demos) as errors
@@ -77,9 +71,7 @@ named as (
 
 counts as (
     select
-        family, test,
-        count(*) as n_tasks,
-        sum(n_rows)::bigint as n_rows,
+        family, test, count(*) as n_tasks, sum(n_rows)::bigint as n_rows,
         sum(against_n_rows)::bigint as against_n_rows,
         sum(n_units)::bigint as n_units,
         bonferroni_p(min(noise_p), count(noise_p)) as noise_p
@@ -88,10 +80,7 @@ counts as (
 ),
 
 measured as (
-    select
-        tests.*,
-        counts.* exclude (family, test),
-        least_effect(tests.test.metric) as least_effect
+    select tests.*, counts.* exclude (family, test), least_effect(tests.test.metric) as least_effect
     from tests_over_rows('named') as tests
     inner join counts using (family, test)
 ),

@@ -5,10 +5,7 @@
 -- at most 5 %. n_rows: predictions.
 with
 totals as (
-    select
-        model, task, n_demos, method, format, label,
-        sum(n_gold) as n_gold,
-        sum(n_predicted) as n_predicted
+    select model, task, n_demos, method, format, label, sum(n_gold) as n_gold, sum(n_predicted) as n_predicted
     from format_labels
     group by all
 ),
@@ -24,8 +21,7 @@ shares as (
 ),
 
 preferred as (
-    select
-        *
+    select *
     from shares
     qualify row_number() over (
         partition by model, task, n_demos, method, format
@@ -36,8 +32,7 @@ preferred as (
 tests as (
     select
         {'model': model, 'n_demos': n_demos, 'method': method} as family,
-        {'task': task, 'format': format} as test,
-        rsd_p as p
+        {'task': task, 'format': format} as test, rsd_p as p
     from format_metrics_over_sets
 ),
 
@@ -50,8 +45,7 @@ adjusted as (
 
 select
     model, task, n_demos, method, format, label, predicted_share, gold_share, rsd_p_adjusted,
-    rsd_p_adjusted <= 0.05 as is_rsd_above,
-    n_rows::bigint as n_rows
+    rsd_p_adjusted <= 0.05 as is_rsd_above, n_rows::bigint as n_rows
 from preferred
 inner join adjusted using (model, task, n_demos, method, format)
 order by all

@@ -23,38 +23,27 @@ of_tasks as (
 ),
 
 of_all as (
-    select
-        suite, model, task, n_demos, method, format, metric, value,
-        1 as n_tasks,
-        n_demo_sets, n_rows
+    select suite, model, task, n_demos, method, format, metric, value, 1 as n_tasks, n_demo_sets, n_rows
     from of_tasks
 
     union all
 
     select
-        suite, model,
-        null as task,
-        n_demos, method, format, metric,
+        suite, model, null as task, n_demos, method, format, metric,
         case when count(value) = count(*) then avg(value order by task) end as value,
-        count(*) as n_tasks,
-        max(n_demo_sets) as n_demo_sets,
-        sum(n_rows) as n_rows
+        count(*) as n_tasks, max(n_demo_sets) as n_demo_sets, sum(n_rows) as n_rows
     from of_tasks
     group by suite, model, n_demos, method, format, metric
 ),
 
 spread as (
     select
-        suite, model, task, n_demos, method, metric,
-        count(*) as n_formats,
-        min(value) as minimum,
+        suite, model, task, n_demos, method, metric, count(*) as n_formats, min(value) as minimum,
         first(format order by round(value, 12), format) as minimum_format,
         max(value) as maximum,
         first(format order by round(value, 12) desc, format) as maximum_format,
         var_samp(value order by format) as variance,
-        any_value(n_tasks) as n_tasks,
-        max(n_demo_sets) as n_demo_sets,
-        sum(n_rows)::bigint as n_rows
+        any_value(n_tasks) as n_tasks, max(n_demo_sets) as n_demo_sets, sum(n_rows)::bigint as n_rows
     from of_all
     group by all
     having count(*) > 1 and count(value) = count(*)
@@ -83,8 +72,7 @@ between_sets as (
 
 of_each_task as (
     select
-        suite, model, spread.task, n_demos, method, metric,
-        nullif(noise.of_rows, 'nan') as of_rows,
+        suite, model, spread.task, n_demos, method, metric, nullif(noise.of_rows, 'nan') as of_rows,
         spread.variance - nullif(noise.of_rows, 'nan') as of_formats,
         between_sets.variance as of_sets
     from spread
@@ -99,9 +87,7 @@ parts as (
     union all
 
     select
-        suite, model,
-        null as task,
-        n_demos, method, metric,
+        suite, model, null as task, n_demos, method, metric,
         case when count(of_rows) = count(*) then sum(of_rows order by task) / count(*) ** 2 end as of_rows,
         case when count(of_formats) = count(*) then avg(of_formats order by task) end as of_formats,
         case when count(of_sets) = count(*) then avg(of_sets order by task) end as of_sets
@@ -112,8 +98,7 @@ parts as (
 select
     spread.model, spread.suite, spread.task, spread.n_demos, spread.method, spread.metric, spread.n_formats,
     spread.minimum, spread.minimum_format, spread.maximum, spread.maximum_format,
-    spread.maximum - spread.minimum as range,
-    sqrt(spread.variance) as deviation,
+    spread.maximum - spread.minimum as range, sqrt(spread.variance) as deviation,
     sqrt(parts.of_rows) as deviation_of_rows,
     sqrt(clipped(spread.variance - parts.of_rows, 0, null)) as deviation_beyond_rows,
     sqrt(clipped(parts.of_formats, 0, null)) as format_deviation,

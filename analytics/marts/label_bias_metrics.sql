@@ -5,8 +5,7 @@
 with
 of_tasks as (
     select
-        run_settings.model, suite, task, n_demos, method, format, metric, value, standard_error,
-        1 as n_tasks,
+        run_settings.model, suite, task, n_demos, method, format, metric, value, standard_error, 1 as n_tasks,
         n_sets as n_demo_sets, n_rows
     from metric_values_over_sets
     inner join bootstrap_draws using (task)
@@ -20,14 +19,9 @@ from of_tasks
 union all
 
 select
-    model, suite,
-    null as task,
-    n_demos, method, format, metric,
-    mean_of_all(value, task) as value,
+    model, suite, null as task, n_demos, method, format, metric, mean_of_all(value, task) as value,
     case when count(standard_error) = count(*) then sqrt(sum(standard_error ** 2 order by task)) / count(*) end as standard_error,
-    count(*) as n_tasks,
-    max(n_demo_sets) as n_demo_sets,
-    sum(n_rows)::bigint as n_rows
+    count(*) as n_tasks, max(n_demo_sets) as n_demo_sets, sum(n_rows)::bigint as n_rows
 from of_tasks
 group by model, suite, n_demos, method, format, metric
 order by all

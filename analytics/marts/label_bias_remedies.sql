@@ -52,8 +52,7 @@ words as (
 -- Once for tasks like these, and once for these tasks.
 sides as (
     select
-        model, suite, n_demos, method, against_n_demos, against_method,
-        unnest(['like_these', 'these']) as tasks,
+        model, suite, n_demos, method, against_n_demos, against_method, unnest(['like_these', 'these']) as tasks,
         unnest([
             {
                 'rsd': rsd_verdict,
@@ -151,6 +150,5 @@ inner join label_bias_by_model as against
     on
         words.model = against.model and words.suite = against.suite and words.against_n_demos = against.n_demos
         and words.against_method = against.method
-left join inputs
-    on words.n_demos = inputs.n_demos and words.method = inputs.method
+left join inputs on words.n_demos = inputs.n_demos and words.method = inputs.method
 order by all

@@ -18,10 +18,7 @@ tests as (
         {'model': model, 'suite': suite, 'n_demos': n_demos, 'method': method, 'metric': metric} as family,
         task as test, p
     from (
-        select
-            *,
-            unnest(['rsd', 'bias_score']) as metric,
-            unnest([rsd_p, bias_score_p]) as p
+        select *, unnest(['rsd', 'bias_score']) as metric, unnest([rsd_p, bias_score_p]) as p
         from measured
     )
 ),
@@ -35,9 +32,6 @@ adjusted as (
     group by all
 )
 
-select
-    *,
-    rsd_p_adjusted <= 0.05 as is_rsd_above,
-    bias_score_p_adjusted <= 0.05 as is_bias_score_above
+select *, rsd_p_adjusted <= 0.05 as is_rsd_above, bias_score_p_adjusted <= 0.05 as is_bias_score_above
 from adjusted
 order by all

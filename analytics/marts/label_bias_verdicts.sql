@@ -54,8 +54,7 @@ named as (
             'against_method': against_method,
             'metric': metric
         } as test,
-        members.number, members.n_tasks,
-        changes.*
+        members.number, members.n_tasks, changes.*
     from label_bias_changes_by_task as changes
     inner join members using (task)
     cross join run_settings
@@ -95,9 +94,7 @@ units as (
 
     union all
 
-    select
-        named.family, named.test, moved.number as unit,
-        named.estimate + moved.difference as value
+    select named.family, named.test, moved.number as unit, named.estimate + moved.difference as value
     from named
     inner join moved using (metric, task, n_demos, method, against_n_demos, against_method)
     where named.n_tasks = 1
@@ -138,8 +135,7 @@ found as (
 
 spread as (
     select
-        family, test,
-        any_value(n_tasks) as n_tasks,
+        family, test, any_value(n_tasks) as n_tasks,
         if(count(*) > 1 and count(estimate) = count(*), median(estimate), null) as median,
         list(estimate order by estimate) filter (estimate is not null) as sorted,
         avg(estimate order by task) / nullif(stddev_samp(estimate order by task), 0) as standardized,
@@ -158,8 +154,7 @@ same_tasks as (
 -- For tasks like these and for these tasks, beside each other.
 measured as (
     select
-        tests.*,
-        same_tasks.mean, spread.median,
+        tests.*, same_tasks.mean, spread.median,
         if(spread.median is null, null, interquartile_mean(spread.sorted)) as interquartile_mean,
         if(spread.median is null, null, spread.standardized) as standardized,
         least_effect(tests.test.metric) as least_effect,
@@ -171,12 +166,8 @@ measured as (
         if(spread.n_tasks > 1, same_tasks.high, tests.high) as same_tasks_high,
         if(spread.n_tasks > 1, same_tasks.p, tests.p) as same_tasks_p,
         if(spread.n_tasks > 1, same_tasks.p_adjusted, tests.p_adjusted) as same_tasks_p_adjusted,
-        if(
-            spread.n_tasks > 1, same_tasks.simultaneous_low, tests.simultaneous_low
-        ) as same_tasks_simultaneous_low,
-        if(
-            spread.n_tasks > 1, same_tasks.simultaneous_high, tests.simultaneous_high
-        ) as same_tasks_simultaneous_high,
+        if(spread.n_tasks > 1, same_tasks.simultaneous_low, tests.simultaneous_low) as same_tasks_simultaneous_low,
+        if(spread.n_tasks > 1, same_tasks.simultaneous_high, tests.simultaneous_high) as same_tasks_simultaneous_high,
         if(spread.n_tasks > 1, spread.n_units, tests.n_units) as same_tasks_n_units
     from tests
     inner join spread using (family, test)
@@ -215,9 +206,7 @@ select
     test.against_n_demos as against_n_demos, test.against_method as against_method, test.metric as metric,
     judged.mean as estimate, judged.median, judged.interquartile_mean, judged.standardized, judged.standard_error,
     judged.low, judged.high, judged.p, judged.p_adjusted, judged.simultaneous_low, judged.simultaneous_high,
-    verdict(
-        judged.mean, word_p_adjusted, band[1], band[2], n_units, judged.least_effect
-    ) as verdict,
+    verdict(judged.mean, word_p_adjusted, band[1], band[2], n_units, judged.least_effect) as verdict,
     judged.smallest_detectable, judged.same_tasks_error, judged.same_tasks_low, judged.same_tasks_high,
     judged.same_tasks_p, judged.same_tasks_p_adjusted,
     verdict(

@@ -7,8 +7,7 @@ size as (
 ),
 
 coarse as (
-    select
-        count(*) filter (not has_enough_rows) as n, count(*) as n_all
+    select count(*) filter (not has_enough_rows) as n, count(*) as n_all
     from majority_by_model
 ),
 

@@ -210,8 +210,7 @@ gaps as (
             order by metric desc
         )) as text
     from majority_verdicts
-    where
-        metric in ('tails_f1', 'middle_f1') and method = 'none' and predict = (select any_value(predict) from plain)
+    where metric in ('tails_f1', 'middle_f1') and method = 'none' and predict = (select any_value(predict) from plain)
     having count(*) > 0
 ),
 

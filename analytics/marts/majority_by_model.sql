@@ -45,26 +45,17 @@ estimates as (
         avg(share_majority order by number) as share_majority,
         avg(share_last order by number) as share_last,
         avg(share_no_label order by number) as share_no_label,
-        avg(accuracy order by number) as accuracy,
-        count(*) as n_settings,
+        avg(accuracy order by number) as accuracy, count(*) as n_settings,
         count(share_majority) as n_settings_with_majority,
-        any_value(boundary) as boundary,
-        count(*) filter (is_marked) as n_marked,
-        if(
-            count(weighted_f1_low) = count(*),
-            coalesce(median(width) filter (width > 2e-9), 0) / 2,
-            null
-        ) as half_width,
-        max(n_seeds) as n_seeds,
-        sum(n_rows)::bigint as n_rows
+        any_value(boundary) as boundary, count(*) filter (is_marked) as n_marked,
+        if(count(weighted_f1_low) = count(*), coalesce(median(width) filter (width > 2e-9), 0) / 2, null) as half_width,
+        max(n_seeds) as n_seeds, sum(n_rows)::bigint as n_rows
     from (select *, weighted_f1_high - weighted_f1_low as width from majority_over_seeds)
     group by all
 ),
 
 winners as (
-    select
-        list_position(counts, list_max(counts)) as label_number,
-        count(*) as n_won
+    select list_position(counts, list_max(counts)) as label_number, count(*) as n_won
     from settings
     where len(list_filter(counts, lambda n: n = list_max(counts))) = 1
     group by all

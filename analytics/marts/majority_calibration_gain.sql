@@ -22,16 +22,13 @@ differences as (
 
 estimates as (
     select
-        model, task, n_demos, instruction, predict, method,
-        estimate(rb_at_10, draw) as rb_at_10,
+        model, task, n_demos, instruction, predict, method, estimate(rb_at_10, draw) as rb_at_10,
         interval_low(rb_at_10, draw) as rb_at_10_low,
         interval_high(rb_at_10, draw) as rb_at_10_high,
         estimate(mean_f1, draw) as mean_f1,
         interval_low(mean_f1, draw) as mean_f1_low,
         interval_high(mean_f1, draw) as mean_f1_high,
-        estimate(sd_f1, draw) as sd_f1,
-        interval_low(sd_f1, draw) as sd_f1_low,
-        interval_high(sd_f1, draw) as sd_f1_high
+        estimate(sd_f1, draw) as sd_f1, interval_low(sd_f1, draw) as sd_f1_low, interval_high(sd_f1, draw) as sd_f1_high
     from differences
     group by all
 ),
@@ -49,9 +46,7 @@ signs as (
         any_value(sign) filter (metric = 'mean_f1') as mean_f1,
         any_value(sign) filter (metric = 'sd_f1') as sd_f1
     from (
-        select
-            *,
-            case verdict when 'higher' then 1 when 'lower' then -1 end as sign
+        select *, case verdict when 'higher' then 1 when 'lower' then -1 end as sign
         from majority_verdicts
     )
     where against_method = 'none' and instruction = against_instruction

@@ -18,8 +18,7 @@ setting_variances as (
         model, task, n_demos, instruction, predict, method, number,
         avg(weighted_f1 order by seed) as weighted_f1,
         var_samp(weighted_f1 order by seed) as var_seeds,
-        count(*) as n_seeds,
-        sum(n_rows) as n_rows
+        count(*) as n_seeds, sum(n_rows) as n_rows
     from majority_by_setting
     group by all
 ),
@@ -29,17 +28,14 @@ variances as (
         model, task, n_demos, instruction, predict, method,
         var_samp(weighted_f1 order by number) as var_means,
         avg(var_seeds order by number) as var_seeds,
-        count(*) as n_settings,
-        max(n_seeds) as n_seeds,
-        sum(n_rows)::bigint as n_rows
+        count(*) as n_settings, max(n_seeds) as n_seeds, sum(n_rows)::bigint as n_rows
     from setting_variances
     group by all
 ),
 
 row_variances as (
     select
-        task, n_demos, instruction, predict, method, number, seed,
-        sum(n_rows) as n_test_rows,
+        task, n_demos, instruction, predict, method, number, seed, sum(n_rows) as n_test_rows,
         sum(n_rows * value order by gold, prediction) / n_test_rows as weighted_f1,
         sum(n_rows * value ** 2 order by gold, prediction) / n_test_rows as mean_square
     from majority_pattern_values
@@ -58,33 +54,24 @@ of_rows as (
 ),
 
 seed_lists as (
-    select
-        model, task, n_demos, instruction, predict, method, seed,
-        list(weighted_f1 order by number) as f1s
+    select model, task, n_demos, instruction, predict, method, seed, list(weighted_f1 order by number) as f1s
     from majority_by_setting
     group by all
 ),
 
 seed_variances as (
-    select
-        * exclude (seed, f1s),
-        var_samp(list_avg(f1s) order by seed) as var_seed_means
+    select * exclude (seed, f1s), var_samp(list_avg(f1s) order by seed) as var_seed_means
     from seed_lists
     group by all
 ),
 
 orders as (
-    select
-        draw, seed,
-        list_transform(numbers, lambda number: number + 1) as places
+    select draw, seed, list_transform(numbers, lambda number: number + 1) as places
     from setting_permutations
 ),
 
 placed as (
-    select
-        seed_lists.* exclude (f1s),
-        draw,
-        list_select(f1s, places) as f1s
+    select seed_lists.* exclude (f1s), draw, list_select(f1s, places) as f1s
     from seed_lists
     inner join orders using (seed)
     where len(f1s) = len(places)
@@ -103,9 +90,7 @@ statistics as (
 ),
 
 tests as (
-    select
-        * exclude (draw, statistic, observed),
-        avg((statistic >= observed)::int) as proportions_p
+    select * exclude (draw, statistic, observed), avg((statistic >= observed)::int) as proportions_p
     from (
         select
             *,
@@ -120,9 +105,7 @@ tests as (
 select
     variances.model, variances.task, variances.n_demos, variances.instruction, variances.predict, variances.method,
     if(variances.n_seeds > 1, greatest(0, var_means - var_seeds / variances.n_seeds), null) as var_settings,
-    var_seeds, var_rows,
-    sqrt(var_settings) as sd_f1_corrected,
-    proportions_p,
+    var_seeds, var_rows, sqrt(var_settings) as sd_f1_corrected, proportions_p,
     if(proportions_p > 0, least(1, proportions_p * count(proportions_p) over ()), null) as proportions_p_adjusted,
     n_settings, n_seeds, n_rows,
     if(proportions_p is null, null, visible_settings(

@@ -9,26 +9,20 @@ labels as (
 ),
 
 draws as (
-    select
-        draw,
-        n_drawn::double[] as n_drawn
+    select draw, n_drawn::double[] as n_drawn
     from row_draws
 ),
 
 -- Lists over all test rows, in the order of the draws: a count is then a dot product, which is exact.
 gold_lists as (
-    select
-        label,
-        list((gold = label)::int::double order by row) as is_gold
+    select label, list((gold = label)::int::double order by row) as is_gold
     from (select distinct row, gold from majority_predictions)
     cross join labels
     group by all
 ),
 
 gold_counts as (
-    select
-        label, draw,
-        list_dot_product(is_gold, n_drawn) as n_gold
+    select label, draw, list_dot_product(is_gold, n_drawn) as n_gold
     from gold_lists
     cross join draws
 ),
@@ -50,8 +44,7 @@ label_lists as (
 
 label_counts as (
     select
-        label_lists.* exclude (is_answered),
-        draws.draw,
+        label_lists.* exclude (is_answered), draws.draw,
         list_dot_product(is_answered, n_drawn) as n_answered,
         floor(n_answered / 67108864) as n_correct,
         n_answered - n_correct * 67108864 as n_predicted

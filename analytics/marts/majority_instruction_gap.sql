@@ -5,8 +5,7 @@
 with
 region_draws as (
     select
-        model, task, n_demos, instruction, predict, method, draw,
-        unnest(['tails', 'middle']) as region,
+        model, task, n_demos, instruction, predict, method, draw, unnest(['tails', 'middle']) as region,
         unnest([tails_f1, middle_f1]) as mean_f1
     from majority_draws_by_model
 ),
@@ -36,8 +35,7 @@ counts as (
     select
         model, task, n_demos, predict, method, region,
         count(*) filter (instruction) as n_settings,
-        max(n_seeds) as n_seeds,
-        sum(n_rows)::bigint as n_rows
+        max(n_seeds) as n_seeds, sum(n_rows)::bigint as n_rows
     from majority_over_seeds
     inner join setting_regions using (setting)
     group by all

@@ -27,8 +27,7 @@ means as (
         avg(share_last order by seed) as share_last,
         avg(share_no_label order by seed) as share_no_label,
         max(share_most_frequent) as share_most_frequent,
-        count(*) as n_seeds,
-        sum(n_rows)::bigint as n_rows
+        count(*) as n_seeds, sum(n_rows)::bigint as n_rows
     from majority_by_setting
     group by all
 ),
@@ -44,17 +43,14 @@ label_contrasts as (
 ),
 
 contrasts as (
-    select
-        * exclude (label, recency),
-        avg(recency order by label) as recency
+    select * exclude (label, recency), avg(recency order by label) as recency
     from label_contrasts
     group by all
 ),
 
 bests as (
     select
-        model, task, n_demos, instruction, predict, method,
-        max(weighted_f1) as best_f1,
+        model, task, n_demos, instruction, predict, method, max(weighted_f1) as best_f1,
         avg(share_no_label order by number) as mean_share_no_label
     from means
     group by all

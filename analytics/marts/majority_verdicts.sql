@@ -38,8 +38,7 @@ row_changes as (
 seed_changes as (
     select
         task, n_demos, instruction, instruction as against_instruction, predict, changed.method,
-        plain.method as against_method,
-        'rb_at_10' as metric,
+        plain.method as against_method, 'rb_at_10' as metric,
         dense_rank() over (order by seed) - 1 as unit,
         round(changed.rb_at_10 - plain.rb_at_10, 12) as value
     from majority_seed_boundaries as changed
@@ -62,16 +61,12 @@ units as (
         } as test,
         unit, value
     from (
-        select
-            'row' as unit_of,
-            *
+        select 'row' as unit_of, *
         from row_changes
 
         union all by name
 
-        select
-            'seed' as unit_of,
-            *
+        select 'seed' as unit_of, *
         from seed_changes
     )
 ),
@@ -82,8 +77,7 @@ tests as materialized (
 
 boundary_signs as (
     select
-        task, n_demos, instruction, predict, changed.method,
-        'rb_at_10' as metric,
+        task, n_demos, instruction, predict, changed.method, 'rb_at_10' as metric,
         clear_sign(
             estimate(changed.rb_at_10 - plain.rb_at_10, draw),
             interval_low(changed.rb_at_10 - plain.rb_at_10, draw),
@@ -113,16 +107,13 @@ errors as (
 ),
 
 widened as (
-    select
-        unnest(test),
-        * exclude (test, n_seeds, both_smallest_detectable)
+    select unnest(test), * exclude (test, n_seeds, both_smallest_detectable)
     from over_draws('tests', 'errors')
 ),
 
 judged as (
     select
-        tests.*,
-        measured.n_rows,
+        tests.*, measured.n_rows,
         measured.is_any_setting_above_constant and plain.is_any_setting_above_constant as is_any_setting_above,
         case
             when tests.metric in ('sd_f1', 'rb_at_10') and not is_any_setting_above then 'constant answer'

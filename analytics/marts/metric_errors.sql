@@ -6,9 +6,7 @@
 with
 summed as (
     select
-        metric, task, format, n_demos, method,
-        sum(n_rows)::bigint as n_units,
-        n_units - count(distinct gold) as n_free,
+        metric, task, format, n_demos, method, sum(n_rows)::bigint as n_units, n_units - count(distinct gold) as n_free,
         rows_error(sum(n_rows * spread * influence ** 2 order by pattern), n_units, max(n_taken)) as standard_error,
         rows_error(sum(n_rows * spread * mean_square order by pattern), n_units, max(n_taken)) as error_of_sets
     from metric_patterns

@@ -2,10 +2,7 @@
 -- number of rows that it is of.
 with
 measured as (
-    select
-        metric, task, format, n_demos, demo_set, method,
-        any_value(value) as value,
-        sum(n_rows)::bigint as n_rows
+    select metric, task, format, n_demos, demo_set, method, any_value(value) as value, sum(n_rows)::bigint as n_rows
     from metric_influences
     group by all
 ),
@@ -15,11 +12,7 @@ settings as (
     from prediction_counts
 )
 
-select
-    heads.metric,
-    settings.*,
-    measured.value,
-    coalesce(measured.n_rows, 0) as n_rows
+select heads.metric, settings.*, measured.value, coalesce(measured.n_rows, 0) as n_rows
 from settings
 cross join run_metrics as heads
 left join measured using (metric, task, format, n_demos, demo_set, method)

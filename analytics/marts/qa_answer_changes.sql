@@ -8,10 +8,7 @@
 with
 sums as (
     select
-        model, dataset,
-        unnest(['f1', 'exact_match']) as metric,
-        article,
-        count(*) as n_lower,
+        model, dataset, unnest(['f1', 'exact_match']) as metric, article, count(*) as n_lower,
         unnest([sum(f1 - standard_f1 order by row), sum(exact_match - standard_exact_match order by row)]) as lower
     from qa_paired_answers
     where standard_f1 is not null
@@ -22,17 +19,12 @@ differences as (
     select
         'all' as family,
         {'model': model, 'dataset': dataset, 'metric': metric} as test,
-        article as unit, n_lower,
-        0 as n_higher,
-        lower,
-        0 as higher
+        article as unit, n_lower, 0 as n_higher, lower, 0 as higher
     from sums
 ),
 
 parts as (
-    select
-        unnest(test),
-        unit, part, moved
+    select unnest(test), unit, part, moved
     from two_model_parts('differences')
 ),
 
@@ -58,18 +50,12 @@ outside as (
 ),
 
 placed as (
-    select
-        *,
-        dataset as place
+    select *, dataset as place
     from parts
 
     union all
 
-    select
-        model, dataset, metric, unit,
-        part / n_datasets as part,
-        moved / n_datasets as moved,
-        'mean' as place
+    select model, dataset, metric, unit, part / n_datasets as part, moved / n_datasets as moved, 'mean' as place
     from parts
     inner join outside using (model, dataset)
     where n_compared = n_datasets

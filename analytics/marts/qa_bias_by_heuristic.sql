@@ -15,35 +15,26 @@
 -- the spec fixes the threshold.
 with
 predicted as (
-    select
-        model, dataset,
-        count(*) as n_rows
+    select model, dataset, count(*) as n_rows
     from qa_predictions
     group by all
 ),
 
 asked as (
-    select
-        predicted.model, predicted.dataset,
-        unnest(qa_settings.heuristics) as heuristic,
-        predicted.n_rows
+    select predicted.model, predicted.dataset, unnest(qa_settings.heuristics) as heuristic, predicted.n_rows
     from predicted
     cross join qa_settings
 ),
 
 measured_counts as (
-    select
-        model, dataset, heuristic,
-        count(*) as n_measured
+    select model, dataset, heuristic, count(*) as n_measured
     from qa_measured
     group by all
 ),
 
 lists as (
     select
-        model, dataset, heuristic,
-        bool_or(is_fixed) as is_fixed,
-        bool_or(is_measured) as is_measured,
+        model, dataset, heuristic, bool_or(is_fixed) as is_fixed, bool_or(is_measured) as is_measured,
         count(*) as n_tried,
         count(*) filter (qa_bias_candidates.is_measured) as n_tried_measured,
         list({
@@ -81,8 +72,7 @@ sources as (
 
 chosen as (
     select
-        asked.*,
-        source.threshold,
+        asked.*, source.threshold,
         case when source.is_fixed then null else source.model end as searched_on,
         case when source.is_fixed then null else source.n_tried end as n_tried,
         case when source.is_fixed then null else source.n_tried_measured end as n_tried_measured,
@@ -139,9 +129,7 @@ articles as (
 
 means as (
     select
-        model, dataset, heuristic,
-        sum(n_lower) as n_lower,
-        sum(n_higher) as n_higher,
+        model, dataset, heuristic, sum(n_lower) as n_lower, sum(n_higher) as n_higher,
         sum(lower order by article) / sum(n_lower) as lower,
         sum(higher order by article) / sum(n_higher) as higher,
         sum(lower_f1 order by article) / sum(n_lower) as lower_f1,
@@ -182,11 +170,8 @@ errors as (
 
 differences as (
     select
-        model, dataset, heuristic,
-        100 * means.lower as lower_exact_match,
-        100 * means.higher as higher_exact_match,
-        100 * means.lower_f1 as lower_f1,
-        100 * means.higher_f1 as higher_f1,
+        model, dataset, heuristic, 100 * means.lower as lower_exact_match, 100 * means.higher as higher_exact_match,
+        100 * means.lower_f1 as lower_f1, 100 * means.higher_f1 as higher_f1,
         100 * means.lower - 100 * means.higher as difference,
         t_quantile(least(means.n_with_lower, means.n_with_higher) - 1) * errors.error as half_width,
         100 * means.lower_f1 - 100 * means.higher_f1 as difference_f1,
@@ -197,8 +182,7 @@ differences as (
 )
 
 select
-    model, dataset, heuristic, threshold, status, searched_on, n_lower, n_higher,
-    n_rows - n_measured as n_unmeasured,
+    model, dataset, heuristic, threshold, status, searched_on, n_lower, n_higher, n_rows - n_measured as n_unmeasured,
     n_rows, is_large,
     if(status = 'not significant', 0, bias_significance) as bias_significance,
     biased_segment, lower_low, lower_high, lower_mean, higher_low, higher_high, higher_mean,

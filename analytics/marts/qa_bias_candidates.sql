@@ -10,9 +10,7 @@ predicted as (
 ),
 
 measured_counts as (
-    select
-        model, dataset, heuristic, value,
-        count(*) as n_rows
+    select model, dataset, heuristic, value, count(*) as n_rows
     from qa_measured
     group by all
 ),
@@ -37,9 +35,7 @@ tried as (
 ),
 
 sized as (
-    select
-        tried.*,
-        coalesce(cumulated.n_up_to, 0) as n_lower
+    select tried.*, coalesce(cumulated.n_up_to, 0) as n_lower
     from tried
     asof left join cumulated
         on
@@ -49,9 +45,7 @@ sized as (
 ),
 
 segments as (
-    select
-        sized.*,
-        coalesce(totals.n_measured, 0) - sized.n_lower as n_higher
+    select sized.*, coalesce(totals.n_measured, 0) - sized.n_lower as n_higher
     from sized
     left join totals using (model, dataset, heuristic)
 ),
@@ -82,12 +76,8 @@ select
     interval_distance(trials.lower_interval, trials.higher_interval) as bias_significance,
     if(trials.lower_interval[2] > trials.higher_interval[2], 'lower', if(trials.model is null, null, 'higher'))
         as biased_segment,
-    trials.lower_interval[1] as lower_low,
-    trials.lower_interval[2] as lower_high,
-    trials.lower_mean,
-    trials.higher_interval[1] as higher_low,
-    trials.higher_interval[2] as higher_high,
-    trials.higher_mean,
+    trials.lower_interval[1] as lower_low, trials.lower_interval[2] as lower_high, trials.lower_mean,
+    trials.higher_interval[1] as higher_low, trials.higher_interval[2] as higher_high, trials.higher_mean,
     interval_distance(trials.lower_interval_f1, trials.higher_interval_f1) as bias_significance_f1,
     trials.lower_interval_f1[1] as lower_low_f1,
     trials.lower_interval_f1[2] as lower_high_f1,

@@ -62,8 +62,7 @@ narrow as (
 -- The models of which a shortcut cannot be measured on a set, and whether these are all.
 lacking as (
     select
-        dataset, heuristic, status,
-        list(model order by place) as models,
+        dataset, heuristic, status, list(model order by place) as models,
         count(*) = (select count(*) from answered as others where others.dataset = biases.dataset) as is_all
     from biases
     where status in ('groups too small', 'no threshold to try')

@@ -182,9 +182,7 @@ pairs as (
     semi join places on tests.model = places.model and tests.dataset = places.dataset
     left join biases
         on tests.model = biases.model and tests.dataset = biases.dataset and tests.heuristic = biases.heuristic
-    where
-        own.place > others.place
-        and (metric = 'exact_match' or (metric = 'gap' and tests.heuristic <> 'mean'))
+    where own.place > others.place and (metric = 'exact_match' or (metric = 'gap' and tests.heuristic <> 'mean'))
 ),
 
 differing as (

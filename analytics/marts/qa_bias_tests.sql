@@ -31,10 +31,7 @@ nulls as (
 ),
 
 tests as (
-    select
-        dataset as family,
-        {'model': model, 'heuristic': heuristic} as test,
-        p
+    select dataset as family, {'model': model, 'heuristic': heuristic} as test, p
     from nulls
 )
 

@@ -6,9 +6,7 @@
 -- is_constant: that share is above 95 %, so that nothing else that is measured of the model says anything but that.
 with
 sizes as (
-    select
-        dataset, role,
-        count(*) as n_questions
+    select dataset, role, count(*) as n_questions
     from qa_examples
     group by all
 ),
@@ -16,8 +14,7 @@ sizes as (
 articles as (
     select
         {'model': qa_predictions.model, 'dataset': dataset} as cell,
-        qa_articles.article,
-        count(*) as n_rows,
+        qa_articles.article, count(*) as n_rows,
         sum(qa_predictions.exact_match order by qa_articles.row) as exact_match,
         sum(qa_predictions.f1 order by qa_articles.row) as f1
     from qa_predictions
@@ -26,14 +23,9 @@ articles as (
 ),
 
 texts as (
-    select
-        model, dataset,
-        max(n_rows) / sum(n_rows) as share_most_frequent
+    select model, dataset, max(n_rows) / sum(n_rows) as share_most_frequent
     from (
-        select
-            model, dataset,
-            coalesce(prediction, '') as prediction,
-            count(*) as n_rows
+        select model, dataset, coalesce(prediction, '') as prediction, count(*) as n_rows
         from qa_predictions
         group by all
     )

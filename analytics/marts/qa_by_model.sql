@@ -51,9 +51,7 @@ averages as (
 ),
 
 null_averages as (
-    select
-        model, dataset, draw,
-        avg(nulls.significance order by heuristic) as average
+    select model, dataset, draw, avg(nulls.significance order by heuristic) as average
     from qa_search_nulls as nulls
     inner join qa_bias_by_heuristic as biases using (model, dataset, heuristic)
     where biases.bias_significance is not null
@@ -89,8 +87,7 @@ select
     averages.n_significant, averages.n_rows,
     intervals.bounds[1] * if(nulls.is_above_null is false, 0, 1) as bias_significance_low,
     intervals.bounds[2] as bias_significance_high,
-    averages.bias_significance_null, averages.n_measurable_f1,
-    coalesce(intervals.n_draws, 0) as n_draws,
+    averages.bias_significance_null, averages.n_measurable_f1, coalesce(intervals.n_draws, 0) as n_draws,
     nulls.bias_significance_null_high, nulls.is_above_null
 from averages
 left join intervals using (model, dataset)

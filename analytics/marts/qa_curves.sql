@@ -14,9 +14,7 @@ scaled as (
 ),
 
 steps as (
-    select
-        dataset, heuristic, n_per_unit, value_up_to,
-        count(*) as n_rows
+    select dataset, heuristic, n_per_unit, value_up_to, count(*) as n_rows
     from scaled
     group by all
 ),
@@ -31,20 +29,14 @@ cumulated as (
 ),
 
 bins as (
-    select
-        dataset, heuristic, n_per_unit,
-        0 as bin,
-        min(value_up_to) as bin_start,
-        0::hugeint as n_before
+    select dataset, heuristic, n_per_unit, 0 as bin, min(value_up_to) as bin_start, 0::hugeint as n_before
     from cumulated
     group by all
 
     union all
 
     select
-        bins.dataset, bins.heuristic, bins.n_per_unit,
-        bins.bin + 1 as bin,
-        min(cumulated.value_up_to) as bin_start,
+        bins.dataset, bins.heuristic, bins.n_per_unit, bins.bin + 1 as bin, min(cumulated.value_up_to) as bin_start,
         min(cumulated.n_before) as n_before
     from bins
     inner join cumulated using (dataset, heuristic)
@@ -55,42 +47,31 @@ bins as (
 ),
 
 scales as (
-    select
-        dataset, heuristic,
-        any_value(n_per_unit) as n_per_unit
+    select dataset, heuristic, any_value(n_per_unit) as n_per_unit
     from bins
     group by all
 ),
 
 placed as (
-    select
-        qa_measured.*,
-        ceil(qa_measured.value * scales.n_per_unit - 1e-9) as value_up_to
+    select qa_measured.*, ceil(qa_measured.value * scales.n_per_unit - 1e-9) as value_up_to
     from qa_measured
     inner join scales using (dataset, heuristic)
 ),
 
 binned as (
-    select
-        placed.*,
-        bins.bin
+    select placed.*, bins.bin
     from placed
     asof join bins
-        on
-            placed.dataset = bins.dataset and placed.heuristic = bins.heuristic
-            and placed.value_up_to >= bins.bin_start
+        on placed.dataset = bins.dataset and placed.heuristic = bins.heuristic and placed.value_up_to >= bins.bin_start
 ),
 
 articles as (
     select
         {'model': binned.model, 'dataset': dataset, 'heuristic': binned.heuristic, 'bin': binned.bin} as cell,
-        qa_articles.article,
-        min(binned.value) as value_low,
-        max(binned.value) as value_high,
+        qa_articles.article, min(binned.value) as value_low, max(binned.value) as value_high,
         sum(binned.value order by binned.row) as value,
         sum(binned.exact_match order by binned.row) as exact_match,
-        sum(binned.f1 order by binned.row) as f1,
-        count(*) as n_rows
+        sum(binned.f1 order by binned.row) as f1, count(*) as n_rows
     from binned
     inner join qa_articles using (dataset, example_id)
     group by all
@@ -98,9 +79,7 @@ articles as (
 
 spans as (
     select
-        cell,
-        min(value_low) as value_low,
-        max(value_high) as value_high,
+        cell, min(value_low) as value_low, max(value_high) as value_high,
         sum(value order by article) / sum(n_rows) as value_mean
     from articles
     group by all

@@ -85,8 +85,7 @@ sizes as (
 -- Sums of zeros and ones, which are exact in any order.
 articles as (
     select
-        model, dataset, heuristic, article,
-        count(*) filter (is_lower) as n_lower,
+        model, dataset, heuristic, article, count(*) filter (is_lower) as n_lower,
         count(*) filter (not is_lower) as n_higher,
         count(*) filter (is_standard_lower) as n_standard_lower,
         count(*) filter (not is_standard_lower) as n_standard_higher,
@@ -102,13 +101,10 @@ articles as (
 
 means as (
     select
-        model, dataset, heuristic,
-        sum(n_lower) as n_lower,
-        sum(n_higher) as n_higher,
+        model, dataset, heuristic, sum(n_lower) as n_lower, sum(n_higher) as n_higher,
         sum(n_standard_lower) as n_standard_lower,
         sum(n_standard_higher) as n_standard_higher,
-        sum(lower) / sum(n_lower) as lower,
-        sum(higher) / sum(n_higher) as higher,
+        sum(lower) / sum(n_lower) as lower, sum(higher) / sum(n_higher) as higher,
         sum(standard_lower) / sum(n_standard_lower) as standard_lower,
         sum(standard_higher) / sum(n_standard_higher) as standard_higher,
         count(*) as n_articles,
@@ -145,8 +141,7 @@ errors as (
 
 gaps as (
     select
-        model, dataset, heuristic, means.n_least_articles,
-        means.n_least_articles > 1 as has_error,
+        model, dataset, heuristic, means.n_least_articles, means.n_least_articles > 1 as has_error,
         expected_significance(
             means.lower, compared.n_lower, means.higher, compared.n_higher, qa_settings.sample, qa_settings.replacement
         ) - expected_significance(
@@ -182,8 +177,7 @@ intervals as (
     select
         model, dataset, heuristic,
         quantile_cont(change, [0.025, 0.975]) as bounds,
-        stddev_pop(change order by draw) as error,
-        count(change) as n_draws
+        stddev_pop(change order by draw) as error, count(change) as n_draws
     from draws
     group by all
 ),
@@ -213,10 +207,7 @@ tested as (
 ),
 
 tests as (
-    select
-        roles.role as family,
-        {'model': model, 'dataset': dataset, 'heuristic': heuristic} as test,
-        p
+    select roles.role as family, {'model': model, 'dataset': dataset, 'heuristic': heuristic} as test, p
     from tested
     inner join (
         select distinct dataset, role
@@ -234,8 +225,7 @@ adjusted as (
 
 judged as (
     select
-        tested.*,
-        p_adjusted,
+        tested.*, p_adjusted,
         case when p is not null then student_quantile(0.025 / n_tests, n_least_articles - 1) * error end as reach
     from tested
     inner join adjusted using (model, dataset, heuristic)

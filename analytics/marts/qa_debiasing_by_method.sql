@@ -6,9 +6,7 @@
 -- questions.
 with
 addressed as (
-    select
-        *,
-        worse_high_change is not null as has_both
+    select *, worse_high_change is not null as has_both
     from qa_debiasing
     semi join (
         select dataset

@@ -25,18 +25,13 @@ outcomes as (
 
     union all
 
-    select
-        model,
-        'mean' as other_dataset,
-        f1_change
+    select model, 'mean' as other_dataset, f1_change
     from qa_out_of_distribution_by_model
 ),
 
 asked as (
     select
-        shifts.dataset,
-        unnest([shifts.method, 'all']) as method,
-        outcomes.other_dataset, shifts.model,
+        shifts.dataset, unnest([shifts.method, 'all']) as method, outcomes.other_dataset, shifts.model,
         if(outcomes.f1_change is null, null, shifts.significance_change) as x,
         if(shifts.significance_change is null, null, outcomes.f1_change) as y
     from shifts
@@ -56,8 +51,7 @@ ranked as (
 
 correlations as (
     select
-        dataset, method, other_dataset,
-        count(*) as n_models,
+        dataset, method, other_dataset, count(*) as n_models,
         count(*) >= 3 and max(x) - min(x) > 1e-9 and max(y) - min(y) > 1e-9 as is_defined,
         if(is_defined, least(1, greatest(-1, corr(y, x order by model))), null) as pearson,
         if(is_defined, least(1, greatest(-1, corr(y_rank, x_rank order by model))), null) as spearman

@@ -15,19 +15,14 @@
 with
 asked as (
     select
-        model, other_model, dataset,
-        unnest(['exact_match', 'f1']) as metric,
-        '' as heuristic,
-        null::double as threshold,
-        null::varchar as lacking
+        model, other_model, dataset, unnest(['exact_match', 'f1']) as metric, '' as heuristic,
+        null::double as threshold, null::varchar as lacking
     from qa_model_pairs
 
     union all
 
     select
-        pairs.model, pairs.other_model, dataset,
-        'gap' as metric,
-        own.heuristic, own.threshold,
+        pairs.model, pairs.other_model, dataset, 'gap' as metric, own.heuristic, own.threshold,
         case
             when own.threshold is null and others.threshold is null then 'no threshold'
             when own.status <> 'measured' or others.status <> 'measured' then 'not measured for both'
@@ -45,12 +40,8 @@ asked as (
 -- Sums of exact match are whole numbers, in any order.
 sums as (
     select
-        model, other_model, dataset,
-        unnest(['exact_match', 'f1']) as metric,
-        '' as heuristic,
-        article,
-        count(*) as n_lower,
-        0 as n_higher,
+        model, other_model, dataset, unnest(['exact_match', 'f1']) as metric, '' as heuristic, article,
+        count(*) as n_lower, 0 as n_higher,
         unnest([sum(exact_match), sum(f1 order by row)]) as lower,
         0 as higher,
         unnest([sum(other_exact_match), sum(other_f1 order by row)]) as other_lower,
@@ -61,9 +52,7 @@ sums as (
     union all
 
     select
-        model, other_model, dataset,
-        'gap' as metric,
-        heuristic, article,
+        model, other_model, dataset, 'gap' as metric, heuristic, article,
         count(*) filter (value <= threshold) as n_lower,
         count(*) filter (value > threshold) as n_higher,
         coalesce(sum(exact_match) filter (value <= threshold), 0) as lower,
@@ -86,8 +75,7 @@ totals as (
         - coalesce(sum(other_higher) / nullif(sum(n_higher), 0), 0) as other_difference,
         if(difference < 0, -1, 1) as side,
         if(other_difference < 0, -1, 1) as other_side,
-        sum(n_lower + n_higher)::bigint as n_rows,
-        count(*) as n_articles
+        sum(n_lower + n_higher)::bigint as n_rows, count(*) as n_articles
     from sums
     group by all
     having metric <> 'gap' or least(count(*) filter (n_lower > 0), count(*) filter (n_higher > 0)) > 1
@@ -106,10 +94,7 @@ differences as (
 ),
 
 parts as (
-    select
-        unnest(family),
-        unnest(test),
-        unit, part, moved
+    select unnest(family), unnest(test), unit, part, moved
     from two_model_parts('differences')
 ),
 
@@ -125,16 +110,12 @@ units as (
         union all
 
         select
-            model, other_model, dataset, metric,
-            'mean' as heuristic,
-            unit,
+            model, other_model, dataset, metric, 'mean' as heuristic, unit,
             sum(part order by heuristic) / any_value(n_heuristics) as part,
             sum(moved order by heuristic) / any_value(n_heuristics) as moved
         from parts
         inner join (
-            select
-                model, other_model, dataset, metric,
-                count(*) as n_heuristics
+            select model, other_model, dataset, metric, count(*) as n_heuristics
             from totals
             group by all
         ) using (model, other_model, dataset, metric)
@@ -161,14 +142,12 @@ with_means as (
     union all
 
     select
-        model, other_model, dataset, metric,
-        'mean' as heuristic,
+        model, other_model, dataset, metric, 'mean' as heuristic,
         if(count(*) > count(lacking), null, string_agg(distinct lacking, '; ' order by lacking)) as lacking,
         flatten(list(heuristics order by heuristic)) as heuristics,
         avg(value order by heuristic) as value,
         avg(other_value order by heuristic) as other_value,
-        max(n_rows) as n_rows,
-        max(n_articles) as n_articles
+        max(n_rows) as n_rows, max(n_articles) as n_articles
     from numbers
     where metric = 'gap'
     group by all
@@ -176,9 +155,7 @@ with_means as (
 
 tested as (
     select
-        numbers.*,
-        tests.* exclude (family, test),
-        pairs.n_answers,
+        numbers.*, tests.* exclude (family, test), pairs.n_answers,
         max(numbers.n_rows) filter (metric = 'f1') over (partition by model, other_model, dataset) as n_shared
     from with_means as numbers
     inner join qa_model_pairs as pairs using (model, other_model, dataset)
@@ -193,13 +170,11 @@ tested as (
 )
 
 select
-    model, other_model, dataset, metric,
-    nullif(heuristic, '') as heuristic,
+    model, other_model, dataset, metric, nullif(heuristic, '') as heuristic,
     heuristics, value, other_value, n_units, estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
     simultaneous_high, smallest_detectable,
     verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)) as verdict,
-    coalesce(n_rows, 0) as n_rows,
-    coalesce(n_articles, 0) as n_articles,
+    coalesce(n_rows, 0) as n_rows, coalesce(n_articles, 0) as n_articles,
     n_answers - 2 * coalesce(n_shared, 0) as n_lacking,
     case
         when n_shared is null then 'no question that both answered'

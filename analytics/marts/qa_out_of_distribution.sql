@@ -6,9 +6,7 @@
 with
 articles as (
     select
-        model, dataset, article,
-        count(*) as n_answers,
-        count(standard_f1) as n_rows,
+        model, dataset, article, count(*) as n_answers, count(standard_f1) as n_rows,
         sum(f1 - standard_f1 order by row) as f1_change,
         sum(exact_match - standard_exact_match order by row) as exact_match_change
     from qa_paired_answers
@@ -61,10 +59,8 @@ from trained_models
 inner join qa_by_dataset as measured on trained_models.model = measured.model
 left join qa_by_dataset as standard_measured
     on trained_models.standard = standard_measured.model and measured.dataset = standard_measured.dataset
-inner join means
-    on trained_models.model = means.model and measured.dataset = means.dataset
-left join errors
-    on trained_models.model = errors.model and measured.dataset = errors.dataset
+inner join means on trained_models.model = means.model and measured.dataset = means.dataset
+left join errors on trained_models.model = errors.model and measured.dataset = errors.dataset
 left join qa_answer_changes as f1_tests
     on trained_models.model = f1_tests.model and measured.dataset = f1_tests.dataset and f1_tests.metric = 'f1'
 left join qa_answer_changes as exact_match_tests

@@ -8,16 +8,12 @@ outcomes as (
 
     union all
 
-    select
-        base, data, method, seed, bias,
-        'mean' as dataset,
-        f1_change, exact_match_change
+    select base, data, method, seed, bias, 'mean' as dataset, f1_change, exact_match_change
     from qa_out_of_distribution_by_model
 )
 
 select
-    base, data, method, seed, dataset,
-    avg(f1_change order by bias) as f1_change,
+    base, data, method, seed, dataset, avg(f1_change order by bias) as f1_change,
     avg(exact_match_change order by bias) as exact_match_change,
     count(f1_change) as n_biases
 from outcomes

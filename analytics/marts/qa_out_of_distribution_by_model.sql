@@ -6,8 +6,7 @@
 with
 means as (
     select
-        model, base, data, method, bias, seed,
-        avg(f1 order by dataset) as f1,
+        model, base, data, method, bias, seed, avg(f1 order by dataset) as f1,
         avg(exact_match order by dataset) as exact_match,
         count(f1_change) = count(*) as is_compared,
         if(is_compared, avg(standard_f1 order by dataset), null) as standard_f1,
@@ -25,8 +24,7 @@ means as (
             sqrt(sum(power(exact_match_change_high - exact_match_change_low, 2) order by dataset)) / 2 / count(*),
             null
         ) as half_width,
-        count(*) as n_datasets,
-        sum(n_rows)::bigint as n_rows
+        count(*) as n_datasets, sum(n_rows)::bigint as n_rows
     from qa_out_of_distribution
     where role = 'out_of_distribution'
     group by all

@@ -3,10 +3,7 @@
 -- ones. 95 % intervals by Student's t, with Satterthwaite's degrees of freedom; null where a set has a single article.
 with
 errors as (
-    select
-        *,
-        power(exact_match_error, 2) as variance,
-        power(f1_error, 2) as variance_f1
+    select *, power(exact_match_error, 2) as variance, power(f1_error, 2) as variance_f1
     from qa_by_dataset
 ),
 

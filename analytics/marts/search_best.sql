@@ -25,8 +25,7 @@ costs as (
 
 means as (
     select
-        objective, scope,
-        avg(value order by trial) as value,
+        objective, scope, avg(value order by trial) as value,
         avg(evaluation order by trial) as evaluation,
         count(*) filter (is_within_noise and not is_chosen) as n_within_noise,
         count(*) filter (is_within_noise is not null and not is_chosen) as n_compared,
@@ -54,8 +53,7 @@ gains as (
     select
         objective, scope,
         jackknife_error(list(gain order by left_out)) as error,
-        count(*) - 1 as df,
-        t_quantile(df) * error as reach
+        count(*) - 1 as df, t_quantile(df) * error as reach
     from left_out_gains
     group by all
 ),
@@ -76,18 +74,13 @@ tests as (
 ),
 
 judged as (
-    select
-        unnest(test),
-        p, p_adjusted
+    select unnest(test), p, p_adjusted
     from tests
     inner join holm('tests') using (family, test)
 ),
 
 flat as (
-    select
-        objective, scope,
-        min(number) as flat_low,
-        max(number) as flat_high
+    select objective, scope, min(number) as flat_low, max(number) as flat_high
     from search_trials
     inner join search_parameters using (trial)
     where is_within_noise and not is_chosen and (select len(keys) = 1 from search_settings)

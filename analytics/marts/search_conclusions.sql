@@ -94,9 +94,7 @@ lines as (
     select 1, 'Nothing is chosen.', 'No trial is done.'
     where not exists (select 1 from best)
     union all
-    select
-        2, 'At the border:',
-        format('{} of those tried; a better value may lie beyond, so extend the range.', text)
+    select 2, 'At the border:', format('{} of those tried; a better value may lie beyond, so extend the range.', text)
     from borders
     where n > 0
     union all

@@ -20,9 +20,7 @@ tried as (
 
 lists as (
     select
-        scope, sample,
-        any_value(n_drawn) as n_drawn,
-        count(distance) as n_measured,
+        scope, sample, any_value(n_drawn) as n_drawn, count(distance) as n_measured,
         list({'threshold': threshold, 'distance': distance, 'n_lower': n_lower, 'n_higher': n_higher} order by threshold)
             as candidates
     from tried
@@ -31,27 +29,17 @@ lists as (
 ),
 
 chosen as (
-    select
-        scope,
-        'paper' as rule,
-        sample, n_measured,
-        paper_threshold(candidates, n_drawn) as threshold
+    select scope, 'paper' as rule, sample, n_measured, paper_threshold(candidates, n_drawn) as threshold
     from lists
 
     union all
 
-    select
-        scope,
-        'reference' as rule,
-        sample, n_measured,
-        reference_threshold(candidates, n_drawn) as threshold
+    select scope, 'reference' as rule, sample, n_measured, reference_threshold(candidates, n_drawn) as threshold
     from lists
 ),
 
 evaluated as (
-    select
-        trial, scope, value,
-        quantile * error as reach
+    select trial, scope, value, quantile * error as reach
     from search_values
     where sample = 'evaluation' and objective = 'bias_significance'
 )

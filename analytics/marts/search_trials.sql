@@ -62,9 +62,7 @@ tests as (
 ),
 
 judged as (
-    select
-        unnest(test),
-        p, p_adjusted
+    select unnest(test), p, p_adjusted
     from tests
     inner join holm('tests') using (family, test)
 ),

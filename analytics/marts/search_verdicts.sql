@@ -5,19 +5,14 @@
 -- objective is of bias_score.
 with
 scopes as (
-    select
-        objective, scope,
-        row_number() over (partition by objective order by scope) - 1 as unit,
-        evaluation_gain
+    select objective, scope, row_number() over (partition by objective order by scope) - 1 as unit, evaluation_gain
     from search_best
     inner join search_objectives using (objective)
     where evaluation_gain is not null and not is_of_bias_score
 ),
 
 units as (
-    select
-        true as family,
-        objective as test, unit, evaluation_gain as value
+    select true as family, objective as test, unit, evaluation_gain as value
     from scopes
     where objective in (select objective from scopes group by objective having count(*) > 1)
 )

@@ -4,7 +4,5 @@
 -- better: higher
 -- rows: predictions
 -- gives: row_value
-select
-    *,
-    hit as row_value
+select *, hit as row_value
 from answer_cells

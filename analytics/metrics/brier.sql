@@ -4,8 +4,6 @@
 -- better: lower
 -- rows: main
 -- gives: row_value
-select
-    *,
-    list_sum(list_transform(probabilities, lambda p, i: (p - (labels[i] = gold)::int) ** 2)) as row_value
+select *, list_sum(list_transform(probabilities, lambda p, i: (p - (labels[i] = gold)::int) ** 2)) as row_value
 from calibrated_predictions
 where purpose = 'main'

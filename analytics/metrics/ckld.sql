@@ -16,8 +16,7 @@ shares as (
 )
 
 select
-    cells.*,
-    shares.divergence as value,
+    cells.*, shares.divergence as value,
     ln(cells.n_gold / shares.n_predicted) + 1 - predicted_n_gold / predicted_n_predicted - shares.divergence as influence
 from answer_cells as cells
 inner join shares

@@ -5,8 +5,7 @@
 -- rows: predictions
 -- fewest_rows: 5
 select
-    *,
-    macro_f1 as value,
+    *, macro_f1 as value,
     n_all * case
         when hit = 1 then (2 - 2 * f1) / n_either
         else -f1 / n_either - coalesce(predicted_f1 / predicted_n_either, 0)

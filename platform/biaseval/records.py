@@ -331,11 +331,7 @@ def class_names(schema: pa.Schema) -> dict[str, list[str]]:
 
 
 def json_values(
-    uri: str,
-    content: bytes | IO[bytes],
-    *,
-    known_formats: str,
-    is_lines: bool = False,
+    uri: str, content: bytes | IO[bytes], *, known_formats: str, is_lines: bool = False
 ) -> Iterator[tuple[str, Any]]:
     """Yield the values of a JSON file: each line with its place (``line 3``), or the whole text with the place ``""``.
 

@@ -503,10 +503,7 @@ def output_tables(predict: Collection[str]) -> tuple[str, ...]:
     Args:
         predict: the ways of predicting: ``likelihood``, ``generate``, ``constrained`` (which is read from scores).
     """
-    asked = {
-        "label_scores": {"likelihood", "constrained"},
-        "generations": {"generate", "constrained"},
-    }
+    asked = {"label_scores": {"likelihood", "constrained"}, "generations": {"generate", "constrained"}}
     return tuple(table for table, ways in asked.items() if ways.intersection(predict))
 
 

@@ -79,6 +79,5 @@ def load_tokenizer(trained: str) -> PreTrainedTokenizerFast:
     """Return what ``train_tokenizer`` made, as transformers uses it."""
     fast: Any = PreTrainedTokenizerFast
     return cast(
-        PreTrainedTokenizerFast,
-        fast(tokenizer_object=Tokenizer.from_str(trained), bos_token="<s>", eos_token="</s>"),
+        PreTrainedTokenizerFast, fast(tokenizer_object=Tokenizer.from_str(trained), bos_token="<s>", eos_token="</s>")
     )

@@ -177,14 +177,8 @@ def test_demonstrations_in_place_of_a_tasks_own_are_noted(tmp_path: Path) -> Non
     (tmp_path / "utils.py").write_text("def three(dataset):\n    return dataset.select(range(3))\n")
     for config, note in (
         ("{sampler: first_n}", "demonstrations are drawn from train, of which the harness shows the first"),
-        (
-            "{samples: [{question: a, options: [b, c], answer: 0}]}",
-            "drawn from test, not from the 1",
-        ),
-        (
-            "{split: train, process_docs: !function utils.three}",
-            "drawn from test, not from the 3",
-        ),
+        ("{samples: [{question: a, options: [b, c], answer: 0}]}", "drawn from test, not from the 1"),
+        ("{split: train, process_docs: !function utils.three}", "drawn from test, not from the 3"),
     ):
         uri = write(tmp_path, f"{TASK}fewshot_config: {config}\n")
         [dataset] = read_datasets(spec_of({"lm_eval": str(uri)}))

@@ -231,7 +231,7 @@ def test_the_mean_over_seeds_is_the_published_codes_and_that_of_sampling_theory(
 ) -> None:
     means = ", ".join(f"avg({name}) as {name}" for name in METRICS)
     found = golden_run.rows(
-        f"select heuristic, threshold, {means}, count(*) as n from qa_bias_candidates where is_measured group by all",
+        f"select heuristic, threshold, {means}, count(*) as n from qa_bias_candidates where is_measured group by all"
     )
     assert len(found) == 34
     for row in found:

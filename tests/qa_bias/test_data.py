@@ -13,18 +13,7 @@ from hypothesis import strategies as st
 
 from biaseval.errors import InputError
 from biaseval.qa_bias.data import _nearest, question_rows, read_questions
-from tests.qa_bias.questionfiles import (
-    FORMS,
-    MILL,
-    QUESTIONS,
-    ROWS,
-    as_lines,
-    as_mrqa,
-    as_squad,
-    flat,
-    read,
-    refused,
-)
+from tests.qa_bias.questionfiles import FORMS, MILL, QUESTIONS, ROWS, as_lines, as_mrqa, as_squad, flat, read, refused
 
 
 @pytest.mark.parametrize("is_gzipped", [False, True])

@@ -11,12 +11,7 @@ from biaseval.errors import InputError
 from biaseval.qa_bias.data import QuestionSet, question_rows
 from biaseval.qa_bias.heuristics.attributes import attributes
 from biaseval.qa_bias.heuristics.text import load_text, words
-from biaseval.qa_bias.planted import (
-    N_SENTENCES,
-    SHORTCUTS,
-    THRESHOLDS,
-    planted_questions,
-)
+from biaseval.qa_bias.planted import N_SENTENCES, SHORTCUTS, THRESHOLDS, planted_questions
 from biaseval.qa_bias.tfidf_bias import UNIFORM_SHARE, Sentence, SentenceCosines, fitted_weight, token_log_probabilities
 
 N_QUESTIONS = 2000

@@ -14,12 +14,7 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.qa_bias.splits.changes import change_draws
 from biaseval.qa_bias.splits.resampling import resampled
-from biaseval.qa_bias.splits.significance import (
-    biased_questions,
-    biased_segment,
-    segment_draws,
-    threshold_grid,
-)
+from biaseval.qa_bias.splits.significance import biased_questions, biased_segment, segment_draws, threshold_grid
 from biaseval.tables import QA_DRAWS
 
 VALUES = [1.0, 9.0, 2.0, None, 3.0, 8.0, 2.5, 2.75, None, 0.0]

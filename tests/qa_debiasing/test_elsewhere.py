@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from tests.handmade import made
-from tests.qa_debiasing.study import (
-    ARTICLES,
-    DEBIASED,
-    cluster_error,
-    quantile,
-    segment_influence,
-    two_readers,
-)
+from tests.qa_debiasing.study import ARTICLES, DEBIASED, cluster_error, quantile, segment_influence, two_readers
 from tests.qaplans import RIGHT, VALUES, Rows
 
 OUTSIDE = {"in_distribution": {"squad": "a.json"}, "out_of_distribution": {"natural": "b.json"}}

@@ -17,15 +17,7 @@ from biaseval.models import Loading, ModelSource, encoder_window
 from biaseval.qa_models import ExtractiveReader, WindowSettings, extractive
 from biaseval.qa_models.spans import Answer, window_answers
 from tests.alike import assert_alike
-from tests.qa_models.families import (
-    CONTEXTS,
-    FAMILIES,
-    SMALL,
-    by_the_rule,
-    questions,
-    random_reader,
-    wordpiece,
-)
+from tests.qa_models.families import CONTEXTS, FAMILIES, SMALL, by_the_rule, questions, random_reader, wordpiece
 
 EXACT = 1e-5
 WINDOWS = WindowSettings(max_tokens=96, stride=16)

@@ -13,15 +13,7 @@ from biaseval.report import qa_bias_page
 from biaseval.report.blocks import Figure
 from biaseval.runs import headline, write_report
 from biaseval.store import Run
-from tests.pages import (
-    assert_answered,
-    assert_of_marts,
-    assert_said,
-    assert_whole,
-    mart,
-    page_of,
-    printed_queries,
-)
+from tests.pages import assert_answered, assert_of_marts, assert_said, assert_whole, mart, page_of, printed_queries
 from tests.qa_report.runs import Row, make_run
 from tests.qaplans import QaPlan
 from tests.specs import write_plan

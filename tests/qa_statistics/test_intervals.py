@@ -10,16 +10,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.qa_bias.splits.search_null import Variant, _of_paper, _of_reference, closed_form, search_nulls
 from tests.handmade import ask
-from tests.qa_statistics.nulls import (
-    TITLES,
-    Floats,
-    measured,
-    searched,
-    searches,
-    significance,
-    small_plan,
-    thresholds,
-)
+from tests.qa_statistics.nulls import TITLES, Floats, measured, searched, searches, significance, small_plan, thresholds
 from tests.qaplans import _paper_rule, _reference_rule
 from tests.relation import Relations
 

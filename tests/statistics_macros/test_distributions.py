@@ -96,9 +96,7 @@ def test_the_smallest_of_many_p_is_multiplied_by_their_number(connection: duckdb
     assert found == pytest.approx([0.03, 0.8, 1, 1, np.nan, np.nan], nan_ok=True)
 
 
-def test_the_interquartile_mean_is_that_of_scipy_or_by_hand(
-    connection: duckdb.DuckDBPyConnection,
-) -> None:
+def test_the_interquartile_mean_is_that_of_scipy_or_by_hand(connection: duckdb.DuckDBPyConnection) -> None:
     """Of five, 1.25 are cut off at either end: .75 of the second and fourth, and the third, of 2.5. Of six, 1.5."""
     fours = [np.sort(np.random.default_rng(n).normal(size=n)).tolist() for n in (4, 8, 20, 256)]
     found = values(connection, "interquartile_mean(x)", x=fours)

@@ -12,15 +12,7 @@ from safetensors.torch import load
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from biaseval.demo import MODEL_PATH
-from biaseval.models import (
-    WEIGHTS_FILE,
-    Loading,
-    ModelSource,
-    bare_model,
-    load_model,
-    target_names,
-    target_shapes,
-)
+from biaseval.models import WEIGHTS_FILE, Loading, ModelSource, bare_model, load_model, target_names, target_shapes
 from biaseval.spec import LoraSpec, ModelSpec
 from biaseval.training.batches import EncodedRow
 from biaseval.training.objectives import LabelledPrompts

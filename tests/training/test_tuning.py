@@ -18,13 +18,7 @@ from biaseval.models import Loading, ModelSource, load_model, load_tokenizer, un
 from biaseval.spec import AdapterSpec, InstructSpec
 from biaseval.store import Run
 from biaseval.training import checkpoints, model_files
-from biaseval.training.checkpoints import (
-    CHECKPOINTS,
-    Checkpoint,
-    newest_checkpoint,
-    read_states,
-    write_checkpoint,
-)
+from biaseval.training.checkpoints import CHECKPOINTS, Checkpoint, newest_checkpoint, read_states, write_checkpoint
 from biaseval.training.loop import StepRecord, training_steps
 from biaseval.training.objectives import Conversations
 from biaseval.training.outcome import Outcome, train

@@ -314,7 +314,7 @@ def draws(rng: np.random.Generator, tasks: list[str], suites: list[str], n_tasks
 
 NO_PROMPTS = {"prompts": PROMPTS.empty().select(["purpose", "n_demos", "format"])}
 _NO_VARIANTS = {
-    "calibration_variants": pa.table({"purpose": pa.array([], pa.string()), "method": pa.array([], pa.string())}),
+    "calibration_variants": pa.table({"purpose": pa.array([], pa.string()), "method": pa.array([], pa.string())})
 }
 """What says how many inputs a method takes: nothing here, as answers are simulated."""
 

@@ -58,8 +58,7 @@ group by all
 _IS_SAID = "verdict in ('higher', 'lower')"
 # Of several tasks, methods that change nothing on average do change something in each.
 _NO_EFFECT = _wrong_words(
-    "false",
-    f"{_IS_SAID} and (verdicts.n_tasks > 1 or (verdict = 'higher') <> (truth > 1e-9) or abs(truth) <= 1e-9)",
+    "false", f"{_IS_SAID} and (verdicts.n_tasks > 1 or (verdict = 'higher') <> (truth > 1e-9) or abs(truth) <= 1e-9)"
 )
 
 VERDICTS: dict[Effect, str] = {

@@ -13,12 +13,7 @@ group by all
 
 def of_runs() -> dict[str, str]:
     """Return queries for what comparisons read of runs, each of which is a task here."""
-    read = (
-        "majority_predictions",
-        "majority_row_values",
-        "majority_draw_values",
-        "majority_seed_boundaries",
-    )
+    read = ("majority_predictions", "majority_row_values", "majority_draw_values", "majority_seed_boundaries")
     return {name: f"select task as run, * from {name}" for name in read} | {
         "majority_by_model": _BY_MODEL,
         "majority_bias_shared": _SHARED,

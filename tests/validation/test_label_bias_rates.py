@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 
 from biaseval.analysis.gates import PRESETS
-from tests.label_bias_statistics.answers import (
-    Analysed,
-    Answers,
-    Rows,
-    answers_of,
-    preferring,
-    right_with,
-    rows,
-)
+from tests.label_bias_statistics.answers import Analysed, Answers, Rows, answers_of, preferring, right_with, rows
 from tests.label_bias_statistics.test_constant_answers import _answers
 from tests.label_bias_statistics.test_formats import FORMATS, LABELS
 

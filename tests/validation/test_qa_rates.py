@@ -9,13 +9,7 @@ from biaseval.prompting.power import smallest_gap
 from biaseval.qa_bias.splits.search_null import Variant
 from tests.qa_debiasing.study import Study
 from tests.qa_debiasing.test_arithmetic import page, words
-from tests.qa_statistics.nulls import (
-    nulls,
-    p_value,
-    searched,
-    searches,
-    significance,
-)
+from tests.qa_statistics.nulls import nulls, p_value, searched, searches, significance
 from tests.qa_statistics.test_intervals import CANDIDATES, confounded
 from tests.qa_statistics.test_support import alike
 from tests.qaplans import QaPlan

@@ -56,9 +56,7 @@ def _some(names: Sequence[str], n_shown: int = 3) -> str:
 KINDS = {
     "label_bias": ComparedKind("label bias", "method = 'none' and n_demos = {n_demos}", _without_common_tasks),
     "majority_bias": ComparedKind(
-        "majority-label bias",
-        "method = 'none' and n_demos = {n_demos} and predict = {predict}",
-        _without_common_rows,
+        "majority-label bias", "method = 'none' and n_demos = {n_demos} and predict = {predict}", _without_common_rows
     ),
     "qa_bias": ComparedKind("QA bias", "true", _without_common_questions),
 }

@@ -21,10 +21,7 @@ from biaseval.prompting.calibration import known_calibrations
 from biaseval.spec.shared_sections import RunSpec
 from biaseval.tables import tables_of
 
-_MADE = {
-    "calibrations": ("calibration_priors", "calibration_logits"),
-    "metrics": ("metric_influences",),
-}
+_MADE = {"calibrations": ("calibration_priors", "calibration_logits"), "metrics": ("metric_influences",)}
 """Folder of ``analysis.sql`` to the relations that include its files."""
 
 _READ = {

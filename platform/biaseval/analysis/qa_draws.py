@@ -10,15 +10,7 @@ from biaseval.qa_bias.heuristics.built_in import Variant
 from biaseval.qa_bias.splits.significance import given_thresholds, segment_draws, threshold_grid
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
-from biaseval.tables import (
-    QA_ATTRIBUTES,
-    QA_DRAWS,
-    QA_EXAMPLES,
-    QA_MODELS,
-    QA_PREDICTIONS,
-    QA_SETTINGS,
-    QA_THRESHOLDS,
-)
+from biaseval.tables import QA_ATTRIBUTES, QA_DRAWS, QA_EXAMPLES, QA_MODELS, QA_PREDICTIONS, QA_SETTINGS, QA_THRESHOLDS
 
 _MEASUREMENTS = {table.name: table for table in (QA_EXAMPLES, QA_ATTRIBUTES, QA_PREDICTIONS)}
 

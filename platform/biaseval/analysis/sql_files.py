@@ -404,10 +404,7 @@ def local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
             copy = Path(folder, table)
             copy.mkdir()
             pafs.copy_files(
-                run.path(table),
-                str(copy),
-                source_filesystem=run.fs,
-                destination_filesystem=pafs.LocalFileSystem(),
+                run.path(table), str(copy), source_filesystem=run.fs, destination_filesystem=pafs.LocalFileSystem()
             )
         copied = Run.open(folder)
         yield replace(copied, ledger=run.ledger)

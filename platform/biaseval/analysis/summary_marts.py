@@ -53,7 +53,7 @@ _LABEL_BIAS = Headline(
                 same_tasks_low, same_tasks_high, same_tasks_p_adjusted, same_tasks_verdict, unit, n_units, is_primary
             from label_bias_verdicts
             where suite = 'all'
-        """,
+        """
     },
     further=("label_bias_format_spread",),
 )
@@ -75,7 +75,7 @@ _MAJORITY_BIAS = Headline(
                 n_demos, instruction, against_instruction, predict, method, against_method, metric, estimate, low, high,
                 p_adjusted, both_low, both_high, p_both_adjusted, verdict, reason, unit, n_units
             from majority_verdicts
-        """,
+        """
     },
 )
 
@@ -150,7 +150,7 @@ _QA_BIAS = Headline(
             where cells.bias is not null and standard.method = 'standard' and standard.bias is null
             group by all
             order by base, data, any_value(list_position(heuristics, cells.bias)) nulls last
-        """,
+        """
     },
 )
 
@@ -167,7 +167,7 @@ _SEARCH = Headline(
         "search_verdicts": """
             select objective, estimate, low, high, p_adjusted, verdict, n_units
             from search_verdicts
-        """,
+        """
     },
 )
 

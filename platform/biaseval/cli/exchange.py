@@ -18,8 +18,7 @@ DirOption = Annotated[
     str, typer.Option("--run-dir", metavar="DIR", help="The directory of the run that is made, local or s3://.")
 ]
 NameOption = Annotated[
-    str | None,
-    typer.Option("--name", metavar="MODEL", help="What to call the model; if left out, as the files do."),
+    str | None, typer.Option("--name", metavar="MODEL", help="What to call the model; if left out, as the files do.")
 ]
 
 
@@ -48,8 +47,7 @@ def import_lm_eval(
 
 def import_table(
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="CSV, JSONL or Parquet with a row per prompt and label."),
+        list[Path], typer.Argument(metavar="FILE...", help="CSV, JSONL or Parquet with a row per prompt and label.")
     ],
     run_dir: DirOption,
     name: NameOption = None,

@@ -25,10 +25,7 @@ class Demo(StrEnum):
 
 
 def run(
-    spec: SpecArgument,
-    run_dir: RunDirOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
+    spec: SpecArgument, run_dir: RunDirOption = None, overrides: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Plan, score, analyse and report the run of a spec. The same command resumes a run that was interrupted.
 
@@ -93,8 +90,7 @@ def init(
         str | None, typer.Option("--model", metavar="M", help="A local model directory or Hugging Face name.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="SPEC", help="The spec to write; if left out, named as the file."),
+        Path | None, typer.Option("--out", metavar="SPEC", help="The spec to write; if left out, named as the file.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -126,11 +122,7 @@ def init(
     typer.echo(f"next: {'' if model else 'name a model in it, then '}biaseval plan {path} and biaseval run {path}")
 
 
-def analyse(
-    run: RunArgument,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def analyse(run: RunArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
     """Change keys of the analysis of a finished run, and compute its metrics and report again; loads no model.
 
     Label and majority bias take scoring and calibrations whose prompts are scored. Label bias also takes suites,

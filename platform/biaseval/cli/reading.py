@@ -113,8 +113,7 @@ def sql(
 def report(
     runs: RunsArgument,
     out: Annotated[
-        str | None,
-        typer.Option("--out", metavar="FILE", help="One .html page over several runs of one kind, instead."),
+        str | None, typer.Option("--out", metavar="FILE", help="One .html page over several runs of one kind, instead.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def train_lora(
-    spec: SpecArgument,
-    run_dir: RunDirOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
+    spec: SpecArgument, run_dir: RunDirOption = None, overrides: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Train one LoRA adapter for each context of a run, as the section lora of its spec says.
 
@@ -35,10 +32,7 @@ def train_lora(
 
 
 def train_instruct(
-    spec: TrainingArgument,
-    run_dir: RunDirOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
+    spec: TrainingArgument, run_dir: RunDirOption = None, overrides: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Tune a model on conversations (OASST1, Alpaca, Dolly, chat messages): all its parameters, or a LoRA adapter.
 
@@ -53,10 +47,7 @@ def train_instruct(
 
 
 def train_qa(
-    spec: SpecArgument,
-    run_dir: RunDirOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
+    spec: SpecArgument, run_dir: RunDirOption = None, overrides: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Train the readers of a QA-bias run, as the section train of its spec says: standard ones, and against shortcuts.
 

@@ -119,11 +119,7 @@ def _content(task: DemoTask, seed: int, n_instances: int) -> dict[str, object]:
             for right in positive
         ],
         "Negative Examples": [
-            {
-                "input": negative.input,
-                "output": wrong,
-                "explanation": f"The right answer is {negative.label}.",
-            }
+            {"input": negative.input, "output": wrong, "explanation": f"The right answer is {negative.label}."}
         ],
         "Instances": [
             {

@@ -100,12 +100,7 @@ def _hold_for_ever(ask: Ask, resources: Resources) -> Sequence[Holder] | None:
 
 
 def waiting_words(
-    name: str,
-    ask: Ask,
-    resources: Resources,
-    there: Mapping[str, float],
-    free: Mapping[str, float],
-    waited_s: float,
+    name: str, ask: Ask, resources: Resources, there: Mapping[str, float], free: Mapping[str, float], waited_s: float
 ) -> str:
     """Return the message: the time, the request, the cluster's resources, and the node types that may join."""
     [kind] = [kind for kind in ("GPU", "CPU") if ask.bundle.get(kind)][:1] or ["CPU"]

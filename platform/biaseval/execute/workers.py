@@ -29,11 +29,7 @@ def this_node() -> NodeAffinitySchedulingStrategy:
 
 
 def fit(
-    run: Run,
-    work: Callable[[dict[str, Any]], Any],
-    config: Callable[[], dict[str, Any]],
-    section: str,
-    groups: Groups,
+    run: Run, work: Callable[[dict[str, Any]], Any], config: Callable[[], dict[str, Any]], section: str, groups: Groups
 ) -> Any:
     """Do work in all workers of a group at once; if a worker or its node dies, continue with the unfinished work.
 

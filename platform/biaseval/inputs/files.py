@@ -126,10 +126,7 @@ class ExampleFile:
             return
         self.definition, self.sha256 = task.definition.strip(), task.sha256
         for index, instance in enumerate(task.instances):
-            yield (
-                f"Instances[{index}]",
-                {"id": instance.id, "input": instance.input, "output": instance.label},
-            )
+            yield (f"Instances[{index}]", {"id": instance.id, "input": instance.input, "output": instance.label})
 
     def _names(self, keys: Sequence[str]) -> dict[str, str]:
         """Return the file's name of each field, and of the label under ``""``; nothing if one is missing."""

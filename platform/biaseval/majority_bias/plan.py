@@ -233,11 +233,7 @@ class _Planner:
     def _contexts(self, setting: Setting, seed: int, demos: Sequence[Example], *, instruction: bool) -> list[_Context]:
         """Return the contexts of one (setting, seed, instruction) with their prompts."""
         place = f"{self._spec.name}/{setting.name.replace('/', '-')}/s{seed}/{'with' if instruction else 'without'}"
-        shared = {
-            "task": self._spec.name,
-            "n_demos": self._spec.prompt.n_demos,
-            "demo_set": seed,
-        }
+        shared = {"task": self._spec.name, "n_demos": self._spec.prompt.n_demos, "demo_set": seed}
         own = self._formats[instruction]
         shown = [own.demonstration(demo.fields, demo.label) for demo in demos]
         lengths = [self._lengths.of(item) for item in shown]

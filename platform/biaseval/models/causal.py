@@ -17,13 +17,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference
-from biaseval.models.loading import (
-    ON_CPU,
-    Loading,
-    built_model,
-    read_model,
-    read_tokenizer,
-)
+from biaseval.models.loading import ON_CPU, Loading, built_model, read_model, read_tokenizer
 from biaseval.models.sources import ModelSource, load_config, reading
 from biaseval.models.weights import compare_files
 

@@ -6,25 +6,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    AutoModelForQuestionAnswering,
-    AutoModelForSeq2SeqLM,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.initialization import no_init_weights
 
 from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference, is_in_adapter
 from biaseval.models.causal import bare_model, model_window
-from biaseval.models.loading import (
-    ON_CPU,
-    Loading,
-    built_model,
-    read_model,
-    read_tokenizer,
-    torch_dtype,
-)
+from biaseval.models.loading import ON_CPU, Loading, built_model, read_model, read_tokenizer, torch_dtype
 from biaseval.models.sources import ModelSource, load_config
 from biaseval.models.weights import compare_files
 

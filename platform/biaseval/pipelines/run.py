@@ -11,24 +11,14 @@ from typing import cast
 from biaseval.analysis.summary_marts import SUMMARY, summarize
 from biaseval.digests import kept, record
 from biaseval.errors import BiasevalError
-from biaseval.pipelines.directory import (
-    FINDINGS,
-    begin,
-    is_planned,
-    read_plan,
-    refuse_foreign,
-    settle_run,
-)
+from biaseval.pipelines.directory import FINDINGS, begin, is_planned, read_plan, refuse_foreign, settle_run
 from biaseval.pipelines.kind import AnyKind, Stage
 from biaseval.pipelines.labels.adapters import refuse_given_up
 from biaseval.pipelines.log import logged
 from biaseval.pipelines.optional_packages import refuse_missing_extras
 from biaseval.pipelines.planning import read_with_weights
 from biaseval.progress import making_progress, say
-from biaseval.spec import (
-    AnySpec,
-    ExecutionSpec,
-)
+from biaseval.spec import AnySpec, ExecutionSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit, files_of, missing_units
 

@@ -7,12 +7,7 @@ from biaseval.qa_models.windows import cut_windows
 
 
 def count_windows(
-    source: ModelSource,
-    pairs: Sequence[tuple[str, str]],
-    names: Sequence[str],
-    *,
-    max_tokens: int,
-    stride: int,
+    source: ModelSource, pairs: Sequence[tuple[str, str]], names: Sequence[str], *, max_tokens: int, stride: int
 ) -> tuple[int, int]:
     """Return the number of windows that a model will read, and of the tokens in them.
 

@@ -190,12 +190,7 @@ class ExtractiveReader:
                 f"({is_broken.sum()} of {len(rows)} windows of a batch); try another dtype than {dtype}"
             )
         return best_spans(
-            start_logits,
-            end_logits,
-            self.settings,
-            n_tokens=n_tokens,
-            context_place=place,
-            n_context=n_context,
+            start_logits, end_logits, self.settings, n_tokens=n_tokens, context_place=place, n_context=n_context
         )
 
     def _self_test(self, windows: Windows) -> None:

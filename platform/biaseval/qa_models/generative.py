@@ -55,12 +55,7 @@ class GenerativeReader:
 
     @classmethod
     def load(
-        cls,
-        source: ModelSource,
-        loading: Loading = ON_CPU,
-        *,
-        prompt: str = PROMPT,
-        token_budget: int | None = None,
+        cls, source: ModelSource, loading: Loading = ON_CPU, *, prompt: str = PROMPT, token_budget: int | None = None
     ) -> GenerativeReader:
         """Load model and tokenizer and return their reader; which kind of model it is, its configuration says.
 

@@ -255,12 +255,7 @@ def _without_selection(spec: Any) -> Any:
 
 
 def triangle_chart(
-    name: str,
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    title: str,
-    labels: Sequence[str],
-    domain: tuple[float, float],
+    name: str, rows: Sequence[Mapping[str, Any]], *, title: str, labels: Sequence[str], domain: tuple[float, float]
 ) -> Chart:
     """Return a triangle with a mark at each combination of three label shares, coloured by a value.
 

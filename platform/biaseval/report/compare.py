@@ -205,8 +205,7 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
                 [
                     Keys(_OF, _facts(compared, compared.origins)),
                     Fold(
-                        "Everything that is shared",
-                        [Table(_SHARED, compared.asks("shared"), columns(_SHARED_COLUMNS))],
+                        "Everything that is shared", [Table(_SHARED, compared.asks("shared"), columns(_SHARED_COLUMNS))]
                     ),
                     Fold(
                         f"Specs, versions and models: {len(compared.facts):,} keys differ",
@@ -324,10 +323,7 @@ _TERMS = (
     ),
     ("negligible", "The difference is significantly smaller than 0.01."),
     ("no difference shown", "The test cannot tell. This is no evidence that nothing differs."),
-    (
-        "not tested",
-        "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %; or as stated.",
-    ),
+    ("not tested", "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %; or as stated."),
     ("One label for all", "Always giving the most frequent gold label, on the same rows."),
     (
         "Gap",

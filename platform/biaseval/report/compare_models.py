@@ -209,10 +209,7 @@ def _lines(name: str, title: str, lines: Sequence[tuple[Row, str]]) -> Chart:
         points,
         title=f"Weighted F1, {title}",
         subtitle="higher is better",
-        axes=(
-            f"demonstrations labelled {labels[0]} (%)" if is_binary else f"% of {', '.join(labels)}",
-            "weighted F1",
-        ),
+        axes=(f"demonstrations labelled {labels[0]} (%)" if is_binary else f"% of {', '.join(labels)}", "weighted F1"),
         reference=[{"x": x, "y": lines[0][0]["constant_f1"]} for x in dict.fromkeys(point["x"] for point in points)],
         reference_name="always one label",
         domain=(0, 1),

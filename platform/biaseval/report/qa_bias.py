@@ -269,10 +269,7 @@ order by all""")
             Section(
                 "examples",
                 "Examples",
-                [
-                    Table(_EXAMPLES_CAPTION, _EXAMPLES, columns(_EXAMPLES_COLUMNS)),
-                    Sentences(_NO_EXAMPLES),
-                ],
+                [Table(_EXAMPLES_CAPTION, _EXAMPLES, columns(_EXAMPLES_COLUMNS)), Sentences(_NO_EXAMPLES)],
             ),
             Section(
                 "metrics",

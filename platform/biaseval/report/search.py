@@ -392,10 +392,7 @@ _TERMS = (
         "Difference from the chosen trial",
         "On the same articles or rows, so much narrower than the trials' own intervals.",
     ),
-    (
-        "Optimism, gain",
-        "A choice that found nothing has a gain on the data that chose and none elsewhere.",
-    ),
+    ("Optimism, gain", "A choice that found nothing has a gain on the data that chose and none elsewhere."),
     (
         "Importance",
         "Epsilon squared: the variance between the values of a key, less what chance would put there, as a share of "

@@ -10,11 +10,7 @@ from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import kept
 from biaseval.errors import InputError
 from biaseval.pipelines.cost_lines import idle_budget
-from biaseval.pipelines.directory import (
-    adopt_analysis,
-    read_plan,
-    read_spec,
-)
+from biaseval.pipelines.directory import adopt_analysis, read_plan, read_spec
 from biaseval.pipelines.kind import AnyKind, Description
 from biaseval.pipelines.labels.imported_scores import imported_spec
 from biaseval.pipelines.labels.score import score_spec

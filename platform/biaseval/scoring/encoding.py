@@ -216,10 +216,7 @@ class _CuttingRules:
 
 
 def _encoded_in_pieces(
-    tokenizer: PreTrainedTokenizerBase,
-    rules: _CuttingRules,
-    texts: Sequence[str],
-    endings: Sequence[Sequence[str]],
+    tokenizer: PreTrainedTokenizerBase, rules: _CuttingRules, texts: Sequence[str], endings: Sequence[Sequence[str]]
 ) -> list[tuple[Ids, list[Ids]]]:
     numbers: dict[str, int] = {}
 
@@ -311,10 +308,7 @@ def _cutting_rules(tokenizer: PreTrainedTokenizerBase, n_tokens: int) -> _Cuttin
 
 
 # Llama 2, Mistral and other tokenizers converted from SentencePiece; the newer form of the same is Metaspace.
-_PREPENDED = [
-    {"type": "Prepend", "prepend": "▁"},
-    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-]
+_PREPENDED = [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]
 
 
 def _parts(component: Any, key: str) -> list[dict[str, Any]]:

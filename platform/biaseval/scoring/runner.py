@@ -26,14 +26,7 @@ from biaseval.scoring.packed import (
     write_continuations,
 )
 from biaseval.scoring.prepare import prepare_texts
-from biaseval.scoring.readout import (
-    Logprobs,
-    Predictions,
-    largest_logit,
-    logits_at,
-    write_likeliest,
-    write_logprobs,
-)
+from biaseval.scoring.readout import Logprobs, Predictions, largest_logit, logits_at, write_likeliest, write_logprobs
 from biaseval.scoring.trie import Integers, TokenTrie, common_chain
 
 logger = logging.getLogger(__name__)
@@ -219,12 +212,7 @@ class Runner:
         self._within_memory(lambda: write_continuations(self.model, trie, self.token_budget, self._cache, found), texts)
 
     def _step_by_step(
-        self,
-        path: Path,
-        sequences: list[Integers],
-        is_own: npt.NDArray[np.bool_],
-        found: Integers,
-        texts: Texts,
+        self, path: Path, sequences: list[Integers], is_own: npt.NDArray[np.bool_], found: Integers, texts: Texts
     ) -> None:
         rows = np.flatnonzero(is_own)
         growing = [sequences[row] for row in rows.tolist()]

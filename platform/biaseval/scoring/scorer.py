@@ -40,13 +40,7 @@ SCORES = pa.schema(
     ]
 )
 
-CONTINUATIONS = pa.schema(
-    [
-        ("prompt_id", pa.string()),
-        ("text", pa.string()),
-        ("token_ids", pa.list_(pa.int32())),
-    ]
-)
+CONTINUATIONS = pa.schema([("prompt_id", pa.string()), ("text", pa.string()), ("token_ids", pa.list_(pa.int32()))])
 
 
 class LabelScorer:

@@ -337,12 +337,7 @@ class _Reading:
                 create("view", f"whole.{view.name}", view.sql, connection)
 
     def draw(
-        self,
-        run: Run,
-        computing: Computing,
-        sample: str,
-        left_out: int | None,
-        connection: duckdb.DuckDBPyConnection,
+        self, run: Run, computing: Computing, sample: str, left_out: int | None, connection: duckdb.DuckDBPyConnection
     ) -> None:
         """Make what the query reads of a sample without a group; ``main.kept`` has the keys of its rows."""
         connection.execute("set search_path = 'whole,main'").fetchall()

@@ -93,7 +93,7 @@ counts, which is made of each group (`made_once`)."""
 def made_once(view: str, sql: str) -> str:
     """Return the query that makes a view of `ROW_BY_ROW` of all rows, from its own."""
     if view == "prediction_counts":  # groups by all of its other columns
-        sql = re.sub(r"^select$", 'select sample, "group",', sql, count=1, flags=re.MULTILINE)
+        sql = re.sub(r"^select\b", 'select sample, "group",', sql, count=1, flags=re.MULTILINE)
     return ROW_BY_ROW[view].format(sql=sql)
 
 

@@ -38,14 +38,7 @@ from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrai
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
 from biaseval.spec.line_breaks import break_cautions, written_breaks
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
-from biaseval.spec.qa_bias import (
-    BootstrapSpec,
-    QaBiasSpec,
-    QaDatasetsSpec,
-    QaModelSpec,
-    QaTextSpec,
-    WindowsSpec,
-)
+from biaseval.spec.qa_bias import BootstrapSpec, QaBiasSpec, QaDatasetsSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, TableSpec
 from biaseval.spec.score import ScoreSpec
 from biaseval.spec.search import ObjectiveSpec, SearchedSpec, SearchSpec, StopEarlySpec

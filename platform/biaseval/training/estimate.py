@@ -150,12 +150,7 @@ def cost_of(shapes: list[ModelShape], recipe: Recipe, *, row_tokens: int, flops:
 
 
 def memory_of(
-    shape: ModelShape,
-    recipe: Recipe,
-    n_tokens: int,
-    zero: int | None,
-    n_workers: int,
-    offloaded: Collection[str] = (),
+    shape: ModelShape, recipe: Recipe, n_tokens: int, zero: int | None, n_workers: int, offloaded: Collection[str] = ()
 ) -> Memory:
     """Return the memory of one of ``n_workers`` workers.
 

@@ -62,12 +62,7 @@ class Outcome:
 
 
 def train(
-    run: Run,
-    base: Base,
-    work: Work,
-    recipe: Recipe,
-    folder: str,
-    on_step: Callable[[StepRecord], None],
+    run: Run, base: Base, work: Work, recipe: Recipe, folder: str, on_step: Callable[[StepRecord], None]
 ) -> Outcome:
     """Train one unit and write its results; workers of a group call this at once, and each returns the same.
 

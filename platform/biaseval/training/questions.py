@@ -154,11 +154,7 @@ class ProductOfExperts:
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean over windows and over start and end."""
         return product_of_experts_loss(
-            *reading.logits,
-            *reading.guides["bias"],
-            *reading.positions,
-            bias_scale=self.bias_scale,
-            mask=reading.mask,
+            *reading.logits, *reading.guides["bias"], *reading.positions, bias_scale=self.bias_scale, mask=reading.mask
         )
 
 

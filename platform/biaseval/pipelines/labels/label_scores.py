@@ -63,11 +63,7 @@ def scoring_stage(
         execution=execution,
         worker=LabelScoresWorker,
         prepare=read_part,
-        arguments={
-            "model": model,
-            "predict": tuple(predict),
-            "known": environment.get("scorer", {}),
-        },
+        arguments={"model": model, "predict": tuple(predict), "known": environment.get("scorer", {})},
         seconds=_seconds(execution, n_parameters),
         weights_bytes=None if n_parameters is None else int(n_parameters * _width(model)),
         n_passes=(1 + ("adapters" in plan)) * n_passes(predict),

@@ -94,12 +94,7 @@ def _write(run: Run, spec: ScoreSpec, inputs: PromptsInputs) -> Plan:
     parts = []
     for number, start in enumerate(range(0, inputs.prompts.num_rows, part_rows)):
         rows = [
-            {
-                "prompt_id": row["prompt_id"],
-                "context_id": "",
-                "labels": row["labels"],
-                "input_text": row["text"],
-            }
+            {"prompt_id": row["prompt_id"], "context_id": "", "labels": row["labels"], "input_text": row["text"]}
             for row in inputs.prompts.slice(start, part_rows).to_pylist()
         ]
         run.write_part("prompts", number, PROMPTS.rows(rows))

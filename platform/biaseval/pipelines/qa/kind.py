@@ -21,12 +21,7 @@ from biaseval.pipelines.qa.biased_segments import SEGMENT_KEYS, segment_problems
 from biaseval.pipelines.qa.plan import QuestionsPlan, describe_questions, model_plan
 from biaseval.pipelines.qa.stages import answering_stage, measuring_stage
 from biaseval.pipelines.qa.trained_models import READERS, measured, readers_of
-from biaseval.pipelines.qa.training_plan import (
-    TrainingInputs,
-    read_source,
-    read_training,
-    write_training,
-)
+from biaseval.pipelines.qa.training_plan import TrainingInputs, read_source, read_training, write_training
 from biaseval.pipelines.qa.training_stages import TrainingStages, trained_rows
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows
 from biaseval.qa_bias.heuristics.attributes import attributes

@@ -75,12 +75,7 @@ def measuring_stage(
         execution=ExecutionSpec(actors=n_actors, gpus_per_actor=0),
         seconds=(lambda unit: _SECONDS_OF_A_QUESTION * unit.size) if asked == "auto" else None,
         worker=AttributesWorker,
-        arguments={
-            "heuristics": heuristics,
-            "variant": spec.variant,
-            "text": spec.text,
-            "table": table,
-        },
+        arguments={"heuristics": heuristics, "variant": spec.variant, "text": spec.text, "table": table},
     )
 
 

@@ -29,12 +29,7 @@ Need = Literal["text", "tfidf", "entities", "subjects"]
 
 Resource = Literal["text", "tfidf", "annotator"]
 
-_RESOURCES: dict[Need, Resource] = {
-    "text": "text",
-    "tfidf": "tfidf",
-    "entities": "annotator",
-    "subjects": "annotator",
-}
+_RESOURCES: dict[Need, Resource] = {"text": "text", "tfidf": "tfidf", "entities": "annotator", "subjects": "annotator"}
 
 Values = tuple[Sequence[float | None], Sequence[str | None] | None]
 """A value for each question, and the word that it comes from where a heuristic has one."""

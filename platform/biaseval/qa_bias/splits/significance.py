@@ -132,14 +132,7 @@ def biased_questions(
 
 
 def segment_draws(
-    model: str,
-    measured: pa.Table,
-    thresholds: pa.Table,
-    *,
-    seed: int,
-    trials: int,
-    sample: int,
-    replacement: bool,
+    model: str, measured: pa.Table, thresholds: pa.Table, *, seed: int, trials: int, sample: int, replacement: bool
 ) -> pa.Table:
     """Return the mean exact match and F1 of samples of both segments of every threshold (P3 section 4).
 
