@@ -40,6 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(copy_older_run("label_bias", folder)[1])
     shutil.copytree(EXAMPLE, folder / "sql")
     asked = ["calibration=[cc, dc, looc, half_bc, half_bc@0.5]", f"analysis.metrics=[{', '.join(MORE)}]"]
+    asked += [f"primary.metric={OWN}", "primary.method=half_bc"]
     began = time.monotonic()
     reanalyse_run(uri, [*asked, f"analysis.sql={folder / 'sql'}"])
     assert time.monotonic() - began < 60  # 5 s on a quiet machine
@@ -117,6 +118,10 @@ def test_comparisons_gates_and_searches_take_a_metric(run: str, tmp_path: Path) 
     found = query(runs, f"from label_bias_comparison where metric in ('{OWN}', 'brier')").to_pylist()
     assert {row["metric"] for row in found} == {OWN, "brier"}
     assert {row["estimate"] for row in found} == {0}  # the same answers
+    asked = rows(run, "select distinct metric, method from label_bias_verdicts where is_primary")
+    assert asked == [{"metric": OWN, "method": "half_bc"}]
+    [said] = rows(run, "select lead from label_bias_conclusions where line = 2")
+    assert said["lead"] == "Primary question, confident errors with BC of half:"
     assert OWN in {row["metric"] for row in compare_runs(runs).told}
     assert check_run(run, [f"label_bias_metrics.value <= 1 where metric = '{OWN}'"]).holds
     stored = Run.open(run)
@@ -249,7 +254,7 @@ def test_a_query_that_does_not_run_ends_in_one_message_that_names_it(run: str, t
     (tmp_path / "sql" / "calibrations" / "half_bc.sql").write_text(wrong)
     before = Run.open(run).read_text("spec.yaml")
     with pytest.raises(InputError, match=r"analysis\.sql: calibrations/half_bc\.sql: .*no_such_column"):
-        reanalyse_run(run, [f"analysis.sql={tmp_path / 'sql'}"])
+        reanalyse_run(run, ["primary=null", f"analysis.sql={tmp_path / 'sql'}"])
     assert Run.open(run).read_text("spec.yaml") == before
     with pytest.raises(InputError, match="cc is stored and stays in every table"):
-        reanalyse_run(run, ["calibration=[dc, looc]"])
+        reanalyse_run(run, ["primary=null", "calibration=[dc, looc]"])

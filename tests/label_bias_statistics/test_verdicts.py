@@ -243,14 +243,13 @@ def _spec(**changes: Any) -> Any:
     return stored_spec({**BASE, **changes}, "spec.yaml")
 
 
-ONE_OF = "primary.metric: input should be 'rsd', 'bias_score', 'accuracy' or 'macro_f1'"
-
-
 @pytest.mark.parametrize(
     ("primary", "changes", "problem"),
     [
-        ({"metric": "rds", "method": "dc"}, {}, f"{ONE_OF}, found 'rds'; change it"),
-        ({"metric": "relative_variance", "method": "dc"}, {}, f"{ONE_OF}, found 'relative_variance'"),
+        ({"metric": "rds", "method": "dc"}, {}, "primary.metric: 'rds' is no metric of this run; did you mean rsd?"),
+        ({"metric": "brier", "method": "dc"}, {}, "primary.metric: 'brier' is no metric of this run; there is"),
+        ({"metric": "relative_variance", "method": "dc"}, {}, "'relative_variance' is given no verdict; there is"),
+        ({"metric": "ece", "method": "dc"}, {"analysis": {"metrics": ["ece"]}}, "'ece' is given no verdict; there is"),
         ({"metric": "rsd", "method": "looc"}, {}, "primary.method: 'looc' is no method of this run; there is cc, dc"),
         ({"metric": "rsd", "method": "dcc"}, {}, "primary.method: 'dcc' is no method of this run; did you mean dc?"),
         ({"metric": "rsd", "method": "none"}, {}, "primary.method: 'none' is no method of this run"),
@@ -283,6 +282,8 @@ def test_a_primary_question_is_of_any_method_of_the_run() -> None:
             calibration=["dc", "cc@0.5"], lora={"preset": "reif2024"}, primary={"metric": "macro_f1", "method": method}
         )
         assert (spec.primary.metric, spec.primary.method) == ("macro_f1", name)
+    spec = _spec(calibration=["dc"], analysis={"metrics": ["brier"]}, primary={"metric": "brier", "method": "dc"})
+    assert spec.primary.metric == "brier"
 
 
 def compared(runs: dict[str, Array]) -> duckdb.DuckDBPyConnection:

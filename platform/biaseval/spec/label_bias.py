@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.errors import InputError, did_you_mean
+from biaseval.metric_files import Metric, metric_files
 from biaseval.prompting.calibration import Variant, leaves_one_out, permuting, purposes_of
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
 from biaseval.spec.data_pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
@@ -199,7 +200,9 @@ def _as_in_marts(method: str) -> str:
 class PrimarySpec(Section):
     """The primary hypothesis, which biaseval tests apart from all others: does this method change this metric?"""
 
-    metric: Literal["rsd", "bias_score", "accuracy", "macro_f1"]
+    metric: str
+    """A metric of the run whose changes biaseval judges: ``rsd``, ``bias_score``, ``accuracy``, ``macro_f1``, or one of
+    ``analysis`` that rows alone do not push away from 0."""
     method: Annotated[str, AfterValidator(_as_in_marts)]
     """The name in the marts: a calibration of the run, ``lora``, or ``lora+`` a calibration.
 
@@ -398,17 +401,26 @@ class LabelBiasSpec(RunSpec):
     def _primary_is_measured(cls, primary: PrimarySpec | None, info: ValidationInfo) -> PrimarySpec | None:
         if primary is None or "calibration" not in info.data or "lora" not in info.data:
             return primary
+        analysis = info.data.get("analysis")
+        if analysis is not None and analysis.is_read:
+            files = metric_files(analysis.metrics, analysis.own_metrics)
+            known = [Metric.of(name, sql) for name, sql in files.items()]
+            judged = [one.name for one in known if one.noise != "none"]
+            judged = [name for name in judged if name not in {one.requires for one in known}]
+            if primary.metric not in judged:
+                hint = did_you_mean(primary.metric, judged)
+                why = "is given no verdict" if primary.metric in files else "is no metric of this run"
+                raise SpecError(f"primary.metric: {primary.metric!r} {why}{hint}")
         methods: list[str] = info.data["calibration"]
         if info.data["lora"] is not None:
             methods = [*methods, "lora", *(f"lora+{method}" for method in methods)]
         if not methods:
             raise SpecError("primary.method: the run has no method that could change anything; add it to calibration")
         if primary.method not in methods:
-            known = did_you_mean(primary.method, methods)
-            raise SpecError(f"primary.method: {primary.method!r} is no method of this run{known}")
+            hint = did_you_mean(primary.method, methods)
+            raise SpecError(f"primary.method: {primary.method!r} is no method of this run{hint}")
         own = primary.method.rpartition("+")[2]
         n_demos = info.data["prompt"].n_demos if "prompt" in info.data else [1]
-        analysis = info.data.get("analysis")
         if own == "lora" or analysis is None or not analysis.is_read or any(n_demos):
             return primary
         if any(leaves_one_out(one.name) for one in purposes_of([own], analysis.calibrations)):
