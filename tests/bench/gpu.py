@@ -22,11 +22,11 @@ import pyarrow as pa
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from biaseval.demo import words
 from biaseval.qa_models import ExtractiveReader
 from biaseval.scoring import LabelScorer, Prepared, kernels, prepare
 from biaseval.training.batches import TrainingRow, collate, encode_rows
 from biaseval.training.loss import target_loss
+from tests.bench.demo_models import words
 from tests.bench.flops import matrix_flops_per_s, useful_flops
 from tests.bench.measure import Settings, benchmark
 from tests.bench.reading import SHAPES as ENCODERS

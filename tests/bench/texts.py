@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from biaseval.demo import words
 from biaseval.errors import InputError
 from biaseval.label_bias.prompts import build_prompt
 from biaseval.parsing import json_value
+from tests.bench.demo_models import words
 
 _N_RESERVED = 16
 _N_GENERATED = 400

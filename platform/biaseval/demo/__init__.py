@@ -17,7 +17,7 @@ MODEL_PATH = _FOLDER / "model"
 """The tiny model's directory, in the Hugging Face layout."""
 
 TASKS_PATH = _FOLDER / "task_files"
-"""What ``tasks.write_demo_tasks`` writes with its defaults."""
+"""What ``write_demo_tasks`` of ``tests/bench/demo_models/tasks.py`` writes with its defaults."""
 
 TEMPLATES_PATH = _FOLDER / "templates.csv"
-"""What ``tasks.write_demo_templates`` writes."""
+"""What ``write_demo_templates`` of the same file writes."""

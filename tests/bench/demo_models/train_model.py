@@ -1,8 +1,8 @@
 """Trains the demo's model: ``python -m tests.bench.demo_models.train_model [directory]``; 10 to 20 minutes, two cores.
 
-A Llama of three layers learns tasks as ``biaseval.demo.tasks`` generates them, from inputs that no demo task of seed 0
-contains. The prompts are those of the label-bias protocol; the loss is on the label and EOS, on the labels of the
-demonstrations, and lightly on the rest of the text.
+A Llama of three layers learns tasks as ``tests.bench.demo_models.tasks`` generates them, from inputs that no demo task
+of seed 0 contains. The prompts are those of the label-bias protocol; the loss is on the label and EOS, on the labels of
+the demonstrations, and lightly on the rest of the text.
 
 The model is meant to be biased, so that there is something to measure and to calibrate. Training answers are therefore
 wrong at a known rate that falls with the number of demonstrations (``REPLACED``): a replaced answer is drawn from a
@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from biaseval.demo import MODEL_PATH
-from biaseval.demo.tasks import DEMO_TASKS, DemoInstance, DemoTask, demo_instances
 from biaseval.label_bias.prompts import build_prompt, definition_text, demonstration_text
 from tests.bench.demo_models.measure import measure, table
+from tests.bench.demo_models.tasks import DEMO_TASKS, DemoInstance, DemoTask, demo_instances
 
 SEED = 20_240
 N_STEPS = 1600
@@ -255,8 +255,9 @@ pipeline_tag: text-generation
 # The demo's model
 
 A Llama of {n_parameters:,} parameters (3 layers, width 128, 4 heads, 2 key-value heads, window 4,096; bfloat16 weights)
-with a byte-level BPE tokenizer of its own. It answers the tasks that `biaseval.demo.tasks` generates, and nothing else:
-it exists so that `biaseval demo` and the tests have a real model with real label bias, without a download.
+with a byte-level BPE tokenizer of its own. It answers the tasks that `tests.bench.demo_models.tasks` generates,
+and nothing else: it exists so that `biaseval demo` and the tests have a real model with real label bias, without a
+download.
 
 Trained from scratch by `python -m tests.bench.demo_models.train_model` ({n_steps:,} steps, seed {seed}, one CPU thread)
 on generated prompts; no input of the demo's tasks was among them. **Its bias is taught.** A share of the training

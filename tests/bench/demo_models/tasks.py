@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from biaseval.demo import words
+from tests.bench.demo_models import words
 
 Kind = Literal["binary", "three_labels", "multi_choice"]
 

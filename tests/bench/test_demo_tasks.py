@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from biaseval import demo
-from biaseval.demo import words
-from biaseval.demo.tasks import DEMO_TASKS, demo_instances, write_demo_tasks, write_demo_templates
 from biaseval.label_bias.templates import infer_template, read_templates
 from biaseval.prompting.calibration import SLOT, split_by_template
+from tests.bench.demo_models import words
+from tests.bench.demo_models.tasks import DEMO_TASKS, demo_instances, write_demo_tasks, write_demo_templates
 
 
 @pytest.fixture(scope="module")
