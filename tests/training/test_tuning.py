@@ -243,6 +243,18 @@ def test_a_written_model_loads_and_is_the_tuned_one(
     assert loaded.generation_config.eos_token_id == base.model.generation_config.eos_token_id
 
 
+@pytest.mark.parametrize(("rank", "is_written"), [(0, True), (1, False), (2, False)])
+def test_the_first_worker_alone_completes_a_model(
+    rank: int, is_written: bool, tiny_llama: Path, tmp_path: Path
+) -> None:
+    base = load_base(tuning_recipe(spec_of(tiny_llama)), CPU)
+    base = replace(base, share=replace(base.share, rank=rank, n_workers=3, pass_tokens=None))
+    run = Run.open(str(tmp_path / "run"))
+    run.create()
+    model_files.complete_model(run, "model", base, "float32")
+    assert run.has("model/config.json") is run.has("model/tokenizer.json") is is_written
+
+
 def test_what_is_trained_is_never_in_bfloat16_alone(tiny_llama: Path) -> None:
     half, full = "bfloat16", "float32"
     for lora, zero, expected in ((None, None, full), (None, 0, full), (None, 2, half), (LORA, None, half)):
