@@ -109,7 +109,9 @@ def test_cosines_are_scikit_learns(shared: Path) -> None:
         cosine_similarity(vectorizer.transform([context]), vectorizer.transform([question]))[0, 0]
         for context, question in zip(contexts, questions, strict=True)
     ]
-    np.testing.assert_allclose(Tfidf.fit(contexts).cosines(contexts, questions), expected, atol=1e-12)
+    fitted = Tfidf.fit(contexts)
+    np.testing.assert_allclose(fitted.cosines(contexts, questions), expected, atol=1e-12)
+    assert fitted.cosines([], []).shape == (0,)
 
 
 def test_contexts_without_words_are_refused() -> None:

@@ -233,7 +233,16 @@ def test_a_kernel_that_is_wrong_with_a_mask_is_not_used(monkeypatch: pytest.Monk
     def lacks_memory(*_: Any, **__: Any) -> Any:
         raise RuntimeError("CUDA error: out of memory")
 
+    def off_by(of_output: float, of_total: float) -> Any:
+        def found(*given: Any, **named: Any) -> Any:
+            output, total, *rest = right(*given, **named)
+            return output + of_output, total + of_total, *rest
+
+        return found
+
     assert asked(right)
+    assert not asked(off_by(1, 0))
+    assert not asked(off_by(0, 1))
     assert not asked(lambda query, key, value, bias, *rest, **named: right(query, key, value, None, *rest, **named))
     assert not asked(refuses)
     with pytest.raises(RuntimeError, match="out of memory"):  # says nothing of the kernel
