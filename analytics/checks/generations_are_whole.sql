@@ -23,8 +23,7 @@ written as (
 
 select
     case
-        when is_asked is null
-            then format('prompt {} has an output ({}) that was not planned', prompt_id, mode)
+        when is_asked is null then format('prompt {} has an output ({}) that was not planned', prompt_id, mode)
         when coalesce(n_outputs, 0) <> 1
             then format('prompt {} has {} outputs ({})', prompt_id, coalesce(n_outputs, 0), mode)
         else

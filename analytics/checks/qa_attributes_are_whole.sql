@@ -20,9 +20,7 @@ anti join asked using (dataset, example_id, heuristic)
 union all
 
 select
-    format('question {} of {} has {} {}',
-           example_id, dataset, heuristic,
-           coalesce(value::varchar, 'null')) as problem
+    format('question {} of {} has {} {}', example_id, dataset, heuristic, coalesce(value::varchar, 'null')) as problem
 from qa_attributes
 where not coalesce(isfinite(value), false) or is_measured is null
 order by all

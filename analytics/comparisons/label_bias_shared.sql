@@ -59,10 +59,7 @@ pairs as (
 
 select
     *,
-    case
-        when n_tasks >= 6 or (n_tasks > 0 and not has_same_sets) then 'task'
-        when n_tasks > 0 then 'row'
-    end as unit,
+    case when n_tasks >= 6 or (n_tasks > 0 and not has_same_sets) then 'task' when n_tasks > 0 then 'row' end as unit,
     n_tasks > 0 and len(n_demos) > 0 and len(methods) > 0 as is_comparable
 from pairs
 order by all

@@ -89,12 +89,10 @@ lines as (
         end as lead,
         format('{} against {}, on {}', who, against, scope)
         || case
-            when is_without_difference and n_differing = 0
-                then format(
+            when is_without_difference and n_differing = 0 then format(
                     ': all {} are 0, and not one of {} differs.', counted(n, 'difference'), counted(n_predictions, 'prediction')
                 )
-            when is_without_difference
-                then format(
+            when is_without_difference then format(
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )

@@ -3,8 +3,7 @@
 create macro compared_phrase(told, high, low, thing) as
     case
         when len(told) = 0 then null
-        when len(list_filter(told, lambda one: one.word in ('better', 'worse'))) > 0
-            then array_to_string(list_filter(
+        when len(list_filter(told, lambda one: one.word in ('better', 'worse'))) > 0 then array_to_string(list_filter(
                 [
                     high || ' in ' || listed(list_transform(
                         list_filter(told, lambda one: one.word = 'better'), lambda one: one.shown

@@ -14,9 +14,7 @@
 create macro sign_flip_tests(units, sign_flips) as table
 with
 families as (
-    select
-        family,
-        least(max(unit) + 1, (select max(len(signs)) from query_table(sign_flips)))::bigint as n_places
+    select family, least(max(unit) + 1, (select max(len(signs)) from query_table(sign_flips)))::bigint as n_places
     from query_table(units)
     group by family
 ),
@@ -106,11 +104,7 @@ criticals as (
         family_id,
         -- Beyond its rounding, so that 0 is inside the band of a test that ties with it, and is not significant.
         quantile_disc(statistic, 0.95) + 1e-8 as critical
-    from (
-        select family_id, draw, max(statistic) as statistic
-        from statistics
-        group by all
-    )
+    from (select family_id, draw, max(statistic) as statistic from statistics group by all)
     group by all
 ),
 

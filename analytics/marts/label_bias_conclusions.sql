@@ -63,8 +63,7 @@ headline as (
             else 'No bias shown.'
         end as lead,
         case
-            when any_value(n_tasks) > 1
-                then 'above sampling noise: ' || array_to_string(list(
+            when any_value(n_tasks) > 1 then 'above sampling noise: ' || array_to_string(list(
                     format(
                         'RSD in {} and BiasScore in {} of {} {}', n_tasks_rsd, n_tasks_bias_score,
                         counted(n_tasks, 'task'), with_demos(n_demos)
@@ -75,8 +74,7 @@ headline as (
                 with_demos(n_demos) || ' '
                 || case
                     when n_tasks_rsd = 0 and n_tasks_bias_score = 0 then 'no preference for a label is shown'
-                    when preferred.is_of_all_sets
-                        then format(
+                    when preferred.is_of_all_sets then format(
                             'it answers “{}” for {} of the rows; {} are',
                             preferred.label, as_percent(preferred.share), as_percent(gold.gold_share)
                         )
@@ -326,8 +324,7 @@ lines as (
     select
         20, 'How sure:',
         case
-            when has_words
-                then format(
+            when has_words then format(
                     'these words hold for new rows of {}{}; the chance that any of them is wrong is about 5 %{}.',
                     if(n_tasks = 1, 'this task', format('these {} tasks', n_tasks)),
                     if(n_demos > 0, ' with the same demonstrations', ''),

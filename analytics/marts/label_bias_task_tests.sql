@@ -17,10 +17,7 @@ tests as (
     select
         {'model': model, 'suite': suite, 'n_demos': n_demos, 'method': method, 'metric': metric} as family,
         task as test, p
-    from (
-        select *, unnest(['rsd', 'bias_score']) as metric, unnest([rsd_p, bias_score_p]) as p
-        from measured
-    )
+    from (select *, unnest(['rsd', 'bias_score']) as metric, unnest([rsd_p, bias_score_p]) as p from measured)
 ),
 
 adjusted as (

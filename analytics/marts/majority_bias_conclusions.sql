@@ -47,8 +47,7 @@ proportions as (
         instruction,
         case
             when proportions_p_adjusted is null then 'one seed cannot tell whether they matter'
-            when proportions_p_adjusted <= 0.05
-                then format(
+            when proportions_p_adjusted <= 0.05 then format(
                     'weighted F1 depends on them ({}; standard deviation {} beyond what seeds explain)',
                     as_p(proportions_p_adjusted), as_rate(sd_f1_corrected)
                 )
@@ -56,8 +55,7 @@ proportions as (
                 'weighted F1 is not shown to depend on them ({}{})', as_p(proportions_p_adjusted),
                 case
                     when sd_f1_smallest_detectable is null then '; so few settings and seeds hardly detect any effect'
-                    when sd_f1_smallest_detectable > 0
-                        then format(
+                    when sd_f1_smallest_detectable > 0 then format(
                             '; this run detects a standard deviation of {} in 4 of 5 cases',
                             as_rate(sd_f1_smallest_detectable)
                         )
@@ -99,8 +97,7 @@ boundary as (
         case
             when is_any_setting_above_constant is false
                 then 'RB@10 says nothing: no setting is better than one label for all'
-            when not has_enough_rows
-                then 'too few rows for RB@10'
+            when not has_enough_rows then 'too few rows for RB@10'
                 || coalesce(format(' (the intervals of settings reach {})', as_rate(half_width)), '')
             when is_any_setting_above_constant is null
                 then 'RB@10 says nothing: no setting is shown to be better than one label for all'

@@ -45,10 +45,7 @@ signs as (
         any_value(sign) filter (metric = 'rb_at_10') as rb_at_10,
         any_value(sign) filter (metric = 'mean_f1') as mean_f1,
         any_value(sign) filter (metric = 'sd_f1') as sd_f1
-    from (
-        select *, case verdict when 'higher' then 1 when 'lower' then -1 end as sign
-        from majority_verdicts
-    )
+    from (select *, case verdict when 'higher' then 1 when 'lower' then -1 end as sign from majority_verdicts)
     where against_method = 'none' and instruction = against_instruction
     group by all
 )

@@ -34,19 +34,9 @@ outside as (
         model, answered.dataset,
         count(*) over (partition by model) as n_datasets,
         count(compared.dataset) over (partition by model) as n_compared
-    from (
-        select distinct model, dataset
-        from qa_paired_answers
-    ) as answered
-    semi join (
-        select distinct dataset
-        from qa_articles
-        where role = 'out_of_distribution'
-    ) as roles using (dataset)
-    left join (
-        select distinct model, dataset
-        from sums
-    ) as compared using (model, dataset)
+    from (select distinct model, dataset from qa_paired_answers) as answered
+    semi join (select distinct dataset from qa_articles where role = 'out_of_distribution') as roles using (dataset)
+    left join (select distinct model, dataset from sums) as compared using (model, dataset)
 ),
 
 placed as (

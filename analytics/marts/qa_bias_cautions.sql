@@ -13,10 +13,7 @@ biases as (
 
 run as (
     from qa_settings
-    cross join (
-        select count(*) as n_models
-        from (select distinct model from answered)
-    )
+    cross join (select count(*) as n_models from (select distinct model from answered))
 ),
 
 low as (

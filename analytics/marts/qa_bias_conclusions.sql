@@ -105,20 +105,17 @@ told as (
     select
         row_number() over (order by place, dataset) as line, name,
         case word
-            when 'same answer'
-                then format(
+            when 'same answer' then format(
                     '{} of the {:,} answers are the same. All other numbers of this model only reflect that.',
                     as_percent(share_most_frequent), n_rows
                 )
-            when 'biased'
-                then some_of(told, 3) || format(
+            when 'biased' then some_of(told, 3) || format(
                     '. {} of {} {} significant.', len(told), counted(n_tested, 'tested shortcut'), if(len(told) = 1, 'is', 'are')
                 )
             when 'not measured' then 'no shortcut can be measured.'
             when 'one article' then 'questions about a single article give no interval and no test.'
             when 'not tested' then 'the shortcuts were measured, but not tested. Measure this run again.'
-            when 'few right'
-                then format(
+            when 'few right' then format(
                     'too few right answers to tell (exact match {} %). Below 10 %, groups can hardly differ, whatever '
                     || 'the model relies on.', as_points(100 * exact_match)
                 )
@@ -218,11 +215,7 @@ differing as (
 
 counts as (
     select dataset, listed(list(format('{} in {}', name, n_told) order by name)) as told
-    from (
-        select dataset, name, count_if(verdict in ('lower', 'higher')) as n_told
-        from pairs
-        group by all
-    )
+    from (select dataset, name, count_if(verdict in ('lower', 'higher')) as n_told from pairs group by all)
     group by dataset
 ),
 
@@ -232,8 +225,7 @@ compared as (
         case
             when n_told > 3 then format('of {}, these differ: {}.', counted(n_pairs, 'pair'), counts.told)
             when n_told > 0 then listed(differing.told) || '.'
-            when n_tested > 0
-                then 'no difference is significant' || coalesce(
+            when n_tested > 0 then 'no difference is significant' || coalesce(
                     '; one test alone detects '
                     || listed(list_filter(
                         [

@@ -41,8 +41,7 @@ select
     nulls.expected_significance, nulls.null_mean, nulls.null_high, nulls.p, adjusted.p_adjusted, biases.difference,
     biases.difference_low, biases.difference_high,
     case
-        when biases.bias_significance is not null and nulls.p is not null
-            then biases.bias_significance > 0
+        when biases.bias_significance is not null and nulls.p is not null then biases.bias_significance > 0
             and adjusted.p_adjusted <= 0.05
             and coalesce(biases.difference_low > 0 or biases.difference_high < 0, false)
     end as is_supported,

@@ -209,10 +209,7 @@ tested as (
 tests as (
     select roles.role as family, {'model': model, 'dataset': dataset, 'heuristic': heuristic} as test, p
     from tested
-    inner join (
-        select distinct dataset, role
-        from qa_articles
-    ) as roles using (dataset)
+    inner join (select distinct dataset, role from qa_articles) as roles using (dataset)
 ),
 
 adjusted as (

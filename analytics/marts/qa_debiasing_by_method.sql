@@ -8,11 +8,7 @@ with
 addressed as (
     select *, worse_high_change is not null as has_both
     from qa_debiasing
-    semi join (
-        select dataset
-        from qa_out_of_distribution
-        where role = 'in_distribution'
-    ) as inside using (dataset)
+    semi join (select dataset from qa_out_of_distribution where role = 'in_distribution') as inside using (dataset)
     where is_addressed and significance_change is not null
 )
 
