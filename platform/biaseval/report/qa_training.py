@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Row, Section, Table, columns
+from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Row, Section, Table
 from biaseval.report.charts import COLORS, Chart, Look, dot_chart, line_chart, panels_chart, scatter_chart
 
 METHODS: Mapping[str, tuple[str, str]] = {
@@ -244,63 +244,57 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         Section(
             "trained",
             "Trained readers",
-            [
-                Table(_METHODS_CAPTION, _BY_METHOD, columns(_METHODS_COLUMNS)),
-                Fold("Methods", [Definitions([one for method, one in METHODS.items() if method in methods])]),
-                Table(
-                    "Trainings that failed; these readers have no results.",
-                    "from trained_models where problem is not null order by number",
-                    columns("model|Reader|text; problem|Problem|quote"),
-                ),
-            ],
+            Table(_METHODS_CAPTION, _BY_METHOD, _METHODS_COLUMNS),
+            Fold("Methods", Definitions([one for method, one in METHODS.items() if method in methods])),
+            Table(
+                "Trainings that failed; these readers have no results.",
+                "from trained_models where problem is not null order by number",
+                "model|Reader|text; problem|Problem|quote",
+            ),
         ),
         Section(
             "debiasing",
             "Prediction bias of the trained readers",
-            [
-                Figures([chart for chart in drawn if chart not in elsewhere], _DRAWN),
-                Table(_READERS_CAPTION, _READERS.format("is_addressed"), columns(_READERS_COLUMNS)),
-                Fold(
-                    "Does a debiased reader lean more on other shortcuts?",
-                    [Table(_READERS_CAPTION, _READERS.format("not is_addressed"), columns(_READERS_COLUMNS))],
-                ),
-                Fold("Means over shortcuts", [Table(_MEANS_CAPTION, _MEANS, columns(_MEANS_COLUMNS))]),
-            ],
-            "Their bias",
+            Figures([chart for chart in drawn if chart not in elsewhere], _DRAWN),
+            Table(_READERS_CAPTION, _READERS.format("is_addressed"), _READERS_COLUMNS),
+            Fold(
+                "Does a debiased reader lean more on other shortcuts?",
+                Table(_READERS_CAPTION, _READERS.format("not is_addressed"), _READERS_COLUMNS),
+            ),
+            Fold("Means over shortcuts", Table(_MEANS_CAPTION, _MEANS, _MEANS_COLUMNS)),
+            link="Their bias",
         ),
         Section(
             "debiased-elsewhere",
             "Trained readers by data set",
-            [
-                Figures(elsewhere, "Hollow: nearly broken. Thin lines: 95 % intervals."),
-                Fold("Every reader on every data set", [Table(_SETS_CAPTION, _SETS, columns(_SETS_COLUMNS))]),
-                Fold(
-                    "Do readers that lean less on a shortcut do better elsewhere?",
-                    [Table(_CORRELATED_CAPTION, _CORRELATED, columns(_CORRELATED_COLUMNS))],
-                ),
-            ],
-            "Elsewhere",
+            Figures(elsewhere, "Hollow: nearly broken. Thin lines: 95 % intervals."),
+            Fold("Every reader on every data set", Table(_SETS_CAPTION, _SETS, _SETS_COLUMNS)),
+            Fold(
+                "Do readers that lean less on a shortcut do better elsewhere?",
+                Table(_CORRELATED_CAPTION, _CORRELATED, _CORRELATED_COLUMNS),
+            ),
+            link="Elsewhere",
         ),
-        Section("training", "Training", _training(charts)),
-    ]  # fmt: skip
+        Section("training", "Training", *_training(charts)),
+    ]
 
 
 def _training(charts: Sequence[Chart]) -> list[Any]:
     courses = [chart for chart in charts if chart.name.startswith("training_")]
     return [
         Figures([chart for chart in courses if "_loss_" in chart.name], _COURSES),
-        Fold("F1 by step", [Figures([chart for chart in courses if "_f1_" in chart.name], _COURSES)]),
+        Fold("F1 by step", Figures([chart for chart in courses if "_f1_" in chart.name], _COURSES)),
         Fold(
             "Debiased and standard readers by shortcut",
-            [Figures([chart for chart in courses if "_by_shortcut_" in chart.name], _BESIDE)],
+            Figures([chart for chart in courses if "_by_shortcut_" in chart.name], _BESIDE),
         ),
-        Table(_GUIDES_CAPTION, _GUIDES, columns(_GUIDES_COLUMNS)),
-        Fold("Segments of the training questions", [Table(_PARTS_CAPTION, _PARTS, columns(_PARTS_COLUMNS))]),
+        Table(_GUIDES_CAPTION, _GUIDES, _GUIDES_COLUMNS),
+        Fold("Segments of the training questions", Table(_PARTS_CAPTION, _PARTS, _PARTS_COLUMNS)),
         Fold(
             "Windows of the training questions",
-            [Table(_WINDOWS_CAPTION, "from qa_training_windows order by base, dataset", columns(_WINDOWS_COLUMNS))],
+            Table(_WINDOWS_CAPTION, "from qa_training_windows order by base, dataset", _WINDOWS_COLUMNS),
         ),
-        Fold("Steps and time of each reader", [Table(_COSTS_CAPTION, _COSTS, columns(_COSTS_COLUMNS))]),
+        Fold("Steps and time of each reader", Table(_COSTS_CAPTION, _COSTS, _COSTS_COLUMNS)),
     ]
 
 
@@ -326,10 +320,9 @@ _DRAWN = (
 )
 
 _METHODS_CAPTION = (
-    "Debiased readers against the standard reader of the same seed: in how many (of each data set in distribution) the"
-    " bias that they address falls or rises significantly, and F1 out of distribution. Nearly broken readers are "
-    "counted alone. Seconds and hours: of all trainings of the method, failed ones and evaluations on the way "
-    "included."
+    "Debiased readers against the standard reader of the same seed: in how many (of each data set in distribution) the "
+    "bias that they address falls or rises significantly, and F1 out of distribution. Nearly broken readers are "
+    "counted alone. Seconds and hours: of all trainings of the method, failed ones and evaluations on the way included."
 )
 _BY_METHOD = f"""
 with changed as (
