@@ -13,9 +13,7 @@ written as (
     select prompt_id, mode, 'none' as adaptation, count(*) as n_outputs, any_value(prediction) as prediction
     from generations
     group by all
-
     union all
-
     select prompt_id, mode, 'lora' as adaptation, count(*) as n_outputs, any_value(prediction) as prediction
     from adapted_generations
     group by all

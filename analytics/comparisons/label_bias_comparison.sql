@@ -39,8 +39,7 @@ by_task as materialized (
         mean_of_all(other.value, demo_set) as other_value,
         max(own.baseline) as baseline,
         bonferroni_p(
-            least(min(own.bias_score_p), min(other.bias_score_p)),
-            count(own.bias_score_p) + count(other.bias_score_p)
+            least(min(own.bias_score_p), min(other.bias_score_p)), count(own.bias_score_p) + count(other.bias_score_p)
         ) as noise_p,
         any_value(shared.n_rows) as n_rows
     from shared
@@ -64,14 +63,11 @@ means as (
 
 constant_sums as (
     select
+        'all' as family, metric,
         {
-            'run': shared.run,
-            'other_run': shared.other_run,
-            'of_run': differences.run,
-            'n_demos': n_demos,
+            'run': shared.run, 'other_run': shared.other_run, 'of_run': differences.run, 'n_demos': n_demos,
             'method': method
         } as place,
-        metric,
         avg(difference order by task) as difference,
         sum(square order by task) / count(square) ** 2 as square,
         max(largest) / count(largest) as largest

@@ -12,17 +12,11 @@ settings_of as (
     group by run
 ),
 
-task_lists as (
-    select run, list(task order by task) as tasks
-    from tasks
-    group by run
-),
-
 runs as (
     select run, seed, normalization, eos, n_demos, methods, tasks
     from run_settings
     inner join settings_of using (run)
-    inner join task_lists using (run)
+    inner join (select run, list(task order by task) as tasks from tasks group by run) using (run)
 ),
 
 compared as (
@@ -31,10 +25,7 @@ compared as (
         count(*) filter (has_same_rows) as n_tasks,
         coalesce(sum(n_rows) filter (has_same_rows), 0)::bigint as n_rows,
         coalesce(list(task order by task) filter (not has_same_rows), []) as differing_tasks,
-        bool_and(has_same_bias_score_rows) filter (has_same_rows) as has_same_bias_score_rows,
-        bool_and(has_same_inputs) filter (has_same_rows) as has_same_inputs,
-        bool_and(has_same_sets) filter (has_same_rows) as has_same_sets,
-        bool_and(has_same_contexts) filter (has_same_rows) as has_same_contexts
+        bool_and(columns('^has_same_(bias_score_rows|inputs|sets|contexts)$')) filter (has_same_rows) as "\0"
     from label_bias_shared_tasks
     group by all
 ),

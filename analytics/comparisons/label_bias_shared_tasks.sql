@@ -32,7 +32,6 @@ lists as (
 ),
 
 labelled as (
-    select *
     from lists
     inner join (select run, task, labels from tasks) using (run, task)
 ),

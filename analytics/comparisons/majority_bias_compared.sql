@@ -2,19 +2,13 @@
 -- the settings that a user would deploy, without mitigation and with one that majority_remedies supports; each with the
 -- instruction, way of predicting and number of demonstrations that have the highest mean weighted F1 of both together.
 with
-supported as (
-    select run, n_demos, instruction, predict, method
-    from majority_remedies
-    where is_supported
-),
-
 settings as (
     select
         compared.run, other_run, compared.n_demos, compared.instruction, compared.predict, compared.method,
         any_value(value + other_value) filter (metric = 'mean_f1') as mean_f1,
         count(distinct supported.run) as n_supported
     from majority_bias_comparison as compared
-    left join supported
+    left join (select run, n_demos, instruction, predict, method from majority_remedies where is_supported) as supported
         on
             supported.run in (compared.run, other_run) and supported.n_demos = compared.n_demos
             and supported.instruction = compared.instruction and supported.predict = compared.predict

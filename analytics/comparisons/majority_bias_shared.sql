@@ -37,12 +37,6 @@ contexts_of as (
     group by all
 ),
 
-seed_lists as (
-    select run, list_sort(list(distinct seed)) as seeds
-    from contexts_of
-    group by run
-),
-
 same_contexts as (
     select
         contexts_of.run, other.run as other_run,
@@ -59,7 +53,8 @@ runs as (
         {'normalization': normalization, 'eos': eos} as scoring
     from row_lists
     inner join grids using (run)
-    inner join seed_lists using (run)
+    inner join (select run, list_sort(list(distinct seed)) as seeds from contexts_of group by run) as seed_lists
+        using (run)
     inner join settings_of using (run)
     inner join run_settings using (run)
 )

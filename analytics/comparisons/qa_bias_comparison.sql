@@ -23,9 +23,7 @@ sums as (
         0 as other_higher
     from qa_bias_paired
     group by run, other_run, model, other_model, dataset, article
-
     union all
-
     select
         run, other_run, model, other_model, dataset, 'gap' as metric,
         heuristic, chosen.threshold, chosen.better_segment, article,
@@ -46,13 +44,8 @@ keyed as (
     select
         *,
         {
-            'run': run,
-            'other_run': other_run,
-            'model': model,
-            'other_model': other_model,
-            'dataset': dataset,
-            'metric': metric,
-            'heuristic': heuristic
+            'run': run, 'other_run': other_run, 'model': model, 'other_model': other_model, 'dataset': dataset,
+            'metric': metric, 'heuristic': heuristic
         } as test
     from sums
 ),

@@ -54,23 +54,11 @@ heuristic_lists as (
     group by all
 ),
 
-model_lists as (
-    select run, list(model order by number) as models
-    from qa_models
-    group by run
-),
-
-sizes as (
-    select run, count(*) as n_all
-    from questions
-    group by run
-),
-
 runs as (
     select run, seed, variant, models, n_all
     from qa_settings
-    inner join model_lists using (run)
-    inner join sizes using (run)
+    inner join (select run, list(model order by number) as models from qa_models group by run) using (run)
+    inner join (select run, count(*) as n_all from questions group by run) using (run)
 )
 
 select

@@ -36,11 +36,7 @@ select
     own.n_gold, own.recall, own.f1, own.n_either, other.f1 as predicted_f1, other.n_either as predicted_n_either,
     other.n_gold as predicted_n_gold, other.n_predicted as predicted_n_predicted
 from prediction_counts as counts
-inner join totals as own
-    on
-        counts.task = own.task and counts.format = own.format and counts.n_demos = own.n_demos
-        and counts.demo_set = own.demo_set and counts.method = own.method and counts.gold = own.label
-inner join totals as other
-    on
-        counts.task = other.task and counts.format = other.format and counts.n_demos = other.n_demos
-        and counts.demo_set = other.demo_set and counts.method = other.method and counts.prediction = other.label
+inner join (select * rename (label as gold) from totals) as own
+    using (task, format, n_demos, demo_set, method, gold)
+inner join (select * rename (label as prediction) from totals) as other
+    using (task, format, n_demos, demo_set, method, prediction)

@@ -20,6 +20,5 @@ inputs as (
     left join calibration_methods on prompt_probabilities.purpose = calibration_methods.method
 )
 
-select *
 from inputs
 where input < coalesce(n_inputs, input + 1)

@@ -5,15 +5,9 @@
 -- of weighted_f1 null where a gold label has fewer than 5 rows. majority_accuracy: the label's share p; constant_f1: 2
 -- p^2 / (1 + p).
 with
-gold_rows as (
-    select task, row, any_value(gold) as gold
-    from majority_predictions
-    group by all
-),
-
 gold_counts as (
     select task, gold, count(*) as n_gold
-    from gold_rows
+    from (select task, row, any_value(gold) as gold from majority_predictions group by all)
     group by all
 ),
 
@@ -57,14 +51,10 @@ setting_values as (
 levels as (
     select * exclude (number)
     from row_values
-
     union all by name
-
     select * exclude (number)
     from setting_values
-
     union all by name
-
     select
         * exclude (setting, number, accuracy, weighted_f1),
         avg(accuracy order by number) as accuracy,

@@ -34,9 +34,7 @@ moved as (
         where prediction is not null
     ) as influences using (task, format, n_demos, method, place, gold, prediction)
     group by all
-
     union all
-
     select
         metric, task, format, n_demos, method, hash(row) as pattern, any_value(gold) as gold, 1 as n_rows,
         avg(influence order by demo_set) as influence,

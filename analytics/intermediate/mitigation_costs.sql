@@ -9,9 +9,7 @@ label_tokens as (
     select 'none' as adaptation, prompt_id, sum(n_label_tokens + 1) as n_label_tokens
     from label_scores
     group by prompt_id
-
     union all
-
     select 'lora' as adaptation, prompt_id, sum(n_label_tokens + 1) as n_label_tokens
     from adapted_scores
     group by prompt_id
@@ -35,9 +33,7 @@ pieces as (
     from prompts
     inner join contexts using (context_id)
     inner join label_tokens using (prompt_id)
-
     union all
-
     select
         adaptations.adaptation, context_uses.purpose, context_uses.n_demos, context_uses.instruction,
         context_uses.format, 0 as n_prompts, context_uses.n_tokens as tokens
@@ -79,9 +75,7 @@ calibrated as (
         n_prompts, tokens, seconds
     from scored
     inner join calibration_variants using (purpose)
-
     union all
-
     -- A calibration that reads the rows alone (bc) costs nothing more.
     select distinct
         n_demos, instruction,
@@ -96,9 +90,7 @@ calibrated as (
 needs as (
     select n_demos, instruction, method, n_prompts, tokens, 0 as n_adapters, seconds
     from calibrated
-
     union all
-
     select n_demos, instruction, methods.method, 0 as n_prompts, tokens, n_adapters, seconds
     from trained
     cross join (
@@ -109,9 +101,7 @@ needs as (
     semi join (
         select n_demos, method
         from calibrated
-
         union all
-
         select n_demos, 'lora' as method
         from scored
     ) as measured using (n_demos, method)

@@ -16,8 +16,7 @@ select
     any_value(tests.n_tasks_not_above) as n_tasks_not_above,
     any_value(tests.n_demo_sets_not_above) as n_demo_sets_not_above
 from format_metrics_over_sets
-inner join bootstrap_draws using (task)
+inner join suite_tasks using (task)
 inner join suite_constant_tests as tests using (suite, n_demos, method, format)
-where draw = 0
 group by all
 order by all

@@ -51,18 +51,11 @@ smallest as (
 ),
 
 errors as (
-    select
-        task, n_demos, method,
-        any_value(n_units) filter (metric = 'accuracy') as n_main_rows,
-        any_value(n_free) filter (metric = 'accuracy') as n_free,
-        any_value(n_free) filter (metric = 'bias_score') as n_free_bias_score,
-        any_value(standard_error) filter (metric = 'accuracy') as of_accuracy,
-        any_value(standard_error) filter (metric = 'macro_f1') as of_macro_f1,
-        any_value(standard_error) filter (metric = 'rsd') as of_rsd,
-        any_value(standard_error) filter (metric = 'bias_score') as of_bias_score
-    from metric_errors
-    where format = 'base'
-    group by all
+    from (from metric_errors where format = 'base') pivot (
+        any_value(n_units) as n_units, any_value(n_free) as n_free, any_value(standard_error) as error
+        for metric in ('accuracy', 'macro_f1', 'rsd', 'bias_score')
+        group by task, n_demos, method
+    )
 ),
 
 bounded as (
@@ -70,17 +63,19 @@ bounded as (
         means.*,
         wilson_interval(
             means.accuracy,
-            if(of_accuracy > 0, least(means.n_rows, means.accuracy * (1 - means.accuracy) / of_accuracy ** 2), n_main_rows)
+            if(
+                accuracy_error > 0, least(means.n_rows, means.accuracy * (1 - means.accuracy) / accuracy_error ** 2),
+                accuracy_n_units
+            )
         ) as accuracy_interval,
-        t_quantile(n_free) * of_macro_f1 as macro_f1_reach,
-        norm_interval(means.rsd, means.rsd_floor, of_rsd, means.n_main_gold_labels - 1, t_quantile(n_free)) as rsd_interval,
+        t_quantile(accuracy_n_free) * macro_f1_error as macro_f1_reach,
+        norm_interval(
+            means.rsd, means.rsd_floor, rsd_error, means.n_main_gold_labels - 1, t_quantile(accuracy_n_free)
+        ) as rsd_interval,
         -- The root mean square of what is half the sum of absolute normal deviations on average.
         norm_interval(
-            means.bias_score,
-            means.bias_score_floor * sqrt(1 + (pi() / 2 - 1) / (means.n_labels - 1)),
-            of_bias_score,
-            means.n_labels - 1,
-            t_quantile(n_free_bias_score)
+            means.bias_score, means.bias_score_floor * sqrt(1 + (pi() / 2 - 1) / (means.n_labels - 1)),
+            bias_score_error, means.n_labels - 1, t_quantile(bias_score_n_free)
         ) as bias_score_interval
     from means
     left join errors using (task, n_demos, method)

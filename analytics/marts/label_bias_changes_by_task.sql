@@ -26,13 +26,8 @@ select
     noise_p(own.bias_score_p, other.bias_score_p) as noise_p
 from label_bias_pairs as pairs
 inner join values_of as own using (n_demos, method)
-inner join values_of as other
-    on
-        pairs.against_n_demos = other.n_demos and pairs.against_method = other.method and own.task = other.task
-        and own.metric = other.metric
+inner join (select * rename (n_demos as against_n_demos, method as against_method) from values_of) as other
+    using (against_n_demos, against_method, task, metric)
 left join (select * from paired_errors where format = 'base' and against_format = 'base') as errors
-    on
-        own.metric = errors.metric and own.task = errors.task and pairs.n_demos = errors.n_demos
-        and pairs.method = errors.method and pairs.against_n_demos = errors.against_n_demos
-        and pairs.against_method = errors.against_method
+    using (metric, task, n_demos, method, against_n_demos, against_method)
 order by all

@@ -218,13 +218,11 @@ helps as (
 help_lines as (
     select
         graded[2] as line, graded[3] as lead,
-        array_to_string(list_filter(
-            [
-                listed(list(place order by n_demos, place)), nullif(fall_and_rise(falls, rises), ''), nullif(graded[4], ''),
-                if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of one label for all', null)
-            ],
-            lambda one: one is not null
-        ), '; ') || '.' as text
+        concat_ws(
+            '; ', listed(list(place order by n_demos, place)), nullif(fall_and_rise(falls, rises), ''),
+            nullif(graded[4], ''),
+            if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of one label for all', null)
+        ) || '.' as text
     from helps
     inner join grades on graded[1] = advice
     group by graded, falls, rises, is_only_macro_above

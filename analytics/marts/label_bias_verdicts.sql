@@ -30,8 +30,7 @@ members as (
         suite, task,
         row_number() over (partition by suite order by task) - 1 as number,
         count(*) over (partition by suite) as n_tasks
-    from bootstrap_draws
-    where draw = 0
+    from suite_tasks
 ),
 
 named as (
@@ -48,10 +47,7 @@ named as (
             )
         } as family,
         {
-            'n_demos': n_demos,
-            'method': method,
-            'against_n_demos': against_n_demos,
-            'against_method': against_method,
+            'n_demos': n_demos, 'method': method, 'against_n_demos': against_n_demos, 'against_method': against_method,
             'metric': metric
         } as test,
         members.number, members.n_tasks, changes.*
@@ -69,7 +65,6 @@ named as (
 ),
 
 alone as (
-    select *
     from row_influences
     where format = 'base' and task in (select task from members where n_tasks = 1)
 ),
@@ -81,19 +76,15 @@ moved as (
         own.influence - other.influence as difference
     from label_bias_pairs as pairs
     inner join alone as own using (n_demos, method)
-    inner join alone as other
-        on
-            pairs.against_n_demos = other.n_demos and pairs.against_method = other.method and own.metric = other.metric
-            and own.task = other.task and own.purpose = other.purpose and own.row = other.row
+    inner join (select * rename (n_demos as against_n_demos, method as against_method) from alone) as other
+        using (against_n_demos, against_method, metric, task, purpose, row)
 ),
 
 units as (
     select family, test, number as unit, estimate as value
     from named
     where n_tasks > 1
-
     union all
-
     select named.family, named.test, moved.number as unit, named.estimate + moved.difference as value
     from named
     inner join moved using (metric, task, n_demos, method, against_n_demos, against_method)
@@ -210,10 +201,8 @@ select
     judged.smallest_detectable, judged.same_tasks_error, judged.same_tasks_low, judged.same_tasks_high,
     judged.same_tasks_p, judged.same_tasks_p_adjusted,
     verdict(
-        judged.mean, same_tasks_word_p_adjusted,
-        same_tasks_band[1],
-        same_tasks_band[2],
-        same_tasks_n_units, judged.least_effect
+        judged.mean, same_tasks_word_p_adjusted, same_tasks_band[1], same_tasks_band[2], same_tasks_n_units,
+        judged.least_effect
     ) as same_tasks_verdict,
     judged.unit, judged.n_units, judged.n_tasks,
     coalesce(found.n_tasks_higher, 0) as n_tasks_higher,

@@ -41,7 +41,6 @@ counts as (
     group by all
 )
 
-select *
 from estimates
 inner join counts using (model, task, n_demos, predict, method, region)
 order by all

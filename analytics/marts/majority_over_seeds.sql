@@ -20,12 +20,8 @@ intervals as (
 means as (
     select
         model, task, n_demos, instruction, setting, number, predict, method,
-        avg(weighted_f1 order by seed) as weighted_f1,
+        avg(columns('^(weighted_f1|accuracy|share_majority|share_last|share_no_label)$') order by seed) as "\1",
         stddev_samp(weighted_f1 order by seed) as sd_f1,
-        avg(accuracy order by seed) as accuracy,
-        avg(share_majority order by seed) as share_majority,
-        avg(share_last order by seed) as share_last,
-        avg(share_no_label order by seed) as share_no_label,
         max(share_most_frequent) as share_most_frequent,
         count(*) as n_seeds, sum(n_rows)::bigint as n_rows
     from majority_by_setting
@@ -39,12 +35,6 @@ label_contrasts as (
         avg(share_predicted order by seed) filter (is_last)
         - avg(share_predicted order by seed) filter (not is_last) as recency
     from majority_label_shares
-    group by all
-),
-
-contrasts as (
-    select * exclude (label, recency), avg(recency order by label) as recency
-    from label_contrasts
     group by all
 ),
 
@@ -66,7 +56,8 @@ select
 from means
 inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
 inner join bests using (model, task, n_demos, instruction, predict, method)
-inner join contrasts using (task, n_demos, instruction, setting, predict, method)
+inner join (select * exclude (label, recency), avg(recency order by label) as recency from label_contrasts group by all)
+    using (task, n_demos, instruction, setting, predict, method)
 inner join (select * from majority_constant_tests where seed is null)
     using (task, n_demos, instruction, setting, predict, method)
 order by all

@@ -42,9 +42,7 @@ outside as (
 placed as (
     select *, dataset as place
     from parts
-
     union all
-
     select model, dataset, metric, unit, part / n_datasets as part, moved / n_datasets as moved, 'mean' as place
     from parts
     inner join outside using (model, dataset)

@@ -4,23 +4,13 @@
 -- biased_segment: the one with the larger upper bound (exact match; higher on ties). is_large: both segments have
 -- twice the sample (variant paper) or more than that (reference).
 with
-predicted as (
-    select distinct model, dataset
-    from qa_predictions
-),
-
-measured_counts as (
-    select model, dataset, heuristic, value, count(*) as n_rows
-    from qa_measured
-    group by all
-),
-
 cumulated as (
     select
         model, dataset, heuristic, value,
-        sum(n_rows) over (partition by model, dataset, heuristic order by value)::bigint as n_up_to,
-        sum(n_rows) over (partition by model, dataset, heuristic)::bigint as n_measured
-    from measured_counts
+        sum(count(*)) over (partition by model, dataset, heuristic order by value)::bigint as n_up_to,
+        sum(count(*)) over (partition by model, dataset, heuristic)::bigint as n_measured
+    from qa_measured
+    group by model, dataset, heuristic, value
 ),
 
 totals as (
@@ -29,9 +19,9 @@ totals as (
 ),
 
 tried as (
-    select predicted.model, dataset, qa_thresholds.heuristic, qa_thresholds.threshold, qa_thresholds.is_fixed
+    select model, dataset, qa_thresholds.heuristic, qa_thresholds.threshold, qa_thresholds.is_fixed
     from qa_thresholds
-    inner join predicted using (dataset)
+    inner join (select distinct model, dataset from qa_predictions) using (dataset)
 ),
 
 sized as (

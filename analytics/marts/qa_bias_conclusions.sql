@@ -90,14 +90,14 @@ headline as (
             when bool_or(word = 'not tested') then 'Cannot say: the differences were not tested.'
             else 'Cannot say: no shortcut can be measured.'
         end as lead,
-        array_to_string(list_filter([
-            'exact match depends on '
+        concat_ws(
+            '; ', 'exact match depends on '
             || some_of(list(format('{} in {}', some_of(found, 3), name) order by place, dataset) filter (word = 'biased'), 3),
             'no shortcut is shown for '
             || some_of(list(format('{} ({} tested)', name, n_tested) order by place, dataset) filter (word = 'none'), 3),
             'nothing can be said of '
             || some_of(list(name order by place, dataset) filter (word not in ('biased', 'none')), 3)
-        ], lambda one: one is not null), '; ') as text
+        ) as text
     from judged
 ),
 
@@ -228,10 +228,9 @@ compared as (
             when n_tested > 0 then 'no difference is significant' || coalesce(
                     '; one test alone detects '
                     || listed(list_filter(
-                        [
-                            as_points(gap) || ' points in the gap by a shortcut',
-                            as_points(match) || ' points in exact match'
-                        ], lambda one: one not like '–%'
+                        [as_points(gap) || ' points in the gap by a shortcut',
+                            as_points(match) || ' points in exact match'],
+                        lambda one: one not like '–%'
                     )) || ' in 4 of 5 runs',
                     ''
                 ) || '.'
@@ -293,22 +292,18 @@ grades as (
 
 f1 as (
     select
-        array_to_string(list_filter(
-            [
-                format(
-                    'in distribution it falls in {} and rises in {} of {}', count_if(f1_verdict = 'lower'),
-                    count_if(f1_verdict = 'higher'), count(f1_verdict)
-                ),
-                if(
-                    count(outside_verdict) = 0, null,
-                    format(
-                        'out of distribution ({}) it falls in {} and rises in {} of {}',
-                        counted(max(n_datasets), 'set'), count_if(outside_verdict = 'lower'), count_if(outside_verdict = 'higher'),
-                        count(outside_verdict)
-                    )
-                )
-            ], lambda one: one is not null
-        ), '; ') as text
+        concat_ws(
+            '; ',
+            format(
+                'in distribution it falls in {} and rises in {} of {}', count_if(f1_verdict = 'lower'),
+                count_if(f1_verdict = 'higher'), count(f1_verdict)
+            ),
+            format(
+                'out of distribution ({}) it falls in {} and rises in {} of {}', counted(max(n_datasets), 'set'),
+                count_if(outside_verdict = 'lower'), count_if(outside_verdict = 'higher'),
+                nullif(count(outside_verdict), 0)
+            )
+        ) as text
     from addressed
     having count(f1_verdict) > 0
 ),

@@ -24,10 +24,7 @@ select
     any_value(qa_segments.n_other_validation) as n_other
 from trained_models
 inner join segments on trained_models.model = segments.model and trained_models.best_step = segments.step
-left join qa_segments
-    on
-        trained_models.base = qa_segments.base and trained_models.data = qa_segments.data
-        and trained_models.bias = qa_segments.bias
+left join qa_segments using (base, data, bias)
 where trained_models.method = 'bias_model' and segments.place.segment <> ''
 group by all
 order by all

@@ -11,12 +11,6 @@
 -- errors of the difference, by its interval. is_supported: the bias may be called significant: bias_significance is
 -- above 0, p_adjusted at most 5 %, and the plain interval of the difference, which is clustered by article, excludes 0.
 with
-observed as (
-    select model, dataset, heuristic, significance
-    from qa_search_nulls
-    where draw = 0
-),
-
 nulls as (
     select
         model, dataset, heuristic,
@@ -26,7 +20,8 @@ nulls as (
         count(*) filter (draws.draw > 0) as n_permutations,
         count(*) filter (draws.significance >= observed.significance - 1e-9) / count(*) as p
     from qa_search_nulls as draws
-    inner join observed using (model, dataset, heuristic)
+    inner join (select model, dataset, heuristic, significance from qa_search_nulls where draw = 0) as observed
+        using (model, dataset, heuristic)
     group by model, dataset, heuristic
 ),
 
@@ -49,8 +44,6 @@ select
     nulls.null_high + 0.8416 * (biases.difference_high - biases.difference_low) / (2 * 1.96) as smallest_detectable
 from qa_bias_by_heuristic as biases
 left join nulls using (model, dataset, heuristic)
-left join holm('tests') as adjusted
-    on
-        biases.dataset = adjusted.family and biases.model = adjusted.test.model
-        and biases.heuristic = adjusted.test.heuristic
+left join (select family as dataset, unnest(test), p_adjusted from holm('tests')) as adjusted
+    using (model, dataset, heuristic)
 order by all

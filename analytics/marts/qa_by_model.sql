@@ -12,19 +12,18 @@
 with
 draws as (
     select
-        model, dataset, draw,
-        sum(expected_significance(
-            qa_bias_draws.lower, biases.n_lower, qa_bias_draws.higher, biases.n_higher,
-            qa_settings.sample, qa_settings.replacement
-        ) order by heuristic) as significance,
-        count(expected_significance(
-            qa_bias_draws.lower, biases.n_lower, qa_bias_draws.higher, biases.n_higher,
-            qa_settings.sample, qa_settings.replacement
-        )) as n_with_both
-    from qa_bias_draws
-    inner join qa_bias_by_heuristic as biases using (model, dataset, heuristic)
-    cross join qa_settings
-    where biases.status = 'measured'
+        model, dataset, draw, sum(significance order by heuristic) as significance, count(significance) as n_with_both
+    from (
+        select
+            qa_bias_draws.*,
+            expected_significance(
+                qa_bias_draws.lower, biases.n_lower, qa_bias_draws.higher, biases.n_higher, sample, replacement
+            ) as significance
+        from qa_bias_draws
+        inner join qa_bias_by_heuristic as biases using (model, dataset, heuristic)
+        cross join qa_settings
+        where biases.status = 'measured'
+    )
     group by all
 ),
 
@@ -38,9 +37,7 @@ averages as (
         count(*) filter (biases.status = 'measured') as n_with_segments,
         count(biases.worse_high) as n_with_groups,
         if(
-            count(tests.is_supported) = count(biases.bias_significance),
-            count(*) filter (tests.is_supported),
-            null
+            count(tests.is_supported) = count(biases.bias_significance), count(*) filter (tests.is_supported), null
         ) as n_significant,
         any_value(biases.n_rows) as n_rows,
         avg(tests.null_mean order by heuristic) filter (biases.bias_significance is not null) as bias_significance_null,

@@ -41,11 +41,9 @@ compared as (
             when if(trained_models.standard is null, biases.difference, standards.difference) >= 0 then 1
         end as side
     from trained_models
-    inner join qa_bias_by_heuristic as biases on trained_models.model = biases.model
-    left join qa_bias_by_heuristic as standards
-        on
-            trained_models.standard = standards.model and biases.dataset = standards.dataset
-            and biases.heuristic = standards.heuristic
+    inner join qa_bias_by_heuristic as biases using (model)
+    left join (select * rename (model as standard) from qa_bias_by_heuristic) as standards
+        using (standard, dataset, heuristic)
     left join qa_bias_tests as searched
         on
             standards.searched_on = searched.model and standards.dataset = searched.dataset
@@ -60,12 +58,8 @@ answers as (
         qa_attributes.value <= compared.threshold as is_lower,
         qa_attributes.value <= compared.standard_threshold as is_standard_lower
     from compared
-    inner join qa_paired_answers
-        on compared.model = qa_paired_answers.model and compared.dataset = qa_paired_answers.dataset
-    inner join qa_attributes
-        on
-            qa_paired_answers.dataset = qa_attributes.dataset
-            and qa_paired_answers.example_id = qa_attributes.example_id and compared.heuristic = qa_attributes.heuristic
+    inner join qa_paired_answers using (model, dataset)
+    inner join qa_attributes using (dataset, example_id, heuristic)
     where qa_attributes.is_measured
 ),
 
@@ -102,17 +96,14 @@ articles as (
 means as (
     select
         model, dataset, heuristic, sum(n_lower) as n_lower, sum(n_higher) as n_higher,
-        sum(n_standard_lower) as n_standard_lower,
-        sum(n_standard_higher) as n_standard_higher,
+        sum(columns('^n_standard_(lower|higher)$')) as "\0",
         sum(lower) / sum(n_lower) as lower, sum(higher) / sum(n_higher) as higher,
         sum(standard_lower) / sum(n_standard_lower) as standard_lower,
         sum(standard_higher) / sum(n_standard_higher) as standard_higher,
         count(*) as n_articles,
         least(
-            count(*) filter (articles.n_lower > 0),
-            count(*) filter (articles.n_higher > 0),
-            count(*) filter (articles.n_standard_lower > 0),
-            count(*) filter (articles.n_standard_higher > 0)
+            count(*) filter (articles.n_lower > 0), count(*) filter (articles.n_higher > 0),
+            count(*) filter (articles.n_standard_lower > 0), count(*) filter (articles.n_standard_higher > 0)
         ) as n_least_articles
     from articles
     group by all
@@ -214,7 +205,7 @@ tests as (
 
 adjusted as (
     select
-        test.model as model, test.dataset as dataset, test.heuristic as heuristic,
+        unnest(test),
         case when p_adjusted is not null then least(1, 2 * p_adjusted) end as p_adjusted,
         count(p_adjusted) over (partition by family) as n_tests
     from holm('tests')
@@ -265,8 +256,7 @@ select
 from compared
 inner join trained_models using (model)
 inner join qa_by_dataset as measured using (model, dataset)
-left join qa_by_dataset as standard_measured
-    on trained_models.standard = standard_measured.model and compared.dataset = standard_measured.dataset
+left join (select * rename (model as standard) from qa_by_dataset) as standard_measured using (standard, dataset)
 left join sizes using (model, dataset, heuristic)
 left join gaps using (model, dataset, heuristic)
 left join intervals using (model, dataset, heuristic)

@@ -14,11 +14,8 @@ addressed as (
 
 select
     base, data, method, seed, dataset,
-    avg(bias_significance order by heuristic) as bias_significance,
-    avg(standard_significance order by heuristic) as standard_significance,
-    avg(significance_change order by heuristic) as significance_change,
-    avg(worse_high order by heuristic) filter (has_both) as worse_high,
-    avg(standard_worse_high order by heuristic) filter (has_both) as standard_worse_high,
+    avg(columns('^(bias_significance|standard_significance|significance_change)$') order by heuristic) as "\1",
+    avg(columns('^(worse_high|standard_worse_high)$') order by heuristic) filter (has_both) as "\1",
     count(*) as n_heuristics,
     count(*) filter (is_nearly_broken) as n_nearly_broken
 from addressed

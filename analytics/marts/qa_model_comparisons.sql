@@ -18,9 +18,7 @@ asked as (
         model, other_model, dataset, unnest(['exact_match', 'f1']) as metric, '' as heuristic,
         null::double as threshold, null::varchar as lacking
     from qa_model_pairs
-
     union all
-
     select
         pairs.model, pairs.other_model, dataset, 'gap' as metric, own.heuristic, own.threshold,
         case
@@ -48,9 +46,7 @@ sums as (
         0 as other_higher
     from qa_model_pair_answers
     group by model, other_model, dataset, article
-
     union all
-
     select
         model, other_model, dataset, 'gap' as metric, heuristic, article,
         count(*) filter (value <= threshold) as n_lower,
@@ -106,9 +102,7 @@ units as (
         part, moved
     from (
         from parts
-
         union all
-
         select
             model, other_model, dataset, metric, 'mean' as heuristic, unit,
             sum(part order by heuristic) / any_value(n_heuristics) as part,
@@ -138,9 +132,7 @@ numbers as (
 
 with_means as (
     from numbers
-
     union all
-
     select
         model, other_model, dataset, metric, 'mean' as heuristic,
         if(count(*) > count(lacking), null, string_agg(distinct lacking, '; ' order by lacking)) as lacking,
@@ -161,10 +153,7 @@ tested as (
     inner join qa_model_pairs as pairs using (model, other_model, dataset)
     left join two_model_tests('units', 'sign_flips') as tests
         on tests.test = {
-            'model': model,
-            'other_model': other_model,
-            'dataset': dataset,
-            'metric': metric,
+            'model': model, 'other_model': other_model, 'dataset': dataset, 'metric': metric,
             'heuristic': numbers.heuristic
         }
 )

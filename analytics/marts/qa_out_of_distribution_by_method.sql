@@ -5,9 +5,7 @@ with
 outcomes as (
     select base, data, method, seed, bias, dataset, f1_change, exact_match_change
     from qa_out_of_distribution
-
     union all
-
     select base, data, method, seed, bias, 'mean' as dataset, f1_change, exact_match_change
     from qa_out_of_distribution_by_model
 )

@@ -73,12 +73,6 @@ tests as (
     where search_trials.is_chosen and not is_of_bias_score
 ),
 
-judged as (
-    select unnest(test), p, p_adjusted
-    from tests
-    inner join holm('tests') using (family, test)
-),
-
 flat as (
     select objective, scope, min(number) as flat_low, max(number) as flat_high
     from search_trials
@@ -111,7 +105,8 @@ from search_trials
 inner join search_objectives using (objective)
 inner join means using (objective, scope)
 left join gains using (objective, scope)
-left join judged using (objective, scope)
+left join (select unnest(test), p, p_adjusted from tests inner join holm('tests') using (family, test)) as judged
+    using (objective, scope)
 left join flat using (objective, scope)
 cross join costs
 cross join search_settings

@@ -35,18 +35,6 @@ compared as (
     left join chosen using (objective, scope, sample)
 ),
 
-on_choice as (
-    select *
-    from compared
-    where sample = 'choice'
-),
-
-on_evaluation as (
-    select *
-    from compared
-    where sample = 'evaluation'
-),
-
 tests as (
     select
         true as family,
@@ -55,21 +43,10 @@ tests as (
             when difference_error > 1e-12 then student_p(difference / difference_error, df)
             when abs(difference) <= 1e-12 then 1
         end as p
-    from on_evaluation
+    from compared
     inner join search_objectives using (objective)
     anti join (select trial, scope from search_chosen where is_chosen) as chosen_trials using (trial, scope)
-    where difference is not null and not is_of_bias_score
-),
-
-judged as (
-    select unnest(test), p, p_adjusted
-    from tests
-    inner join holm('tests') using (family, test)
-),
-
-scopes as (
-    select distinct scope
-    from search_values
+    where sample = 'evaluation' and difference is not null and not is_of_bias_score
 )
 
 select
@@ -99,10 +76,11 @@ select
         as is_above_constant
 from trials
 cross join search_objectives
-cross join scopes
+cross join (select distinct scope from search_values) as scopes
 cross join search_settings
-left join on_choice using (trial, objective, scope)
-left join on_evaluation using (trial, objective, scope)
+left join (from compared where sample = 'choice') as on_choice using (trial, objective, scope)
+left join (from compared where sample = 'evaluation') as on_evaluation using (trial, objective, scope)
 left join search_chosen using (trial, scope)
-left join judged using (trial, objective, scope)
+left join (select unnest(test), p, p_adjusted from tests inner join holm('tests') using (family, test)) as judged
+    using (trial, objective, scope)
 order by scopes.scope, trials.trial
