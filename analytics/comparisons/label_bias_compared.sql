@@ -41,8 +41,7 @@ chosen as (
 
 measured as (
     select
-        compared.* exclude (word_p_adjusted, noise_p),
-        compared.other_run as who, compared.run as against,
+        compared.* exclude (word_p_adjusted, noise_p), compared.other_run as who, compared.run as against,
         counted(shared.n_tasks, 'task') || ' with ' || counted(shared.n_rows, 'row') as scope,
         case
             when compared.unit = 'task' then 'tasks like these'
@@ -51,8 +50,7 @@ measured as (
         end as holds_for,
         shown_method(method) || ', ' || with_demos(compared.n_demos) as place,
         dense_rank() over (order by compared.n_demos, method <> 'none', method) as place_number,
-        method <> 'none' as is_mitigated, deployed,
-        coalesce(is_headline, false) as is_headline,
+        method <> 'none' as is_mitigated, deployed, coalesce(is_headline, false) as is_headline,
         coalesce(metric_head(metric).shown, metric) as shown,
         coalesce(list_position(['accuracy', 'macro_f1', 'rsd', 'bias_score'], metric), 5) as number,
         case
@@ -61,8 +59,7 @@ measured as (
             else 'bias'
         end as measures,
         metric in ('accuracy', 'macro_f1', 'rsd', 'bias_score') as is_first,
-        metric_head(metric).better = 'lower' as is_low_better,
-        null::varchar as reason, n_predictions, n_differing
+        metric_head(metric).better = 'lower' as is_low_better, null::varchar as reason, n_predictions, n_differing
     from label_bias_comparison as compared
     left join chosen using (run, other_run, n_demos, method)
     left join label_bias_agreement using (run, other_run, n_demos, method)

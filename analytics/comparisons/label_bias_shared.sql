@@ -21,8 +21,7 @@ runs as (
 
 compared as (
     select
-        run, other_run,
-        count(*) filter (has_same_rows) as n_tasks,
+        run, other_run, count(*) filter (has_same_rows) as n_tasks,
         coalesce(sum(n_rows) filter (has_same_rows), 0)::bigint as n_rows,
         coalesce(list(task order by task) filter (not has_same_rows), []) as differing_tasks,
         bool_and(columns('^has_same_(bias_score_rows|inputs|sets|contexts)$')) filter (has_same_rows) as "\0"
@@ -33,15 +32,13 @@ compared as (
 pairs as (
     select
         runs.run, other.run as other_run, coalesce(compared.n_tasks, 0) as n_tasks,
-        coalesce(compared.n_rows, 0) as n_rows,
-        coalesce(compared.differing_tasks, []) as differing_tasks,
+        coalesce(compared.n_rows, 0) as n_rows, coalesce(compared.differing_tasks, []) as differing_tasks,
         list_filter(runs.tasks, lambda task: not list_contains(other.tasks, task)) as lacking_tasks,
         list_sort(list_intersect(runs.n_demos, other.n_demos)) as n_demos,
         list_sort(list_intersect(runs.methods, other.methods)) as methods,
         runs.seed = other.seed as has_same_seed,
         runs.normalization = other.normalization and runs.eos = other.eos as has_same_scoring,
-        runs.n_demos = other.n_demos as has_same_n_demos,
-        runs.methods = other.methods as has_same_methods,
+        runs.n_demos = other.n_demos as has_same_n_demos, runs.methods = other.methods as has_same_methods,
         compared.* exclude (run, other_run, n_tasks, n_rows, differing_tasks)
     from runs
     inner join runs as other on runs.run <> other.run

@@ -5,8 +5,7 @@ sides as (
     select
         run,
         bool_or(is_any_setting_above_constant is not true) as lacks_setting_above,
-        bool_or(not has_enough_rows) as lacks_rows,
-        bool_or(has_many_without_label) as has_many_without_label,
+        bool_or(not has_enough_rows) as lacks_rows, bool_or(has_many_without_label) as has_many_without_label,
         any_value(n_parameters) is null as lacks_size
     from majority_by_model
     group by run

@@ -34,16 +34,14 @@ chosen as (
 
 measured as (
     select
-        compared.*, compared.other_run as who, compared.run as against,
-        counted(shared.n_rows, 'test row') as scope,
+        compared.*, compared.other_run as who, compared.run as against, counted(shared.n_rows, 'test row') as scope,
         'new test rows and other draws of the demonstrations' as holds_for,
         shown_predict(predict) || if(method = 'none', '', ', ' || shown_method(method)) || ', ' || with_demos(compared.n_demos)
         || if(instruction, ', with', ', without') || ' instruction' as place,
         dense_rank() over (
             order by compared.n_demos, predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction
         ) as place_number,
-        method <> 'none' as is_mitigated, deployed,
-        coalesce(is_headline, false) as is_headline,
+        method <> 'none' as is_mitigated, deployed, coalesce(is_headline, false) as is_headline,
         case metric
             when 'mean_f1' then 'mean weighted F1'
             when 'sd_f1' then 'standard deviation over settings'

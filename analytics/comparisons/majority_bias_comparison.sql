@@ -177,9 +177,8 @@ judged as (
 )
 
 select
-    run, other_run, unnest(place),
-    metric, value, other_value, estimate, standard_error, low, high, p, p_adjusted, simultaneous_low, simultaneous_high,
-    smallest_detectable, least_effect(metric) as least_effect,
+    run, other_run, unnest(place), metric, value, other_value, estimate, standard_error, low, high, p, p_adjusted,
+    simultaneous_low, simultaneous_high, smallest_detectable, least_effect(metric) as least_effect,
     case
         when reason in ('constant answer', 'other numbers of seeds') or estimate is null then null
         when reason like 'too few%' then 'too few'

@@ -21,11 +21,8 @@ grids as (
 
 settings_of as (
     select
-        run,
-        list_sort(list(distinct n_demos)) as n_demos,
-        list_sort(list(distinct instruction)) as instructions,
-        list_sort(list(distinct predict)) as predicts,
-        list_sort(list(distinct method)) as methods
+        run, list_sort(list(distinct n_demos)) as n_demos, list_sort(list(distinct instruction)) as instructions,
+        list_sort(list(distinct predict)) as predicts, list_sort(list(distinct method)) as methods
     from majority_by_model
     group by run
 ),
@@ -62,16 +59,13 @@ runs as (
 select
     runs.run, other.run as other_run, len(runs.questions) as n_rows,
     len(list_intersect(runs.questions, other.questions)) as n_shared_rows,
-    runs.questions = other.questions as has_same_rows,
-    runs.grid = other.grid as has_same_settings,
+    runs.questions = other.questions as has_same_rows, runs.grid = other.grid as has_same_settings,
     list_sort(list_intersect(runs.n_demos, other.n_demos)) as n_demos,
     list_sort(list_intersect(runs.instructions, other.instructions)) as instructions,
     list_sort(list_intersect(runs.predicts, other.predicts)) as predicts,
     list_sort(list_intersect(runs.methods, other.methods)) as methods,
-    runs.seed = other.seed as has_same_seed,
-    runs.scoring = other.scoring as has_same_scoring,
-    runs.seeds = other.seeds as has_same_seeds,
-    runs.n_demos = other.n_demos as has_same_n_demos,
+    runs.seed = other.seed as has_same_seed, runs.scoring = other.scoring as has_same_scoring,
+    runs.seeds = other.seeds as has_same_seeds, runs.n_demos = other.n_demos as has_same_n_demos,
     runs.methods = other.methods and runs.predicts = other.predicts as has_same_methods,
     runs.instructions = other.instructions as has_same_instructions,
     coalesce(same_contexts.has_same_contexts, false) as has_same_contexts,

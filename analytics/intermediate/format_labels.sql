@@ -19,11 +19,8 @@ predicted_counts as (
 
 select
     run_settings.model, settings.task, settings.format, settings.n_demos, settings.demo_set, settings.method,
-    labels.label,
-    coalesce(gold_counts.n_gold, 0) as n_gold,
-    coalesce(predicted_counts.n_predicted, 0) as n_predicted,
-    coalesce(gold_counts.n_correct, 0) as n_correct,
-    gold_counts.n_correct / gold_counts.n_gold as recall,
+    labels.label, coalesce(gold_counts.n_gold, 0) as n_gold, coalesce(predicted_counts.n_predicted, 0) as n_predicted,
+    coalesce(gold_counts.n_correct, 0) as n_correct, gold_counts.n_correct / gold_counts.n_gold as recall,
     case
         when count(gold_counts.n_gold) over setting > 1 then hypergeometric_p(
             gold_counts.n_correct, gold_counts.n_gold, sum(gold_counts.n_correct) over setting,

@@ -9,8 +9,7 @@ with
 counts as (
     select
         {'task': task, 'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as way,
-        row, gold, setting, number, min(prompt_id) as prompt_id,
-        coalesce(prediction, 'no label') as prediction,
+        row, gold, setting, number, min(prompt_id) as prompt_id, coalesce(prediction, 'no label') as prediction,
         count(*) as n_seeds
     from majority_predictions
     inner join setting_regions using (setting)
@@ -49,8 +48,7 @@ told as (
 )
 
 select
-    unnest(told.way),
-    told.row, told.gold, changes.changed, told.settings, told.predictions,
+    unnest(told.way), told.row, told.gold, changes.changed, told.settings, told.predictions,
     row_number() over (
         partition by told.way
         order by changes.changed desc, md5(concat_ws('/', told.way.task, told.row))

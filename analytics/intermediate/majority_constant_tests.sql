@@ -15,8 +15,7 @@ places as (
 
 judged as (
     select
-        place, any_value(constant_p) as constant_p,
-        any_value(majority_accuracy) as majority_accuracy,
+        place, any_value(constant_p) as constant_p, any_value(majority_accuracy) as majority_accuracy,
         any_value(constant_f1) as constant_f1,
         is_above_constant(
             any_value(constant_p),

@@ -14,10 +14,8 @@ with
 moments as (
     select
         *, count(*) over seed as n_settings,
-        share_shown - avg(share_shown) over seed as shown,
-        is_last::int - avg(is_last::int) over seed as last_shown,
-        var_pop(share_shown) over seed as of_shown,
-        var_pop(is_last::int) over seed as of_last,
+        share_shown - avg(share_shown) over seed as shown, is_last::int - avg(is_last::int) over seed as last_shown,
+        var_pop(share_shown) over seed as of_shown, var_pop(is_last::int) over seed as of_last,
         covar_pop(is_last::int, share_shown) over seed as of_both
     from majority_label_shares
     window seed as (

@@ -61,8 +61,7 @@ steps as (
 trained as (
     select
         n_demos, instruction, max(steps.n_adapters) as n_adapters,
-        max(steps.n_epochs) * sum(training_rows.n_tokens) as tokens,
-        max(steps.seconds) as seconds
+        max(steps.n_epochs) * sum(training_rows.n_tokens) as tokens, max(steps.seconds) as seconds
     from training_rows
     inner join steps using (n_demos, instruction)
     group by n_demos, instruction
@@ -109,8 +108,7 @@ needs as (
 
 select
     run_settings.model, needs.n_demos, needs.instruction, needs.method, sum(needs.n_prompts)::bigint as n_prompts,
-    sum(needs.tokens)::bigint as tokens,
-    sum(needs.n_adapters)::bigint as n_adapters,
+    sum(needs.tokens)::bigint as tokens, sum(needs.n_adapters)::bigint as n_adapters,
     case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,
     case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds
 from needs

@@ -18,8 +18,7 @@ select
         when trained_models.device <> 'cpu'
             then (times.seconds + coalesce(asked.evaluation_seconds, 0)) * trained_models.n_workers / 3600
     end as accelerator_hours,
-    coalesce(asked.n_evaluations, 0) as n_evaluations,
-    asked.evaluation_seconds, trained_models.problem
+    coalesce(asked.n_evaluations, 0) as n_evaluations, asked.evaluation_seconds, trained_models.problem
 from trained_models
 left join (select model, sum(seconds order by step) as seconds from training group by model) as times using (model)
 left join asked using (model)

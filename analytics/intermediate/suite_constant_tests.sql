@@ -8,8 +8,7 @@ differences as (
     select
         'all' as family, metric,
         {'suite': suite, 'n_demos': n_demos, 'method': method, 'format': format} as place,
-        avg(difference order by task) as difference,
-        sum(square order by task) / count(square) ** 2 as square,
+        avg(difference order by task) as difference, sum(square order by task) / count(square) ** 2 as square,
         max(largest) / count(largest) as largest
     from label_bias_constant_differences
     inner join suite_tasks using (task)

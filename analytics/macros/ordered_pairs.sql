@@ -5,6 +5,5 @@ from query_table(pairs)
 union all by name
 select
     columns(lambda name: not regexp_matches(name, '^(other_)?(run|model|exact_match|f1)$')),
-    columns('^(run|model|exact_match|f1)$') as 'other_\1',
-    columns('^other_(run|model|exact_match|f1)$') as '\1'
+    columns('^(run|model|exact_match|f1)$') as 'other_\1', columns('^other_(run|model|exact_match|f1)$') as '\1'
 from query_table(pairs)

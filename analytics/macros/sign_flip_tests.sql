@@ -21,9 +21,8 @@ families as (
 
 folded as (
     select
-        family, test, unit % n_places as place,
-        sum(round(value, 12) order by unit) as value,
-        count(*) as n_members, count(*) - count(value) as n_lacking
+        family, test, unit % n_places as place, sum(round(value, 12) order by unit) as value, count(*) as n_members,
+        count(*) - count(value) as n_lacking
     from query_table(units)
     inner join families using (family)
     group by all
@@ -53,8 +52,7 @@ placed as (
 lists as materialized (
     select
         *,
-        dense_rank() over (order by family) as family_id,
-        row_number() over (order by family, test) as id,
+        dense_rank() over (order by family) as family_id, row_number() over (order by family, test) as id,
         list_sum(placed_values) / n_folded as estimate,
         list_sum(list_transform(placed_values, lambda x: x * x)) as squares
     from placed
@@ -110,8 +108,7 @@ criticals as (
 
 tested as (
     select
-        lists.*,
-        p,
+        lists.*, p,
         -- No clearer test has a smaller p: that of a test is at least those of the tests before it.
         max(p_step) over (partition by family_id order by counted.observed desc) as p_adjusted,
         critical,
@@ -125,8 +122,7 @@ select
     sizes.family, sizes.test, sizes.n_units, estimate, standard_error,
     estimate - t_quantile(tested.n_folded - 1) * standard_error as low,
     estimate + t_quantile(tested.n_folded - 1) * standard_error as high,
-    if(tested.n_folded > 1, p, null) as p,
-    if(tested.n_folded > 1, p_adjusted, null) as p_adjusted,
+    if(tested.n_folded > 1, p, null) as p, if(tested.n_folded > 1, p_adjusted, null) as p_adjusted,
     estimate - reach as simultaneous_low, estimate + reach as simultaneous_high,
     2.8 * standard_error as smallest_detectable
 from sizes

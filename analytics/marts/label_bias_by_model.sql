@@ -43,14 +43,12 @@ counts as (
             columns('^(majority_.*|.*_(floor|excess|of_perfect|smallest_detectable)|relative_variance|squared_preference)$')
             order by task
         ) as "\0",
-        count(*) filter (is_rsd_above) as n_tasks_rsd,
-        count(*) filter (is_bias_score_above) as n_tasks_bias_score,
+        count(*) filter (is_rsd_above) as n_tasks_rsd, count(*) filter (is_bias_score_above) as n_tasks_bias_score,
         count(*) filter (is_constant) as n_tasks_constant,
         count(*) filter (n_main_gold_labels = 1) as n_tasks_single_gold,
         count(*) filter (n_demo_sets_without_hit > 0) as n_tasks_without_hit,
         count(*) as n_tasks, max(n_demo_sets) as n_demo_sets, sum(n_rows)::bigint as n_rows,
-        sum(n_bias_score_rows)::bigint as n_bias_score_rows,
-        least(min(rsd_p), min(bias_score_p)) as least_p,
+        sum(n_bias_score_rows)::bigint as n_bias_score_rows, least(min(rsd_p), min(bias_score_p)) as least_p,
         count(rsd_p) + count(bias_score_p) as n_p, count(is_rsd_above) as n_tasks_rsd_tested,
         count(is_bias_score_above) as n_tasks_bias_score_tested
     from measured

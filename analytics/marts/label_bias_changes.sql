@@ -5,10 +5,8 @@ with
 -- A difference of means over the same tasks is the mean of the tasks' differences.
 differences as (
     select
-        pairs.*, suite, draw,
-        measured.macro_f1 - against.macro_f1 as macro_f1,
-        measured.accuracy - against.accuracy as accuracy,
-        measured.rsd - against.rsd as rsd,
+        pairs.*, suite, draw, measured.macro_f1 - against.macro_f1 as macro_f1,
+        measured.accuracy - against.accuracy as accuracy, measured.rsd - against.rsd as rsd,
         measured.bias_score - against.bias_score as bias_score
     from label_bias_pairs as pairs
     inner join label_bias_draws as measured using (model, n_demos, method)
@@ -27,9 +25,7 @@ estimates as (
 
 counts as (
     select
-        pairs.*,
-        suite,
-        count(*) as n_tasks,
+        pairs.*, suite, count(*) as n_tasks,
         -- Means of equal numbers may differ by their rounding when they are over other numbers of sets.
         count(*) filter (measured.rsd - against.rsd < -1e-9) as n_tasks_lower_rsd,
         sum(measured.n_rows)::bigint as n_rows,

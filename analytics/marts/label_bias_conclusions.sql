@@ -31,9 +31,7 @@ answers as (
 
 preferred as (
     select
-        n_demos,
-        count(distinct label) = 1 as is_of_all_sets,
-        any_value(label) as label,
+        n_demos, count(distinct label) = 1 as is_of_all_sets, any_value(label) as label,
         listed(list('“' || label || '” ' || as_percent(share) order by demo_set)) as by_set,
         avg(share) as share
     from answers
@@ -90,8 +88,7 @@ headline as (
 
 beside as (
     select
-        is_above_constant,
-        accuracy < majority_accuracy as is_less_accurate,
+        is_above_constant, accuracy < majority_accuracy as is_less_accurate,
         listed(list(
             format('{} and {} {}', as_rate(accuracy), as_rate(macro_f1), with_demos(n_demos))
             || if(
@@ -104,8 +101,7 @@ beside as (
             )
             order by n_demos
         )) as told,
-        any_value(majority_accuracy) as majority_accuracy,
-        any_value(majority_macro_f1) as majority_macro_f1
+        any_value(majority_accuracy) as majority_accuracy, any_value(majority_macro_f1) as majority_macro_f1
     from told
     group by all
 ),
@@ -176,10 +172,8 @@ words as (
 
 advised as (
     select
-        advice, method, n_demos,
-        [one.shown for one in words if one.word = 'lower'] as falls,
-        [one.shown for one in words if one.word = 'higher'] as rises,
-        shown_method(method) as name, against_n_demos,
+        advice, method, n_demos, [one.shown for one in words if one.word = 'lower'] as falls,
+        [one.shown for one in words if one.word = 'higher'] as rises, shown_method(method) as name, against_n_demos,
         advice not in ('not shown', 'do not use: bias rises or performance falls')
         and is_below_majority and macro_f1 > majority_macro_f1 as is_only_macro_above
     from words
@@ -247,10 +241,8 @@ certainty as (
     select
         bool_or(same_tasks_verdict is not null and same_tasks_verdict <> 'too few') as has_words,
         bool_or(verdict is not null and verdict <> 'too few') and any_value(n_tasks) > 1 as has_words_for_others,
-        any_value(n_tasks) as n_tasks, any_value(n_units) as n_units,
-        max(smallest) filter (metric = 'rsd') as rsd,
-        max(smallest) filter (metric = 'accuracy') as accuracy,
-        max(n_demos) as n_demos,
+        any_value(n_tasks) as n_tasks, any_value(n_units) as n_units, max(smallest) filter (metric = 'rsd') as rsd,
+        max(smallest) filter (metric = 'accuracy') as accuracy, max(n_demos) as n_demos,
         string_agg(
             distinct if(method = 'none', '', shown_method(method) || ' and ') || counted(n_demos, 'demonstration'), ', '
         ) filter (metric in ('rsd', 'bias_score') and verdict in ('lower', 'higher')) as for_others

@@ -50,10 +50,8 @@ named as (
 
 counts as (
     select
-        family, test, count(*) as n_tasks, sum(n_rows)::bigint as n_rows,
-        sum(against_n_rows)::bigint as against_n_rows,
-        sum(n_units)::bigint as n_units,
-        bonferroni_p(min(noise_p), count(noise_p)) as noise_p
+        family, test, count(*) as n_tasks, sum(n_rows)::bigint as n_rows, sum(against_n_rows)::bigint as against_n_rows,
+        sum(n_units)::bigint as n_units, bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from named
     group by all
 ),

@@ -6,8 +6,7 @@
 with
 shares as (
     select
-        model, task, n_demos, method, format, label,
-        sum(n_gold) / sum(sum(n_gold)) over answers as gold_share,
+        model, task, n_demos, method, format, label, sum(n_gold) / sum(sum(n_gold)) over answers as gold_share,
         sum(n_predicted) / sum(sum(n_predicted)) over answers as predicted_share,
         sum(sum(n_gold)) over answers as n_rows
     from format_labels

@@ -21,8 +21,7 @@ of_all as (
     from of_tasks
     union all
     select
-        suite, model, null as task, n_demos, method, format, metric,
-        mean_of_all(value, task) as value,
+        suite, model, null as task, n_demos, method, format, metric, mean_of_all(value, task) as value,
         count(*) as n_tasks, max(n_demo_sets) as n_demo_sets, sum(n_rows) as n_rows
     from of_tasks
     group by suite, model, n_demos, method, format, metric
@@ -65,8 +64,7 @@ between_sets as (
 of_each_task as (
     select
         suite, model, spread.task, n_demos, method, metric, nullif(noise.of_rows, 'nan') as of_rows,
-        spread.variance - nullif(noise.of_rows, 'nan') as of_formats,
-        between_sets.variance as of_sets
+        spread.variance - nullif(noise.of_rows, 'nan') as of_formats, between_sets.variance as of_sets
     from spread
     left join noise using (task, n_demos, method, metric)
     left join between_sets using (task, n_demos, method, metric)

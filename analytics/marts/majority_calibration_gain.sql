@@ -12,8 +12,7 @@ with
 differences as (
     select
         model, task, n_demos, instruction, predict, calibrated.method, draw,
-        calibrated.rb_at_10 - plain.rb_at_10 as rb_at_10,
-        calibrated.mean_f1 - plain.mean_f1 as mean_f1,
+        calibrated.rb_at_10 - plain.rb_at_10 as rb_at_10, calibrated.mean_f1 - plain.mean_f1 as mean_f1,
         calibrated.sd_f1 - plain.sd_f1 as sd_f1
     from majority_draws_by_model as calibrated
     inner join majority_draws_by_model as plain using (model, task, n_demos, instruction, predict, draw)

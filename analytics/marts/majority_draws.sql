@@ -38,10 +38,8 @@ label_lists as (
 
 label_counts as (
     select
-        label_lists.* exclude (is_answered), draws.draw,
-        list_dot_product(is_answered, n_drawn) as n_answered,
-        floor(n_answered / 67108864) as n_correct,
-        n_answered - n_correct * 67108864 as n_predicted
+        label_lists.* exclude (is_answered), draws.draw, list_dot_product(is_answered, n_drawn) as n_answered,
+        floor(n_answered / 67108864) as n_correct, n_answered - n_correct * 67108864 as n_predicted
     from label_lists
     cross join draws
 ),

@@ -58,18 +58,15 @@ graded as (
 
 select
     model, task, n_demos, instruction, predict, graded.method, plain.rb_at_10 as rb_at_10_before, own.rb_at_10,
-    own.rb_at_10 - plain.rb_at_10 as rb_at_10_difference,
-    graded.rb_at_10_of_seeds, graded.rb_at_10_low as rb_at_10_of_seeds_low,
-    graded.rb_at_10_high as rb_at_10_of_seeds_high, graded.rb_at_10_verdict, graded.rb_at_10_reason,
-    graded.is_rb_at_10_judged, plain.mean_f1 as mean_f1_before, own.mean_f1,
-    own.mean_f1 - plain.mean_f1 as mean_f1_difference,
-    graded.mean_f1_low as mean_f1_difference_low, graded.mean_f1_high as mean_f1_difference_high,
-    graded.mean_f1_verdict, graded.mean_f1_reason, plain.sd_f1 as sd_f1_before, own.sd_f1,
-    own.sd_f1 - plain.sd_f1 as sd_f1_difference,
+    own.rb_at_10 - plain.rb_at_10 as rb_at_10_difference, graded.rb_at_10_of_seeds,
+    graded.rb_at_10_low as rb_at_10_of_seeds_low, graded.rb_at_10_high as rb_at_10_of_seeds_high,
+    graded.rb_at_10_verdict, graded.rb_at_10_reason, graded.is_rb_at_10_judged, plain.mean_f1 as mean_f1_before,
+    own.mean_f1, own.mean_f1 - plain.mean_f1 as mean_f1_difference, graded.mean_f1_low as mean_f1_difference_low,
+    graded.mean_f1_high as mean_f1_difference_high, graded.mean_f1_verdict, graded.mean_f1_reason,
+    plain.sd_f1 as sd_f1_before, own.sd_f1, own.sd_f1 - plain.sd_f1 as sd_f1_difference,
     graded.sd_f1_low as sd_f1_difference_low, graded.sd_f1_high as sd_f1_difference_high, graded.sd_f1_verdict,
-    graded.sd_f1_reason, own.constant_f1,
-    own.mean_f1 <= own.constant_f1 as is_below_constant,
-    own.n_settings, own.n_seeds, own.n_rows, graded.f1_evidence, graded.bias_falls_in, graded.evidence,
+    graded.sd_f1_reason, own.constant_f1, own.mean_f1 <= own.constant_f1 as is_below_constant, own.n_settings,
+    own.n_seeds, own.n_rows, graded.f1_evidence, graded.bias_falls_in, graded.evidence,
     graded.evidence in ('bias falls, F1 rises', 'bias falls, no loss') and coalesce(own.is_above_constant, false)
         as is_supported,
     own.is_above_constant, own.majority_accuracy, own.accuracy

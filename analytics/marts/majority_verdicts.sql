@@ -22,8 +22,7 @@
 with
 row_changes as (
     select
-        majority_pairs.*,
-        dense_rank() over (order by changed.row) - 1 as unit,
+        majority_pairs.*, dense_rank() over (order by changed.row) - 1 as unit,
         round(changed.value - plain.value, 12) as value
     from majority_pairs
     inner join majority_row_values as changed using (task, n_demos, instruction, predict, method, metric)
@@ -36,8 +35,7 @@ row_changes as (
 seed_changes as (
     select
         task, n_demos, instruction, instruction as against_instruction, predict, changed.method,
-        plain.method as against_method, 'rb_at_10' as metric,
-        dense_rank() over (order by seed) - 1 as unit,
+        plain.method as against_method, 'rb_at_10' as metric, dense_rank() over (order by seed) - 1 as unit,
         round(changed.rb_at_10 - plain.rb_at_10, 12) as value
     from majority_seed_boundaries as changed
     inner join majority_seed_boundaries as plain using (task, n_demos, instruction, predict, seed)

@@ -31,8 +31,7 @@ parts as (
 -- Sets that each reader answered, of which all must have a change for a mean.
 outside as (
     select
-        model, answered.dataset,
-        count(*) over (partition by model) as n_datasets,
+        model, answered.dataset, count(*) over (partition by model) as n_datasets,
         count(compared.dataset) over (partition by model) as n_compared
     from (select distinct model, dataset from qa_paired_answers) as answered
     semi join (select distinct dataset from qa_articles where role = 'out_of_distribution') as roles using (dataset)
@@ -51,10 +50,8 @@ placed as (
 
 units as (
     select
-        'all' as family,
-        {'model': model, 'dataset': place, 'metric': metric} as test,
-        dense_rank() over (order by dataset, unit) - 1 as unit,
-        part, moved
+        'all' as family, {'model': model, 'dataset': place, 'metric': metric} as test,
+        dense_rank() over (order by dataset, unit) - 1 as unit, part, moved
     from placed
 ),
 

@@ -70,8 +70,7 @@ chosen as (
         case when source.is_fixed then null else source.model end as searched_on,
         case when source.is_fixed then null else source.n_tried end as n_tried,
         case when source.is_fixed then null else source.n_tried_measured end as n_tried_measured,
-        own.model is not null as has_candidates,
-        coalesce(own.is_measured, false) as has_measured_candidates
+        own.model is not null as has_candidates, coalesce(own.is_measured, false) as has_measured_candidates
     from asked
     cross join qa_settings
     left join sources using (dataset, heuristic)
@@ -86,8 +85,7 @@ chosen as (
 
 labelled as (
     select
-        chosen.*,
-        coalesce(measured_counts.n_measured, 0) as n_measured,
+        chosen.*, coalesce(measured_counts.n_measured, 0) as n_measured,
         case
             when not chosen.has_candidates then 'no threshold to try'
             when chosen.threshold is null and not chosen.has_measured_candidates then 'groups too small'
@@ -122,11 +120,9 @@ articles as (
 means as (
     select
         model, dataset, heuristic, sum(n_lower) as n_lower, sum(n_higher) as n_higher,
-        sum(lower order by article) / sum(n_lower) as lower,
-        sum(higher order by article) / sum(n_higher) as higher,
+        sum(lower order by article) / sum(n_lower) as lower, sum(higher order by article) / sum(n_higher) as higher,
         sum(lower_f1 order by article) / sum(n_lower) as lower_f1,
-        sum(higher_f1 order by article) / sum(n_higher) as higher_f1,
-        count(*) as n_articles,
+        sum(higher_f1 order by article) / sum(n_higher) as higher_f1, count(*) as n_articles,
         count(*) filter (articles.n_lower > 0) as n_with_lower,
         count(*) filter (articles.n_higher > 0) as n_with_higher,
         sqrt(n_with_lower / nullif(n_with_lower - 1, 0)) as lower_scale,

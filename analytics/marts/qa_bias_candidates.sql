@@ -69,11 +69,8 @@ select
     trials.lower_interval[1] as lower_low, trials.lower_interval[2] as lower_high, trials.lower_mean,
     trials.higher_interval[1] as higher_low, trials.higher_interval[2] as higher_high, trials.higher_mean,
     interval_distance(trials.lower_interval_f1, trials.higher_interval_f1) as bias_significance_f1,
-    trials.lower_interval_f1[1] as lower_low_f1,
-    trials.lower_interval_f1[2] as lower_high_f1,
-    trials.lower_mean_f1,
-    trials.higher_interval_f1[1] as higher_low_f1,
-    trials.higher_interval_f1[2] as higher_high_f1,
+    trials.lower_interval_f1[1] as lower_low_f1, trials.lower_interval_f1[2] as lower_high_f1, trials.lower_mean_f1,
+    trials.higher_interval_f1[1] as higher_low_f1, trials.higher_interval_f1[2] as higher_high_f1,
     trials.higher_mean_f1, trials.n_trials
 from segments
 left join trials using (model, dataset, heuristic, threshold)

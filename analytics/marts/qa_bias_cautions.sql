@@ -77,9 +77,7 @@ sentences as (
         format(
             'Fewer than half of the answers are exact: {}. A model that answers badly everywhere shows little bias, which is '
             || 'no success.',
-            some_of(list(
-                format('{} ({} on {})', model, as_percent(exact_match), dataset) order by place, dataset
-            ), 3)
+            some_of(list(format('{} ({} on {})', model, as_percent(exact_match), dataset) order by place, dataset), 3)
         ) as text
     from answered
     where role = 'in_distribution' and exact_match < 0.5

@@ -184,9 +184,8 @@ pairs as (
 
 differing as (
     select
-        dataset, any_value(on_dataset) as on_dataset,
-        count_if(verdict in ('lower', 'higher')) as n_told, count_if(verdict <> 'too few') as n_tested,
-        count_if(metric = 'exact_match') as n_pairs,
+        dataset, any_value(on_dataset) as on_dataset, count_if(verdict in ('lower', 'higher')) as n_told,
+        count_if(verdict <> 'too few') as n_tested, count_if(metric = 'exact_match') as n_pairs,
         list(
             format(
                 '{} is {} points {} in {} than in {}', of_what,

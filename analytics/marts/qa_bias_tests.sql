@@ -13,8 +13,7 @@
 with
 nulls as (
     select
-        model, dataset, heuristic,
-        any_value(observed.significance) as expected_significance,
+        model, dataset, heuristic, any_value(observed.significance) as expected_significance,
         avg(draws.significance order by draws.draw) filter (draws.draw > 0) as null_mean,
         quantile_cont(draws.significance, 0.95) filter (draws.draw > 0) as null_high,
         count(*) filter (draws.draw > 0) as n_permutations,

@@ -32,8 +32,7 @@ averages as (
         model, dataset,
         avg(columns('^((?:bias_significance|worse_high)(?:_f1)?)$') order by heuristic) as "\1",
         coalesce(list(heuristic order by heuristic) filter (biases.bias_significance is not null), []) as measurable,
-        count(*) as n_heuristics,
-        count(biases.bias_significance) as n_measurable,
+        count(*) as n_heuristics, count(biases.bias_significance) as n_measurable,
         count(*) filter (biases.status = 'measured') as n_with_segments,
         count(biases.worse_high) as n_with_groups,
         if(
@@ -83,9 +82,8 @@ select
     averages.worse_high_f1, averages.measurable, averages.n_heuristics, averages.n_measurable, averages.n_with_groups,
     averages.n_significant, averages.n_rows,
     intervals.bounds[1] * if(nulls.is_above_null is false, 0, 1) as bias_significance_low,
-    intervals.bounds[2] as bias_significance_high,
-    averages.bias_significance_null, averages.n_measurable_f1, coalesce(intervals.n_draws, 0) as n_draws,
-    nulls.bias_significance_null_high, nulls.is_above_null
+    intervals.bounds[2] as bias_significance_high, averages.bias_significance_null, averages.n_measurable_f1,
+    coalesce(intervals.n_draws, 0) as n_draws, nulls.bias_significance_null_high, nulls.is_above_null
 from averages
 left join intervals using (model, dataset)
 left join nulls using (model, dataset)

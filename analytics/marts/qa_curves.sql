@@ -57,8 +57,7 @@ articles as (
     select
         {'model': binned.model, 'dataset': dataset, 'heuristic': binned.heuristic, 'bin': binned.bin} as cell,
         qa_articles.article, min(binned.value) as value_low, max(binned.value) as value_high,
-        sum(binned.value order by binned.row) as value,
-        sum(binned.exact_match order by binned.row) as exact_match,
+        sum(binned.value order by binned.row) as value, sum(binned.exact_match order by binned.row) as exact_match,
         sum(binned.f1 order by binned.row) as f1, count(*) as n_rows
     from binned
     inner join qa_articles using (dataset, example_id)

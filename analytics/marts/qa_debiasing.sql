@@ -54,8 +54,7 @@ compared as (
 answers as (
     select
         compared.model, compared.dataset, compared.heuristic, qa_paired_answers.article, qa_paired_answers.exact_match,
-        qa_paired_answers.standard_exact_match,
-        qa_attributes.value <= compared.threshold as is_lower,
+        qa_paired_answers.standard_exact_match, qa_attributes.value <= compared.threshold as is_lower,
         qa_attributes.value <= compared.standard_threshold as is_standard_lower
     from compared
     inner join qa_paired_answers using (model, dataset)
@@ -80,8 +79,7 @@ sizes as (
 articles as (
     select
         model, dataset, heuristic, article, count(*) filter (is_lower) as n_lower,
-        count(*) filter (not is_lower) as n_higher,
-        count(*) filter (is_standard_lower) as n_standard_lower,
+        count(*) filter (not is_lower) as n_higher, count(*) filter (is_standard_lower) as n_standard_lower,
         count(*) filter (not is_standard_lower) as n_standard_higher,
         coalesce(sum(exact_match) filter (is_lower), 0) as lower,
         coalesce(sum(exact_match) filter (not is_lower), 0) as higher,
@@ -166,8 +164,7 @@ draws as (
 
 intervals as (
     select
-        model, dataset, heuristic,
-        quantile_cont(change, [0.025, 0.975]) as bounds,
+        model, dataset, heuristic, quantile_cont(change, [0.025, 0.975]) as bounds,
         stddev_pop(change order by draw) as error, count(change) as n_draws
     from draws
     group by all
@@ -221,26 +218,22 @@ judged as (
 
 select
     model, compared.base, compared.data, compared.method, compared.bias, compared.seed, dataset, heuristic,
-    coalesce(compared.bias = heuristic, false) as is_addressed,
-    compared.threshold, compared.status, compared.bias_significance, compared.standard_significance,
+    coalesce(compared.bias = heuristic, false) as is_addressed, compared.threshold, compared.status,
+    compared.bias_significance, compared.standard_significance,
     compared.bias_significance - compared.standard_significance as significance_change,
     if(gaps.has_error, intervals.bounds[1], null) as significance_change_low,
     if(gaps.has_error, intervals.bounds[2], null) as significance_change_high,
     compared.worse_high, compared.standard_worse_high,
     compared.worse_high - compared.standard_worse_high as worse_high_change,
-    compared.side * compared.difference as gap,
-    compared.side * compared.standard_difference as standard_gap,
+    compared.side * compared.difference as gap, compared.side * compared.standard_difference as standard_gap,
     compared.side * gaps.gap_change as gap_change,
     compared.side * gaps.gap_change - gaps.half_width as gap_change_low,
     compared.side * gaps.gap_change + gaps.half_width as gap_change_high,
-    100 * measured.exact_match as exact_match,
-    100 * standard_measured.exact_match as standard_exact_match,
+    100 * measured.exact_match as exact_match, 100 * standard_measured.exact_match as standard_exact_match,
     compared.worse_high < 2 / 3 * compared.standard_worse_high as is_nearly_broken,
-    coalesce(sizes.n_rows, 0) as n_rows,
-    coalesce(sizes.n_articles, 0) as n_articles,
-    coalesce(intervals.n_draws, 0) as n_draws,
-    judged.expected_change, judged.error as significance_error, judged.p, judged.p_adjusted,
-    judged.expected_change - judged.reach as simultaneous_low,
+    coalesce(sizes.n_rows, 0) as n_rows, coalesce(sizes.n_articles, 0) as n_articles,
+    coalesce(intervals.n_draws, 0) as n_draws, judged.expected_change, judged.error as significance_error, judged.p,
+    judged.p_adjusted, judged.expected_change - judged.reach as simultaneous_low,
     judged.expected_change + judged.reach as simultaneous_high,
     case
         when judged.p is not null then verdict(

@@ -16,8 +16,7 @@ select
     base, data, method, seed, dataset,
     avg(columns('^(bias_significance|standard_significance|significance_change)$') order by heuristic) as "\1",
     avg(columns('^(worse_high|standard_worse_high)$') order by heuristic) filter (has_both) as "\1",
-    count(*) as n_heuristics,
-    count(*) filter (is_nearly_broken) as n_nearly_broken
+    count(*) as n_heuristics, count(*) filter (is_nearly_broken) as n_nearly_broken
 from addressed
 group by all
 order by all

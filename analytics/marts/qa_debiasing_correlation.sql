@@ -53,9 +53,7 @@ correlations as (
 )
 
 select
-    dataset, method, other_dataset,
-    coalesce(correlations.n_models, 0) as n_models,
-    correlations.pearson,
+    dataset, method, other_dataset, coalesce(correlations.n_models, 0) as n_models, correlations.pearson,
     case
         when correlations.n_models > 3 then tanh(
             atanh(correlations.pearson) - 1.959963984540054 / sqrt(correlations.n_models - 3)

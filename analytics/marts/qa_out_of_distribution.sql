@@ -15,8 +15,7 @@ articles as (
 
 means as (
     select
-        model, dataset,
-        sum(f1_change order by article) / sum(n_rows) as f1_change,
+        model, dataset, sum(f1_change order by article) / sum(n_rows) as f1_change,
         sum(exact_match_change order by article) / sum(n_rows) as exact_match_change,
         (if(sum(n_rows) > 0, sum(n_rows), sum(n_answers)))::bigint as n_rows,
         if(sum(n_rows) > 0, count(*) filter (articles.n_rows > 0), count(*)) as n_articles
@@ -51,11 +50,10 @@ tests as (
 )
 
 select
-    model, trained_models.base, trained_models.data, trained_models.method, trained_models.bias,
-    trained_models.seed, dataset, measured.role, measured.f1, measured.exact_match,
-    standard_measured.f1 as standard_f1, standard_measured.exact_match as standard_exact_match, means.f1_change,
-    means.f1_change - errors.half_width_f1 as f1_change_low,
-    means.f1_change + errors.half_width_f1 as f1_change_high,
+    model, trained_models.base, trained_models.data, trained_models.method, trained_models.bias, trained_models.seed,
+    dataset, measured.role, measured.f1, measured.exact_match, standard_measured.f1 as standard_f1,
+    standard_measured.exact_match as standard_exact_match, means.f1_change,
+    means.f1_change - errors.half_width_f1 as f1_change_low, means.f1_change + errors.half_width_f1 as f1_change_high,
     means.exact_match_change,
     means.exact_match_change - errors.half_width as exact_match_change_low,
     means.exact_match_change + errors.half_width as exact_match_change_high,

@@ -12,8 +12,7 @@ outcomes as (
 
 select
     base, data, method, seed, dataset, avg(f1_change order by bias) as f1_change,
-    avg(exact_match_change order by bias) as exact_match_change,
-    count(f1_change) as n_biases
+    avg(exact_match_change order by bias) as exact_match_change, count(f1_change) as n_biases
 from outcomes
 where bias is not null
 group by all

@@ -38,12 +38,9 @@ tests as (
 
 select
     model, base, data, method, bias, seed, f1, exact_match, standard_f1, standard_exact_match, f1_change,
-    f1_change - half_width_f1 as f1_change_low,
-    f1_change + half_width_f1 as f1_change_high,
-    exact_match_change,
+    f1_change - half_width_f1 as f1_change_low, f1_change + half_width_f1 as f1_change_high, exact_match_change,
     exact_match_change - half_width as exact_match_change_low,
-    exact_match_change + half_width as exact_match_change_high,
-    n_datasets, n_rows, tests.* exclude (model, dataset)
+    exact_match_change + half_width as exact_match_change_high, n_datasets, n_rows, tests.* exclude (model, dataset)
 from means
 left join (from tests where dataset = 'mean') as tests using (model)
 order by all

@@ -4,13 +4,12 @@
 -- set among the measured ones; null where it is none.
 select
     trained_models.base, trained_models.data, trained_models.method, evaluations.dataset, roles.role, evaluations.step,
-    avg(evaluations.loss order by trained_models.number) as loss,
-    min(evaluations.loss) as loss_low, max(evaluations.loss) as loss_high,
+    avg(evaluations.loss order by trained_models.number) as loss, min(evaluations.loss) as loss_low,
+    max(evaluations.loss) as loss_high,
     avg(evaluations.exact_match order by trained_models.number) as exact_match,
-    min(evaluations.exact_match) as exact_match_low,
-    max(evaluations.exact_match) as exact_match_high,
-    avg(evaluations.f1 order by trained_models.number) as f1,
-    min(evaluations.f1) as f1_low, max(evaluations.f1) as f1_high, count(*) as n_readers
+    min(evaluations.exact_match) as exact_match_low, max(evaluations.exact_match) as exact_match_high,
+    avg(evaluations.f1 order by trained_models.number) as f1, min(evaluations.f1) as f1_low,
+    max(evaluations.f1) as f1_high, count(*) as n_readers
 from evaluations
 inner join trained_models using (model)
 left join (select distinct dataset, role from qa_examples) as roles using (dataset)

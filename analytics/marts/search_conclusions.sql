@@ -9,8 +9,7 @@ setting as (
             when 'half' then 'the tuning half' when 'held_out' then 'the held-out rows' else 'all data'
         end as chose,
         case choose_on when 'half' then 'the evaluation half' when 'held_out' then 'the main rows' end as unseen,
-        searched <> 'qa_bias' as has_constant,
-        if(len(per) > 0, listed(per), null) as scopes
+        searched <> 'qa_bias' as has_constant, if(len(per) > 0, listed(per), null) as scopes
     from search_settings as settings
     cross join search_objectives
 ),

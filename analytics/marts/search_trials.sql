@@ -29,8 +29,7 @@ compared as (
                 lambda pair: pair[1] - pair[2]
             )
         ) as difference_error,
-        len(search_values.left_out_values) - 1 as df,
-        search_values.is_above_constant
+        len(search_values.left_out_values) - 1 as df, search_values.is_above_constant
     from search_values
     left join chosen using (objective, scope, sample)
 ),
@@ -63,9 +62,8 @@ select
     on_evaluation.difference - on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_low,
     on_evaluation.difference + on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_high,
     abs(on_choice.difference) <= on_choice.quantile * on_choice.difference_error + 1e-12 as is_within_noise,
-    coalesce(search_chosen.is_chosen, false) as is_chosen,
-    trials.steps, trials.problem, judged.p as evaluation_difference_p,
-    judged.p_adjusted as evaluation_difference_p_adjusted,
+    coalesce(search_chosen.is_chosen, false) as is_chosen, trials.steps, trials.problem,
+    judged.p as evaluation_difference_p, judged.p_adjusted as evaluation_difference_p_adjusted,
     case
         when judged.p_adjusted is null then null
         when judged.p_adjusted <= 0.05 and on_evaluation.difference > 0 then 'higher'
