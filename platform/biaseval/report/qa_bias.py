@@ -8,7 +8,7 @@ from biaseval.environment import raw_spec, read_environment
 from biaseval.qa_bias.heuristics.built_in import heuristic_of
 from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Layout, Row, Section, Sentences, Table, Text
 from biaseval.report.charts import SOFT, Chart, dot_chart, line_chart, panels_chart
-from biaseval.report.qa_training import training_charts, training_sections
+from biaseval.report.qa_training import INSIDE, training_charts, training_sections
 from biaseval.report.settings import first_blocks, notes_block, settings_blocks
 from biaseval.store import Run
 
@@ -17,8 +17,6 @@ METRICS = {"exact_match": "exact match", "f1": "F1"}
 _N_NAMED = 3
 """The most models that a title names."""
 
-_ROLES = "(select distinct dataset, role from qa_examples)"
-_INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside using (dataset)"
 
 _MEASURED = """
 select
@@ -51,7 +49,7 @@ def qa_bias_charts(ask: Ask) -> list[Chart]:
     """Return the charts of prediction bias, of exact match and F1 by data set and shortcut value, and of training."""
     rows = ask(_MEASURED)
     inside = [row for row in rows if row["role"] == "in_distribution"]
-    curves = ask(f"from qa_curves {_INSIDE} inner join qa_shown_models using (model) order by place, bin")
+    curves = ask(f"from qa_curves {INSIDE} inner join qa_shown_models using (model) order by place, bin")
     averages = ask("from qa_by_model inner join qa_shown_models using (model) order by place")
     charts = []
     for dataset in dict.fromkeys(row["dataset"] for row in inside):
@@ -495,7 +493,7 @@ with biased as (
     from qa_bias_by_heuristic as biases
     inner join qa_bias_tests as tests using (model, dataset, heuristic)
     semi join qa_shown_models using (model)
-    {_INSIDE}
+    {INSIDE}
     where is_supported
 ),
 
@@ -536,4 +534,4 @@ heuristic|Shortcut|text; value|Value|number; closest_word|Nearest word|name; mod
 f1|F1|percent"""
 _NO_EXAMPLES = f"""
 select '' as lead, 'There are none, as no bias is significant.' as text
-where not exists (from qa_bias_tests semi join qa_shown_models using (model) {_INSIDE} where is_supported)"""
+where not exists (from qa_bias_tests semi join qa_shown_models using (model) {INSIDE} where is_supported)"""

@@ -44,7 +44,7 @@ _N_LEAST = 3
 _N_KEPT = 6
 """The most kept steps that a title names."""
 
-_INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside using (dataset)"
+INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside using (dataset)"
 
 
 def training_charts(ask: Ask) -> list[Chart]:
@@ -54,12 +54,12 @@ def training_charts(ask: Ask) -> list[Chart]:
         return []
     blocks = list(dict.fromkeys((row["base"], row["data"]) for row in readers))
     debiasing = ask(f"""
-select qa_debiasing.* from qa_debiasing {_INSIDE} cross join qa_settings inner join trained_models using (model)
+select qa_debiasing.* from qa_debiasing {INSIDE} cross join qa_settings inner join trained_models using (model)
 order by number, list_position(heuristics, heuristic)""")
     given = ask(f"""
 select biases.*, is_people
 from qa_bias_by_heuristic as biases
-inner join qa_models using (model) {_INSIDE} cross join qa_settings
+inner join qa_models using (model) {INSIDE} cross join qa_settings
 where not is_trained and bias_significance is not null
 order by number, list_position(heuristics, heuristic)""")
     charts: list[Chart] = []
@@ -330,7 +330,7 @@ with changed as (
         model, count_if(verdict = 'lower' and is_whole) as n_lower, count_if(verdict = 'higher'
         and is_whole) as n_higher,
         count_if(verdict in ('unclear', 'negligible') and is_whole) as n_unclear, count_if(not is_whole) as n_broken
-    from (select *, not coalesce(is_nearly_broken, false) as is_whole from qa_debiasing) {_INSIDE}
+    from (select *, not coalesce(is_nearly_broken, false) as is_whole from qa_debiasing) {INSIDE}
     where is_addressed
     group by model
 )
@@ -369,7 +369,7 @@ select
     standard_gap,
     gap_change, gap_change_low, gap_change_high, exact_match, standard_exact_match, n_rows, n_articles
 from (select debiasing.*, trained_models.number from qa_debiasing as debiasing inner join trained_models using (model))
-{_INSIDE}
+{INSIDE}
 where method <> 'standard' and {{}}
 order by number, dataset, heuristic"""
 _READERS_COLUMNS = """
