@@ -7,8 +7,7 @@
 --   Batch Calibration: Rethinking Calibration for In-Context Learning and Prompt Engineering. ICLR 2024.
 select
     * exclude (row, input, gold, log_probability),
-    log_mean(list(log_probability order by row)) as log_prior,
-    count(*) as n_rows
+    log_mean(list(log_probability order by row)) as log_prior, count(*) as n_rows
 from calibration_scores
 where method = 'bc'
 group by all

@@ -6,8 +6,7 @@
 --   In-Context Learning. ACL 2023.
 select
     * exclude (row, input, gold, log_probability),
-    log_mean(list(log_probability order by row)) as log_prior,
-    count(*) as n_rows
+    log_mean(list(log_probability order by row)) as log_prior, count(*) as n_rows
 from calibration_scores
 where method = 'dc'
 group by all

@@ -8,8 +8,7 @@ with
 gold_means as (
     select
         * exclude (row, input, log_probability),
-        log_mean(list(log_probability order by row)) as log_mean,
-        count(*) as n_gold
+        log_mean(list(log_probability order by row)) as log_mean, count(*) as n_gold
     from calibration_scores
     where method = 'looc'
     group by all
@@ -17,7 +16,6 @@ gold_means as (
 
 select
     * exclude (gold, log_mean, n_gold),
-    log_mean(list(log_mean order by gold)) as log_prior,
-    sum(n_gold)::bigint as n_rows
+    log_mean(list(log_mean order by gold)) as log_prior, sum(n_gold)::bigint as n_rows
 from gold_means
 group by all

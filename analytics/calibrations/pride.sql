@@ -30,7 +30,6 @@ priors as (
 
 select
     * exclude (input, log_probability),
-    log_mean(list(log_probability order by input)) as log_prior,
-    count(*) as n_rows
+    log_mean(list(log_probability order by input)) as log_prior, count(*) as n_rows
 from priors
 group by all

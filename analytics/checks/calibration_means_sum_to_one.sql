@@ -7,11 +7,8 @@ sums as (
 )
 
 select
-    format('{}, n_demos {}, demo_set {}{}, {}: p_hat sums to {}',
-           task, n_demos, demo_set,
-           coalesce(', setting ' || setting, ''),
-           method,
-           coalesce(p_hat_sum::varchar, 'null')) as problem,
+    format('{}, n_demos {}, demo_set {}{}, {}: p_hat sums to {}', task, n_demos, demo_set,
+           coalesce(', setting ' || setting, ''), method, coalesce(p_hat_sum::varchar, 'null')) as problem,
     *
 from sums
 where not coalesce(abs(p_hat_sum - 1) <= 1e-9, false)

@@ -13,9 +13,7 @@ written as (
     select prompt_id, mode, 'none' as adaptation, count(*) as n_outputs, any_value(prediction) as prediction
     from generations
     group by all
-
     union all
-
     select prompt_id, mode, 'lora' as adaptation, count(*) as n_outputs, any_value(prediction) as prediction
     from adapted_generations
     group by all
@@ -23,8 +21,7 @@ written as (
 
 select
     case
-        when is_asked is null
-            then format('prompt {} has an output ({}) that was not planned', prompt_id, mode)
+        when is_asked is null then format('prompt {} has an output ({}) that was not planned', prompt_id, mode)
         when coalesce(n_outputs, 0) <> 1
             then format('prompt {} has {} outputs ({})', prompt_id, coalesce(n_outputs, 0), mode)
         else

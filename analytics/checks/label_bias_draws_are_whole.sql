@@ -9,9 +9,7 @@ intervals as (
         unnest([macro_f1_high, accuracy_high, rsd_high, bias_score_high]) as high
     from label_bias_by_model
     where unit = 'tasks'
-
     union all
-
     select
         format('{}, n_demos {}, {} against {} at {}', suite, n_demos, method, against_method, against_n_demos) as place,
         metric, estimate, low, high

@@ -18,10 +18,7 @@ compared as (
 
 select
     format('context {} has the demonstrations {}, its setting {} {}',
-           context_id,
-           coalesce(held, '[]'),
-           coalesce(setting, 'null'),
-           coalesce(wanted, 'is not known')) as problem,
+           context_id, coalesce(held, '[]'), coalesce(setting, 'null'), coalesce(wanted, 'is not known')) as problem,
     context_id
 from compared
 where held is distinct from wanted

@@ -24,12 +24,8 @@ compared as (
 
 select
     format('{}, setting {}, seed {}, {} instruction: {} rows in {} contexts, the first setting has {} in one',
-           task,
-           coalesce(setting, 'null'),
-           coalesce(seed::varchar, 'null'),
-           if(instruction, 'with', 'without'),
-           n_rows, n_contexts,
-           first_n_rows) as problem,
+           task, coalesce(setting, 'null'), coalesce(seed::varchar, 'null'), if(instruction, 'with', 'without'), n_rows,
+           n_contexts, first_n_rows) as problem,
     task, setting, seed, instruction
 from compared
 where n_contexts > 1 or n_rows <> n_distinct_rows or n_rows <> first_n_rows or instances <> first_instances

@@ -6,18 +6,10 @@ scored as (
     select 'none' as adaptation, prompt_id, list(label order by label) as labels
     from label_scores
     group by prompt_id
-
     union all
-
     select 'lora' as adaptation, prompt_id, list(label order by label) as labels
     from adapted_scores
     group by prompt_id
-),
-
-planned as (
-    select prompt_id, labels, unnest(adaptations) as adaptation
-    from prompts
-    cross join run_settings
 )
 
 select
@@ -27,7 +19,7 @@ select
         else format('prompt {} has labels {} and scores{} for {}', prompt_id, planned.labels, adapted, scored.labels)
     end as problem,
     prompt_id, adaptation
-from planned
+from (select prompt_id, labels, unnest(adaptations) as adaptation from prompts cross join run_settings) as planned
 full join scored using (prompt_id, adaptation)
 left join (values ('none', ''), ('lora', ' with its adapter')) as names (adaptation, adapted) using (adaptation)
 where

@@ -10,10 +10,8 @@ texts as (
     select
         prompts.*, task_labels.task is not null as is_known,
         purpose in ('main', 'bias_score', 'held_out') or coalesce(leaves_one_out, false) as needs_gold,
-        task_labels.labels as task_labels,
-        coalesce(prompts.task, 'null') as task_text,
-        coalesce(prompts.gold, 'null') as gold_text,
-        coalesce(prompts.labels::varchar, 'null') as labels_text
+        task_labels.labels as task_labels, coalesce(prompts.task, 'null') as task_text,
+        coalesce(prompts.gold, 'null') as gold_text, coalesce(prompts.labels::varchar, 'null') as labels_text
     from prompts
     left join task_labels using (task)
     left join calibration_methods on prompts.purpose = calibration_methods.method

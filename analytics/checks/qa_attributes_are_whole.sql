@@ -10,19 +10,13 @@ asked as (
 select format('question {} of {} has no {}', example_id, dataset, heuristic) as problem
 from asked
 anti join qa_attributes using (dataset, example_id, heuristic)
-
 union all
-
 select format('question {} of {} has {}, which was not asked for', example_id, dataset, heuristic) as problem
 from qa_attributes
 anti join asked using (dataset, example_id, heuristic)
-
 union all
-
 select
-    format('question {} of {} has {} {}',
-           example_id, dataset, heuristic,
-           coalesce(value::varchar, 'null')) as problem
+    format('question {} of {} has {} {}', example_id, dataset, heuristic, coalesce(value::varchar, 'null')) as problem
 from qa_attributes
 where not coalesce(isfinite(value), false) or is_measured is null
 order by all

@@ -2,9 +2,7 @@
 select distinct format('{}, {}, {}: draws of a comparison that there is not', model, dataset, heuristic) as problem
 from qa_change_draws
 anti join (select * from qa_debiasing where method <> 'standard') as compared using (model, dataset, heuristic)
-
 union all
-
 select format('{}, {}, {}: {} draws, significance_change_low {}',
               model, dataset, heuristic, coalesce(n_draws, 0), coalesce(significance_change_low::varchar, 'null')) as problem
 from qa_debiasing

@@ -24,10 +24,7 @@ compared as (
 
 select
     format('{}, {}, {}, threshold {}: {} draws, {} of them whole; wanted {}',
-           model, dataset, heuristic, threshold,
-           coalesce(n_draws, 0),
-           coalesce(n_whole, 0),
-           n_wanted) as problem
+           model, dataset, heuristic, threshold, coalesce(n_draws, 0), coalesce(n_whole, 0), n_wanted) as problem
 from compared
 where coalesce(n_draws, 0) <> n_wanted or coalesce(n_whole, 0) <> n_wanted
 order by all

@@ -11,21 +11,15 @@ select format('question {} of {} has no prediction of {}', example_id, dataset, 
 from asked
 anti join qa_predictions using (model, dataset, example_id)
 where asked.on_missing <> 'drop'
-
 union all
-
 select
     format('question {} of {} has a prediction of {}, which was not asked for', example_id, dataset, model) as problem
 from qa_predictions
 anti join asked using (model, dataset, example_id)
-
 union all
-
 select
     format('question {} of {}, {}: exact match {}, F1 {}',
-           example_id, dataset, model,
-           coalesce(exact_match::varchar, 'null'),
-           coalesce(f1::varchar, 'null')) as problem
+           example_id, dataset, model, coalesce(exact_match::varchar, 'null'), coalesce(f1::varchar, 'null')) as problem
 from qa_predictions
 where not coalesce(exact_match in (0, 1), false) or f1 is null
 order by all

@@ -18,26 +18,16 @@ kept as (
 select format('{}: {} steps of a reader that is not in trained_models', model, n_rows) as problem
 from steps
 anti join trained_models using (model)
-
 union all
-
 select
-    format('{}: path {}, best step {} of {}',
-           model,
-           coalesce(path, 'null'),
-           coalesce(best_step::varchar, 'null'),
+    format('{}: path {}, best step {} of {}', model, coalesce(path, 'null'), coalesce(best_step::varchar, 'null'),
            coalesce(steps::varchar, 'null')) as problem
 from kept
 where path is null or not coalesce(best_step between 0 and steps - 1, false)
-
 union all
-
 select
     format('{}: {} steps, {} different, {} of finite loss; wanted 0 to {}',
-           model,
-           coalesce(steps.n_rows, 0),
-           coalesce(steps.n_steps, 0),
-           coalesce(steps.n_finite, 0),
+           model, coalesce(steps.n_rows, 0), coalesce(steps.n_steps, 0), coalesce(steps.n_finite, 0),
            coalesce((kept.steps - 1)::varchar, 'null')) as problem
 from kept
 left join steps using (model)
@@ -49,36 +39,27 @@ where not coalesce(
     and steps.last_step = kept.steps - 1,
     false
 )
-
 union all
-
 select format('{}: no evaluation behind step {}, whose weights are kept', kept.model, kept.best_step) as problem
 from kept
 anti join evaluations on kept.model = evaluations.model and kept.best_step = evaluations.step
 where kept.best_step is not null
-
 union all
-
 select
     format('{}: compared with {}, which is no other standard reader of its base, data and seed',
-           kept.model,
-           kept.standard) as problem
+           kept.model, kept.standard) as problem
 from kept
 anti join (select * from trained_models where method = 'standard') as standards
     on
         kept.standard = standards.model and kept.model <> standards.model and kept.base = standards.base
         and kept.data = standards.data and kept.seed = standards.seed
 where kept.standard is not null
-
 union all
-
 select format('{}: was trained, and is not measured', model) as problem
 from kept
 anti join (select * from qa_models where is_trained) as measured using (model)
 where kept.method <> 'bias_model'
-
 union all
-
 select format('{}: is measured as trained in this run, which has no weights of it', model) as problem
 from qa_models
 anti join (select * from kept where method <> 'bias_model') as readers using (model)

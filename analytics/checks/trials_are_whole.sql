@@ -5,15 +5,11 @@ where
     state not in ('done', 'stopped', 'failed')
     or (state = 'done') <> (objectives is not null)
     or (state = 'done') <> (problem is null)
-
 union all
-
 select concat('trial ', trial, ': ', objective, ' on ', sample, ': ', coalesce(value::varchar, 'null')) as problem
 from trial_values
 where left_out is null and coalesce(not isfinite(value), scope = 'all' and sample = 'choice')
-
 union all
-
 select concat('trial ', trial, ' has ', n_objectives, ' objectives') as problem
 from (
     select trial, count(distinct search_objectives.objective) as n_objectives

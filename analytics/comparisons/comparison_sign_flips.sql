@@ -1,15 +1,9 @@
 -- One row per draw: the patterns of signs behind every test between runs: those of the run with the most places (the
 -- first by name where several have as many), the same for all pairs, so that both directions of a pair agree.
 with
-lengths as (
-    select run, max(len(signs)) as n_places
-    from sign_flips
-    group by run
-),
-
 longest as (
     select run
-    from lengths
+    from (select run, max(len(signs)) as n_places from sign_flips group by run)
     order by n_places desc, run
     limit 1
 )

@@ -14,8 +14,9 @@ supported as (
 
 settings as (
     select
-        compared.run, other_run, compared.n_demos, compared.method,
-        any_value(value + other_value) filter (metric = 'macro_f1') as macro_f1,
+        compared.run, other_run, compared.method, {'n_demos': compared.n_demos, 'method': compared.method} as place,
+        (-compared.n_demos, compared.method) as tie,
+        any_value(value + other_value) filter (metric = 'macro_f1') as score,
         count(distinct supported.run) as n_supported
     from label_bias_comparison as compared
     left join supported
@@ -25,24 +26,9 @@ settings as (
     group by all
 ),
 
-chosen as (
-    select
-        run, other_run, n_demos, method,
-        if(method = 'none', 'Without mitigation', 'With the best supported mitigation') as deployed,
-        method <> 'none' or not bool_or(method <> 'none' and n_supported > 0) over (partition by run, other_run)
-            as is_headline
-    from settings
-    where method = 'none' or n_supported > 0
-    qualify row_number() over (
-        partition by run, other_run, method = 'none'
-        order by if(method = 'none', 0, n_supported) desc, macro_f1 desc nulls last, n_demos desc, method
-    ) = 1
-),
-
 measured as (
     select
-        compared.* exclude (word_p_adjusted, noise_p),
-        compared.other_run as who, compared.run as against,
+        compared.* exclude (word_p_adjusted, noise_p), compared.other_run as who, compared.run as against,
         counted(shared.n_tasks, 'task') || ' with ' || counted(shared.n_rows, 'row') as scope,
         case
             when compared.unit = 'task' then 'tasks like these'
@@ -51,8 +37,7 @@ measured as (
         end as holds_for,
         shown_method(method) || ', ' || with_demos(compared.n_demos) as place,
         dense_rank() over (order by compared.n_demos, method <> 'none', method) as place_number,
-        method <> 'none' as is_mitigated, deployed,
-        coalesce(is_headline, false) as is_headline,
+        method <> 'none' as is_mitigated, deployed, coalesce(is_headline, false) as is_headline,
         coalesce(metric_head(metric).shown, metric) as shown,
         coalesce(list_position(['accuracy', 'macro_f1', 'rsd', 'bias_score'], metric), 5) as number,
         case
@@ -61,10 +46,9 @@ measured as (
             else 'bias'
         end as measures,
         metric in ('accuracy', 'macro_f1', 'rsd', 'bias_score') as is_first,
-        metric_head(metric).better = 'lower' as is_low_better,
-        null::varchar as reason, n_predictions, n_differing
+        metric_head(metric).better = 'lower' as is_low_better, null::varchar as reason, n_predictions, n_differing
     from label_bias_comparison as compared
-    left join chosen using (run, other_run, n_demos, method)
+    left join deployed_settings('settings') using (run, other_run, n_demos, method)
     left join label_bias_agreement using (run, other_run, n_demos, method)
     inner join label_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run
 )

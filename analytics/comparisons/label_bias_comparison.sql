@@ -36,11 +36,9 @@ metrics as (
 by_task as materialized (
     select
         shared.run, shared.other_run, task, n_demos, method, metric, mean_of_all(own.value, demo_set) as value,
-        mean_of_all(other.value, demo_set) as other_value,
-        max(own.baseline) as baseline,
+        mean_of_all(other.value, demo_set) as other_value, max(own.baseline) as baseline,
         bonferroni_p(
-            least(min(own.bias_score_p), min(other.bias_score_p)),
-            count(own.bias_score_p) + count(other.bias_score_p)
+            least(min(own.bias_score_p), min(other.bias_score_p)), count(own.bias_score_p) + count(other.bias_score_p)
         ) as noise_p,
         any_value(shared.n_rows) as n_rows
     from shared
@@ -53,27 +51,21 @@ by_task as materialized (
 means as (
     select
         by_task.run, by_task.other_run, n_demos, method, metric, mean_of_all(value, task) as value,
-        mean_of_all(other_value, task) as other_value,
-        avg(baseline order by task) as baseline, count(*) as n_tasks,
+        mean_of_all(other_value, task) as other_value, avg(baseline order by task) as baseline, count(*) as n_tasks,
         count(*) filter (value is not null and other_value is not null) as n_measured,
-        sum(n_rows)::bigint as n_rows,
-        bonferroni_p(min(noise_p), count(noise_p)) as noise_p
+        sum(n_rows)::bigint as n_rows, bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from by_task
     group by by_task.run, by_task.other_run, n_demos, method, metric
 ),
 
 constant_sums as (
     select
+        'all' as family, metric,
         {
-            'run': shared.run,
-            'other_run': shared.other_run,
-            'of_run': differences.run,
-            'n_demos': n_demos,
+            'run': shared.run, 'other_run': shared.other_run, 'of_run': differences.run, 'n_demos': n_demos,
             'method': method
         } as place,
-        metric,
-        avg(difference order by task) as difference,
-        sum(square order by task) / count(square) ** 2 as square,
+        avg(difference order by task) as difference, sum(square order by task) / count(square) ** 2 as square,
         max(largest) / count(largest) as largest
     from shared
     inner join label_bias_constant_differences as differences using (task)
@@ -88,8 +80,7 @@ constant_tests as materialized (
 performance as (
     select
         run, other_run, n_demos, method, list(value order by metric) as given,
-        list(other_value order by metric) as other_given,
-        list(baseline order by metric) as constants
+        list(other_value order by metric) as other_given, list(baseline order by metric) as constants
     from means
     where baseline is not null
     group by all
@@ -110,8 +101,7 @@ above as materialized (
 task_units as (
     select
         'task' as kind, by_task.run, by_task.other_run, n_demos, method, metric,
-        dense_rank() over (order by by_task.task) - 1 as unit,
-        other_value - value as value
+        dense_rank() over (order by by_task.task) - 1 as unit, other_value - value as value
     from by_task
     semi join (select * from shared where unit = 'task') as chosen using (run, other_run)
     where word_metric(metric) = metric or other_value - value is not null
@@ -160,8 +150,7 @@ tested as (
 
 measured as (
     select
-        means.*, is_above_constant, other_is_above_constant,
-        coalesce(tested.estimate, other_value - value) as estimate,
+        means.*, is_above_constant, other_is_above_constant, coalesce(tested.estimate, other_value - value) as estimate,
         tested.* exclude (run, other_run, n_demos, method, metric, estimate)
     from means
     left join tested using (run, other_run, n_demos, method, metric)

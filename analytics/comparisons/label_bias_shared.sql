@@ -12,29 +12,19 @@ settings_of as (
     group by run
 ),
 
-task_lists as (
-    select run, list(task order by task) as tasks
-    from tasks
-    group by run
-),
-
 runs as (
     select run, seed, normalization, eos, n_demos, methods, tasks
     from run_settings
     inner join settings_of using (run)
-    inner join task_lists using (run)
+    inner join (select run, list(task order by task) as tasks from tasks group by run) using (run)
 ),
 
 compared as (
     select
-        run, other_run,
-        count(*) filter (has_same_rows) as n_tasks,
+        run, other_run, count(*) filter (has_same_rows) as n_tasks,
         coalesce(sum(n_rows) filter (has_same_rows), 0)::bigint as n_rows,
         coalesce(list(task order by task) filter (not has_same_rows), []) as differing_tasks,
-        bool_and(has_same_bias_score_rows) filter (has_same_rows) as has_same_bias_score_rows,
-        bool_and(has_same_inputs) filter (has_same_rows) as has_same_inputs,
-        bool_and(has_same_sets) filter (has_same_rows) as has_same_sets,
-        bool_and(has_same_contexts) filter (has_same_rows) as has_same_contexts
+        bool_and(columns('^has_same_(bias_score_rows|inputs|sets|contexts)$')) filter (has_same_rows) as "\0"
     from label_bias_shared_tasks
     group by all
 ),
@@ -42,15 +32,13 @@ compared as (
 pairs as (
     select
         runs.run, other.run as other_run, coalesce(compared.n_tasks, 0) as n_tasks,
-        coalesce(compared.n_rows, 0) as n_rows,
-        coalesce(compared.differing_tasks, []) as differing_tasks,
+        coalesce(compared.n_rows, 0) as n_rows, coalesce(compared.differing_tasks, []) as differing_tasks,
         list_filter(runs.tasks, lambda task: not list_contains(other.tasks, task)) as lacking_tasks,
         list_sort(list_intersect(runs.n_demos, other.n_demos)) as n_demos,
         list_sort(list_intersect(runs.methods, other.methods)) as methods,
         runs.seed = other.seed as has_same_seed,
         runs.normalization = other.normalization and runs.eos = other.eos as has_same_scoring,
-        runs.n_demos = other.n_demos as has_same_n_demos,
-        runs.methods = other.methods as has_same_methods,
+        runs.n_demos = other.n_demos as has_same_n_demos, runs.methods = other.methods as has_same_methods,
         compared.* exclude (run, other_run, n_tasks, n_rows, differing_tasks)
     from runs
     inner join runs as other on runs.run <> other.run
@@ -59,10 +47,7 @@ pairs as (
 
 select
     *,
-    case
-        when n_tasks >= 6 or (n_tasks > 0 and not has_same_sets) then 'task'
-        when n_tasks > 0 then 'row'
-    end as unit,
+    case when n_tasks >= 6 or (n_tasks > 0 and not has_same_sets) then 'task' when n_tasks > 0 then 'row' end as unit,
     n_tasks > 0 and len(n_demos) > 0 and len(methods) > 0 as is_comparable
 from pairs
 order by all

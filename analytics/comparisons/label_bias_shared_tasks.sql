@@ -16,8 +16,7 @@ rows_of as (
 
 lists as (
     select
-        rows_of.run, rows_of.task,
-        count(*) filter (rows_of.purpose = 'main') as n_rows,
+        rows_of.run, rows_of.task, count(*) filter (rows_of.purpose = 'main') as n_rows,
         list(hash(rows_of.row, rows_of.instance_id, rows_of.gold, splits.input) order by rows_of.row)
             filter (rows_of.purpose = 'main') as main_rows,
         list(hash(rows_of.row, rows_of.instance_id, rows_of.gold, splits.input) order by rows_of.row)
@@ -32,7 +31,6 @@ lists as (
 ),
 
 labelled as (
-    select *
     from lists
     inner join (select run, task, labels from tasks) using (run, task)
 ),
@@ -50,8 +48,7 @@ sets as (
 
 same as (
     select
-        sets.run, other.run as other_run, task,
-        bool_and(sets.demo_sets = other.demo_sets) as has_same_sets,
+        sets.run, other.run as other_run, task, bool_and(sets.demo_sets = other.demo_sets) as has_same_sets,
         bool_and(
             len(list_intersect(sets.demo_sets, other.demo_sets)) = len(list_intersect(sets.texts, other.texts))
         ) as has_same_contexts
@@ -64,8 +61,7 @@ select
     labelled.run, other.run as other_run, task, labelled.n_rows, other.n_rows as n_other_rows,
     coalesce(labelled.labels = other.labels and labelled.main_rows = other.main_rows, false) as has_same_rows,
     coalesce(labelled.bias_score_rows = other.bias_score_rows, false) as has_same_bias_score_rows,
-    labelled.inputs = other.inputs as has_same_inputs,
-    coalesce(has_same_sets, false) as has_same_sets,
+    labelled.inputs = other.inputs as has_same_inputs, coalesce(has_same_sets, false) as has_same_sets,
     coalesce(has_same_contexts, false) as has_same_contexts
 from labelled
 inner join labelled as other using (task)

@@ -45,17 +45,13 @@ unit_values as materialized (
     select run, place, 'accuracy' as metric, 'row' as family, row as unit, avg(hit order by setting) as value
     from hits_of_seeds
     group by all
-
     union all by name
-
     select
         run,
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
         metric, 'row' as family, row as unit, value
     from majority_row_values
-
     union all by name
-
     select
         run,
         {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
@@ -76,10 +72,7 @@ paired as materialized (
 ),
 
 means as (
-    select
-        test,
-        nullif(avg(coalesce(own_value, 'nan') order by unit), 'nan') as value,
-        nullif(avg(coalesce(other_value, 'nan') order by unit), 'nan') as other_value
+    select test, mean_of_all(own_value, unit) as value, mean_of_all(other_value, unit) as other_value
     from paired
     group by test
 ),
@@ -133,8 +126,7 @@ boundary_signs as (
             'metric': 'rb_at_10'
         } as test,
         clear_sign(
-            estimate(other.rb_at_10 - own.rb_at_10, draw),
-            interval_low(other.rb_at_10 - own.rb_at_10, draw),
+            estimate(other.rb_at_10 - own.rb_at_10, draw), interval_low(other.rb_at_10 - own.rb_at_10, draw),
             interval_high(other.rb_at_10 - own.rb_at_10, draw)
         ) as row_sign
     from pairs
@@ -185,9 +177,8 @@ judged as (
 )
 
 select
-    run, other_run, unnest(place),
-    metric, value, other_value, estimate, standard_error, low, high, p, p_adjusted, simultaneous_low, simultaneous_high,
-    smallest_detectable, least_effect(metric) as least_effect,
+    run, other_run, unnest(place), metric, value, other_value, estimate, standard_error, low, high, p, p_adjusted,
+    simultaneous_low, simultaneous_high, smallest_detectable, least_effect(metric) as least_effect,
     case
         when reason in ('constant answer', 'other numbers of seeds') or estimate is null then null
         when reason like 'too few%' then 'too few'

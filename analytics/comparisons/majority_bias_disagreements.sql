@@ -13,8 +13,7 @@ select
     answers.run, other_run, answers.n_demos, instruction, predict, method, setting, seed, answers.row,
     prompts.instance_id,
     left(trim(regexp_replace(prompts.input_text, '\s+', ' ', 'g')), 200) as input,
-    answers.gold, prediction, other_prediction,
-    coalesce(other_prediction = answers.gold, false) as is_win,
+    answers.gold, prediction, other_prediction, coalesce(other_prediction = answers.gold, false) as is_win,
     md5(concat_ws('/', setting, seed, answers.row, instruction)) as shuffled
 from paired_answers('majority_predictions', 'pairs', ['n_demos', 'instruction', 'predict', 'method', 'setting', 'seed', 'row']) as answers
 inner join prompts using (run, prompt_id)

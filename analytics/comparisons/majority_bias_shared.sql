@@ -21,11 +21,8 @@ grids as (
 
 settings_of as (
     select
-        run,
-        list_sort(list(distinct n_demos)) as n_demos,
-        list_sort(list(distinct instruction)) as instructions,
-        list_sort(list(distinct predict)) as predicts,
-        list_sort(list(distinct method)) as methods
+        run, list_sort(list(distinct n_demos)) as n_demos, list_sort(list(distinct instruction)) as instructions,
+        list_sort(list(distinct predict)) as predicts, list_sort(list(distinct method)) as methods
     from majority_by_model
     group by run
 ),
@@ -35,12 +32,6 @@ contexts_of as (
     from majority_contexts
     inner join contexts using (run, context_id, n_demos, instruction, setting)
     group by all
-),
-
-seed_lists as (
-    select run, list_sort(list(distinct seed)) as seeds
-    from contexts_of
-    group by run
 ),
 
 same_contexts as (
@@ -59,7 +50,8 @@ runs as (
         {'normalization': normalization, 'eos': eos} as scoring
     from row_lists
     inner join grids using (run)
-    inner join seed_lists using (run)
+    inner join (select run, list_sort(list(distinct seed)) as seeds from contexts_of group by run) as seed_lists
+        using (run)
     inner join settings_of using (run)
     inner join run_settings using (run)
 )
@@ -67,16 +59,13 @@ runs as (
 select
     runs.run, other.run as other_run, len(runs.questions) as n_rows,
     len(list_intersect(runs.questions, other.questions)) as n_shared_rows,
-    runs.questions = other.questions as has_same_rows,
-    runs.grid = other.grid as has_same_settings,
+    runs.questions = other.questions as has_same_rows, runs.grid = other.grid as has_same_settings,
     list_sort(list_intersect(runs.n_demos, other.n_demos)) as n_demos,
     list_sort(list_intersect(runs.instructions, other.instructions)) as instructions,
     list_sort(list_intersect(runs.predicts, other.predicts)) as predicts,
     list_sort(list_intersect(runs.methods, other.methods)) as methods,
-    runs.seed = other.seed as has_same_seed,
-    runs.scoring = other.scoring as has_same_scoring,
-    runs.seeds = other.seeds as has_same_seeds,
-    runs.n_demos = other.n_demos as has_same_n_demos,
+    runs.seed = other.seed as has_same_seed, runs.scoring = other.scoring as has_same_scoring,
+    runs.seeds = other.seeds as has_same_seeds, runs.n_demos = other.n_demos as has_same_n_demos,
     runs.methods = other.methods and runs.predicts = other.predicts as has_same_methods,
     runs.instructions = other.instructions as has_same_instructions,
     coalesce(same_contexts.has_same_contexts, false) as has_same_contexts,

@@ -5,8 +5,7 @@
 -- that both have, every setting and seed has the same text before the test row; has_same_scoring, likelihoods are
 -- normalised and ended alike.
 select
-    run, other_run,
-    has_same_rows and has_same_seed as has_same_rows,
+    run, other_run, has_same_rows and has_same_seed as has_same_rows,
     has_same_contexts and has_same_seeds and has_same_n_demos as has_same_contexts,
     has_same_scoring, n_shared_rows
 from majority_bias_shared

@@ -26,10 +26,8 @@ differences as (
     select
         pairs.*,
         smaller.* exclude (run, rb_at_10, mean_f1, sd_f1, tails_f1, middle_f1),
-        larger.rb_at_10 - smaller.rb_at_10 as rb_at_10,
-        larger.mean_f1 - smaller.mean_f1 as mean_f1,
-        larger.sd_f1 - smaller.sd_f1 as sd_f1,
-        larger.tails_f1 - smaller.tails_f1 as tails_f1,
+        larger.rb_at_10 - smaller.rb_at_10 as rb_at_10, larger.mean_f1 - smaller.mean_f1 as mean_f1,
+        larger.sd_f1 - smaller.sd_f1 as sd_f1, larger.tails_f1 - smaller.tails_f1 as tails_f1,
         larger.middle_f1 - smaller.middle_f1 as middle_f1
     from pairs
     inner join majority_draws_by_model as smaller using (run)

@@ -3,31 +3,20 @@
 with
 reasons as (
     select
-        own.run, own.other_run,
+        own.run, own.other_run, unnest(range(10, 15))::int as line,
         unnest([
-            {
-                'line': 10,
-                'text': format(
-                    'left out: {} with the same id and another text', counted(nullif(own.n_differing, 0), 'question')
-                )
-            },
-            {
-                'line': 11,
-                'text': format(
-                    'left out: {} in one of the two runs only',
-                    counted(nullif(own.n_lacking + back.n_lacking, 0), 'question')
-                )
-            },
-            {
-                'line': 12,
-                'text': format(
-                    'the values of {} differ (text tools); those of the run first by name are used',
-                    listed(nullif(own.differing_heuristics, []))
-                )
-            },
-            {'line': 13, 'text': if(own.has_same_variant, null, 'another variant of the measurement (variant)')},
-            {'line': 14, 'text': if(own.has_same_seed, null, 'other seeds in the specs (seed)')}
-        ], max_depth := 2)
+            format('left out: {} with the same id and another text', counted(nullif(own.n_differing, 0), 'question')),
+            format(
+                'left out: {} in one of the two runs only',
+                counted(nullif(own.n_lacking + back.n_lacking, 0), 'question')
+            ),
+            format(
+                'the values of {} differ (text tools); those of the run first by name are used',
+                listed(nullif(own.differing_heuristics, []))
+            ),
+            if(own.has_same_variant, null, 'another variant of the measurement (variant)'),
+            if(own.has_same_seed, null, 'other seeds in the specs (seed)')
+        ]) as text
     from qa_bias_shared as own
     inner join qa_bias_shared as back on own.run = back.other_run and own.other_run = back.run
 )

@@ -18,8 +18,7 @@ measured as (
         if(len(shared.other_models) > 1, compared.other_run || ': ' || other_model, compared.other_run) as who,
         if(len(shared.models) > 1, compared.run || ': ' || model, compared.run) as against,
         counted(shared.n_questions, 'question') || ' on ' || counted(shared.n_articles, 'article') as scope,
-        'articles like these' as holds_for, dataset as place,
-        dense_rank() over (order by dataset) as place_number,
+        'articles like these' as holds_for, dataset as place, dense_rank() over (order by dataset) as place_number,
         false as is_mitigated, 'On' as deployed, is_headline,
         if(
             metric = 'gap',

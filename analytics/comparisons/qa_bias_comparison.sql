@@ -23,9 +23,7 @@ sums as (
         0 as other_higher
     from qa_bias_paired
     group by run, other_run, model, other_model, dataset, article
-
     union all
-
     select
         run, other_run, model, other_model, dataset, 'gap' as metric,
         heuristic, chosen.threshold, chosen.better_segment, article,
@@ -46,21 +44,15 @@ keyed as (
     select
         *,
         {
-            'run': run,
-            'other_run': other_run,
-            'model': model,
-            'other_model': other_model,
-            'dataset': dataset,
-            'metric': metric,
-            'heuristic': heuristic
+            'run': run, 'other_run': other_run, 'model': model, 'other_model': other_model, 'dataset': dataset,
+            'metric': metric, 'heuristic': heuristic
         } as test
     from sums
 ),
 
 totals as (
     select
-        test, any_value(threshold) as threshold,
-        any_value(better_segment) as better_segment,
+        test, any_value(threshold) as threshold, any_value(better_segment) as better_segment,
         nullif(
             sum(lower order by article) / sum(n_lower) - coalesce(sum(higher) / nullif(sum(n_higher), 0), 0), 'nan'
         ) as difference,
@@ -68,22 +60,16 @@ totals as (
             sum(other_lower order by article) / sum(n_lower)
             - coalesce(sum(other_higher) / nullif(sum(n_higher), 0), 0), 'nan'
         ) as other_difference,
-        if(difference < 0, -1, 1) as side,
-        if(other_difference < 0, -1, 1) as other_side,
-        side * difference as value,
-        other_side * other_difference as other_value,
-        sum(n_lower + n_higher)::bigint as n_questions
+        if(difference < 0, -1, 1) as side, if(other_difference < 0, -1, 1) as other_side, side * difference as value,
+        other_side * other_difference as other_value, sum(n_lower + n_higher)::bigint as n_questions
     from keyed
     group by test
 ),
 
 differences as (
     select
-        'all' as family, test,
-        dense_rank() over (order by dataset, article) - 1 as unit,
-        n_lower, n_higher,
-        other_side * other_lower - side * lower as lower,
-        other_side * other_higher - side * higher as higher
+        'all' as family, test, dense_rank() over (order by dataset, article) - 1 as unit, n_lower, n_higher,
+        other_side * other_lower - side * lower as lower, other_side * other_higher - side * higher as higher
     from keyed
     inner join totals using (test)
 ),
@@ -107,8 +93,7 @@ select
     estimate, standard_error, low, high, p, p_adjusted, simultaneous_low, simultaneous_high, smallest_detectable,
     least_effect(metric) as least_effect,
     verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)) as verdict,
-    'article' as unit,
-    n_units, n_questions, p_adjusted as verdict_p, simultaneous_low as verdict_low, simultaneous_high as verdict_high,
-    smallest_detectable as verdict_smallest_detectable
+    'article' as unit, n_units, n_questions, p_adjusted as verdict_p, simultaneous_low as verdict_low,
+    simultaneous_high as verdict_high, smallest_detectable as verdict_smallest_detectable
 from both_directions('tested')
 order by all

@@ -62,8 +62,7 @@ judged as (
 
 select
     run, other_run, model, other_model, dataset, heuristic, value as threshold, is_fixed,
-    if(gap >= 0, 'lower', 'higher') as better_segment,
-    n_lower::bigint as n_lower, n_higher::bigint as n_higher
+    if(gap >= 0, 'lower', 'higher') as better_segment, n_lower::bigint as n_lower, n_higher::bigint as n_higher
 from judged
 qualify row_number() over (
     partition by run, other_run, model, other_model, dataset, heuristic order by z desc, value

@@ -10,8 +10,7 @@ select
     run, model, other_run, other_model, dataset, example_id,
     left(trim(regexp_replace(question, '\s+', ' ', 'g')), 200) as input,
     left(array_to_string(list_distinct(qa_examples.answers), ' / '), 200) as gold,
-    left(prediction, 200) as prediction,
-    left(other_prediction, 200) as other_prediction,
+    left(prediction, 200) as prediction, left(other_prediction, 200) as other_prediction,
     other_exact_match = 1 as is_win,
     md5(concat_ws('/', dataset, example_id, model, other_model)) as shuffled
 from paired_answers('qa_predictions', 'pairs', ['dataset', 'example_id'])

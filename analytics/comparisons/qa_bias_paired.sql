@@ -5,8 +5,7 @@
 with
 questions as (
     select
-        run, dataset, example_id,
-        hash(question, context, answers) as content,
+        run, dataset, example_id, hash(question, context, answers) as content,
         dense_rank() over (partition by dataset order by coalesce(nullif(title, ''), context)) - 1 as article
     from qa_examples
 ),

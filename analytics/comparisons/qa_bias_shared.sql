@@ -47,44 +47,27 @@ values_of as (
 
 heuristic_lists as (
     select
-        run, other_run,
-        list(heuristic order by heuristic) as heuristics,
+        run, other_run, list(heuristic order by heuristic) as heuristics,
         coalesce(list(heuristic order by heuristic) filter (not has_same_values), []) as differing_heuristics
     from values_of
     group by all
 ),
 
-model_lists as (
-    select run, list(model order by number) as models
-    from qa_models
-    group by run
-),
-
-sizes as (
-    select run, count(*) as n_all
-    from questions
-    group by run
-),
-
 runs as (
     select run, seed, variant, models, n_all
     from qa_settings
-    inner join model_lists using (run)
-    inner join sizes using (run)
+    inner join (select run, list(model order by number) as models from qa_models group by run) using (run)
+    inner join (select run, count(*) as n_all from questions group by run) using (run)
 )
 
 select
-    runs.run, other.run as other_run,
-    coalesce(counts.n_questions, 0) as n_questions,
-    coalesce(counts.n_articles, 0) as n_articles,
-    coalesce(counts.n_differing, 0) as n_differing,
+    runs.run, other.run as other_run, coalesce(counts.n_questions, 0) as n_questions,
+    coalesce(counts.n_articles, 0) as n_articles, coalesce(counts.n_differing, 0) as n_differing,
     runs.n_all - coalesce(counts.n_questions + counts.n_differing, 0) as n_lacking,
-    coalesce(counts.datasets, []) as datasets,
-    coalesce(heuristic_lists.heuristics, []) as heuristics,
+    coalesce(counts.datasets, []) as datasets, coalesce(heuristic_lists.heuristics, []) as heuristics,
     coalesce(heuristic_lists.differing_heuristics, []) as differing_heuristics,
-    runs.seed = other.seed as has_same_seed,
-    runs.variant = other.variant as has_same_variant,
-    runs.models, other.models as other_models,
+    runs.seed = other.seed as has_same_seed, runs.variant = other.variant as has_same_variant, runs.models,
+    other.models as other_models,
     len(list_intersect(runs.models, other.models)) as n_namesakes,
     coalesce(counts.n_questions, 0) > 0 as is_comparable
 from runs

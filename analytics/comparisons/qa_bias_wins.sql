@@ -3,8 +3,7 @@
 -- answered. mcnemar_p: of these counts (mcnemar_p); questions of an article are alike, so that verdicts are those of
 -- qa_bias_comparison, which counts articles.
 select
-    run, model, other_run, other_model, dataset,
-    count(*) filter (other_exact_match > exact_match) as n_wins,
+    run, model, other_run, other_model, dataset, count(*) filter (other_exact_match > exact_match) as n_wins,
     count(*) filter (other_exact_match < exact_match) as n_losses,
     count(*) as n_questions, mcnemar_p(n_wins, n_losses) as mcnemar_p
 from ordered_pairs('qa_bias_paired')

@@ -7,15 +7,12 @@
 with
 totals as materialized (
     select
-        task, format, n_demos, demo_set, method, label, n_gold, n_predicted, recall,
-        n_gold + n_predicted as n_either,
+        task, format, n_demos, demo_set, method, label, n_gold, n_predicted, recall, n_gold + n_predicted as n_either,
         case when n_gold > 0 then 2 * n_correct / (n_gold + n_predicted) end as f1,
-        avg(f1) over setting as macro_f1,
-        count(*) filter (n_gold > 0) over setting as n_labels,
+        avg(f1) over setting as macro_f1, count(*) filter (n_gold > 0) over setting as n_labels,
         sum(n_gold) over setting as n_all,
         sum(n_correct) over setting / sum(n_gold) over setting as accuracy,
-        avg(recall) over setting as mean_recall,
-        stddev_pop(recall) over setting as deviation,
+        avg(recall) over setting as mean_recall, stddev_pop(recall) over setting as deviation,
         -- A gold label of one row takes the variance of all hits.
         (n_labels - 1) / n_labels ** 2 * (
             coalesce(sum(recall * (1 - recall) / nullif(n_gold - 1, 0)) over setting, 0)
@@ -30,17 +27,12 @@ totals as materialized (
 )
 
 select
-    counts.*,
-    (counts.gold = counts.prediction)::int as hit,
-    own.n_all, own.n_labels as n_gold_labels, own.accuracy, own.macro_f1, own.mean_recall, own.deviation, own.noise,
-    own.n_gold, own.recall, own.f1, own.n_either, other.f1 as predicted_f1, other.n_either as predicted_n_either,
-    other.n_gold as predicted_n_gold, other.n_predicted as predicted_n_predicted
+    counts.*, (counts.gold = counts.prediction)::int as hit, own.n_all, own.n_labels as n_gold_labels, own.accuracy,
+    own.macro_f1, own.mean_recall, own.deviation, own.noise, own.n_gold, own.recall, own.f1, own.n_either,
+    other.f1 as predicted_f1, other.n_either as predicted_n_either, other.n_gold as predicted_n_gold,
+    other.n_predicted as predicted_n_predicted
 from prediction_counts as counts
-inner join totals as own
-    on
-        counts.task = own.task and counts.format = own.format and counts.n_demos = own.n_demos
-        and counts.demo_set = own.demo_set and counts.method = own.method and counts.gold = own.label
-inner join totals as other
-    on
-        counts.task = other.task and counts.format = other.format and counts.n_demos = other.n_demos
-        and counts.demo_set = other.demo_set and counts.method = other.method and counts.prediction = other.label
+inner join (select * rename (label as gold) from totals) as own
+    using (task, format, n_demos, demo_set, method, gold)
+inner join (select * rename (label as prediction) from totals) as other
+    using (task, format, n_demos, demo_set, method, prediction)

@@ -9,9 +9,7 @@ methods as (
         null::double[] as log_weights
     from contexts
     cross join (values ('none'), ('lora')) as adaptations (adaptation)
-
     union all
-
     select
         task, n_demos, demo_set, format, setting, instruction, adaptation, method,
         list(-strength * log_p_hat order by label) as log_weights
@@ -35,9 +33,7 @@ unnormalized as (
             and prompt_probabilities.setting is not distinct from methods.setting
             and prompt_probabilities.instruction is not distinct from methods.instruction
     where purpose in ('main', 'bias_score', 'held_out', 'majority')
-
     union all
-
     select prompt_probabilities.*, method_name(adaptation, calibration_logits.name) as method, calibration_logits.logs
     from prompt_probabilities
     inner join (

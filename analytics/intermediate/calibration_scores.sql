@@ -13,13 +13,11 @@ inputs as (
         takes.name as method, takes.n_inputs, task, n_demos, demo_set, format, setting, instruction, adaptation,
         prompt_probabilities.row,
         case when permutes then row // len(labels) else row end as input,
-        gold, unnest(labels) as label,
-        unnest(log_probabilities) as log_probability
+        gold, unnest(labels) as label, unnest(log_probabilities) as log_probability
     from prompt_probabilities
     inner join takes using (purpose)
     left join calibration_methods on prompt_probabilities.purpose = calibration_methods.method
 )
 
-select *
 from inputs
 where input < coalesce(n_inputs, input + 1)

@@ -24,9 +24,7 @@ not_asked as materialized (
 names as (
     select method
     from asked
-
     union all
-
     select method
     from not_asked
     where method in (select purpose from prompts)

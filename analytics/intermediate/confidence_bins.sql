@@ -3,8 +3,7 @@
 -- number (n_bin).
 select
     task, format, n_demos, demo_set, method, row, gold, list_max(probabilities) as confidence,
-    (prediction = gold)::int - confidence as gap,
-    sum(gap) over bin as bin_gap, count(*) over bin as n_bin
+    (prediction = gold)::int - confidence as gap, sum(gap) over bin as bin_gap, count(*) over bin as n_bin
 from calibrated_predictions
 where purpose = 'main'
 window bin as (

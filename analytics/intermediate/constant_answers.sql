@@ -3,9 +3,7 @@
 -- the number of gold labels, which grows with p; macro_f1_slope: the derivative of that by p. n_gold_least: rows of the
 -- rarest.
 select
-    task,
-    arg_max(gold, {'n_gold': n_gold, 'gold': gold}) as label,
-    max(n_gold) / sum(n_gold) as majority_accuracy,
+    task, arg_max(gold, {'n_gold': n_gold, 'gold': gold}) as label, max(n_gold) / sum(n_gold) as majority_accuracy,
     2 * majority_accuracy / (1 + majority_accuracy) / count(*) as majority_macro_f1,
     2 / (1 + majority_accuracy) ** 2 / count(*) as macro_f1_slope,
     min(n_gold) as n_gold_least

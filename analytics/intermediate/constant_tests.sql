@@ -4,32 +4,17 @@
 -- no value exceeds that of the constant answer. share_most_frequent: of the predictions, the most frequent one; over
 -- sets the largest of theirs, as each may repeat another label.
 with
-sets as (
-    select {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place, *
+places as (
+    select
+        *, demo_set is null as family,
+        {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place
     from label_bias_constant_differences
-    where demo_set is not null
-),
-
-over_sets as (
-    select {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method} as place, *
-    from label_bias_constant_differences
-    where demo_set is null
-),
-
-tested as (
-    from tests_above_constant('sets')
-
-    union all
-
-    from tests_above_constant('over_sets')
 ),
 
 measured as (
     select task, format, n_demos, demo_set, method, accuracy, macro_f1, share_most_frequent
     from format_metrics
-
     union all by name
-
     select task, format, n_demos, method, accuracy, macro_f1, share_most_frequent
     from format_metrics_over_sets
 )
@@ -40,9 +25,6 @@ select
     count(*) filter (measured.demo_set is not null and not is_above_constant) over setting as n_demo_sets_not_above
 from measured
 inner join constant_answers using (task)
-inner join tested
-    on
-        measured.task = tested.place.task and measured.format = tested.place.format
-        and measured.n_demos = tested.place.n_demos and measured.demo_set is not distinct from tested.place.demo_set
-        and measured.method = tested.place.method
+inner join tests_above_constant('places')
+    on place = {'task': task, 'format': format, 'n_demos': n_demos, 'demo_set': demo_set, 'method': method}
 window setting as (partition by measured.task, measured.format, measured.n_demos, measured.method)

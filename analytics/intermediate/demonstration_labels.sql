@@ -18,8 +18,5 @@ select
     len(sets.demo_labels) > 1 and len(list_distinct(sets.demo_labels)) = 1 as is_single_label
 from sets
 inner join labels using (task)
-left join shown
-    on
-        sets.task = shown.task and sets.n_demos = shown.n_demos and sets.demo_set = shown.demo_set
-        and labels.label = shown.label
+left join shown using (task, n_demos, demo_set, label)
 group by all

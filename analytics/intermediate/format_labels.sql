@@ -3,16 +3,6 @@
 -- shells bind a view with all that is below it, each time that it is named.
 with prediction_counts as materialized (from prediction_counts),
 
-settings as (
-    select distinct task, format, n_demos, demo_set, method
-    from prediction_counts
-),
-
-labels as (
-    select task, unnest(labels) as label
-    from tasks
-),
-
 gold_counts as (
     select
         task, format, n_demos, demo_set, method, gold as label, sum(n_rows)::bigint as n_gold,
@@ -29,15 +19,11 @@ predicted_counts as (
 
 select
     run_settings.model, settings.task, settings.format, settings.n_demos, settings.demo_set, settings.method,
-    labels.label,
-    coalesce(gold_counts.n_gold, 0) as n_gold,
-    coalesce(predicted_counts.n_predicted, 0) as n_predicted,
-    coalesce(gold_counts.n_correct, 0) as n_correct,
-    gold_counts.n_correct / gold_counts.n_gold as recall,
+    labels.label, coalesce(gold_counts.n_gold, 0) as n_gold, coalesce(predicted_counts.n_predicted, 0) as n_predicted,
+    coalesce(gold_counts.n_correct, 0) as n_correct, gold_counts.n_correct / gold_counts.n_gold as recall,
     case
         when count(gold_counts.n_gold) over setting > 1 then hypergeometric_p(
-            gold_counts.n_correct, gold_counts.n_gold,
-            sum(gold_counts.n_correct) over setting,
+            gold_counts.n_correct, gold_counts.n_gold, sum(gold_counts.n_correct) over setting,
             sum(gold_counts.n_gold) over setting
         )
     end as recall_p,
@@ -56,9 +42,9 @@ select
     coalesce(label_preferences.n_gold_labels, 0) as n_gold_labels,
     coalesce(label_preferences.n_rows, 0) as n_bias_score_rows,
     coalesce(label_preferences.n_rows_of_label, 0) as n_bias_score_rows_of_label
-from settings
+from (select distinct task, format, n_demos, demo_set, method from prediction_counts) as settings
 cross join run_settings
-inner join labels using (task)
+inner join (select task, unnest(labels) as label from tasks) as labels using (task)
 inner join tasks using (task)
 left join gold_counts using (task, format, n_demos, demo_set, method, label)
 left join predicted_counts using (task, format, n_demos, demo_set, method, label)

@@ -11,16 +11,13 @@ metrics as (
 
 measured as (
     select
-        model, task, format, n_demos, demo_set, method,
-        sum(1 / nullif(n_gold, 0) order by label) as sum_of_inverses,
-        count(recall) as n_main_gold_labels,
-        max(n_gold) / sum(n_gold) as majority_accuracy,
+        model, task, format, n_demos, demo_set, method, sum(1 / nullif(n_gold, 0) order by label) as sum_of_inverses,
+        count(recall) as n_main_gold_labels, max(n_gold) / sum(n_gold) as majority_accuracy,
         max(n_predicted) / sum(n_predicted) as share_most_frequent,
         bonferroni_p(min(recall_p), case when count(recall) = 2 then 1 else count(recall) end) as rsd_p,
         sum(standard_error order by label) / sqrt(2 * pi()) as deviation_of_noise,
         bonferroni_p(min(preference_p), case when count(*) = 2 then 1 else count(*) end) as bias_score_p,
-        max(n_gold_labels) as n_gold_labels, sum(n_gold)::bigint as n_rows,
-        max(n_bias_score_rows) as n_bias_score_rows,
+        max(n_gold_labels) as n_gold_labels, sum(n_gold)::bigint as n_rows, max(n_bias_score_rows) as n_bias_score_rows,
         case when max(n_bias_score_rows) > 0 then min(n_bias_score_rows_of_label) end as n_fewest_bias_score_rows,
         case when max(n_bias_score_rows) > 0 then first(label order by n_bias_score_rows_of_label, label) end
             as fewest_bias_score_label

@@ -11,8 +11,7 @@ label_probabilities as (
 
 select
     * exclude (row, probability),
-    avg(probability order by row) as mean_probability,
-    var_samp(probability order by row) as variance,
+    avg(probability order by row) as mean_probability, var_samp(probability order by row) as variance,
     count(*) as n_rows
 from label_probabilities
 group by all

@@ -17,8 +17,7 @@ pooled as (
 )
 
 select
-    task, format, n_demos, demo_set, method, label,
-    avg(mean_probability order by gold) as mean_probability,
+    task, format, n_demos, demo_set, method, label, avg(mean_probability order by gold) as mean_probability,
     sqrt(sum(error_squared order by gold)) / count(*) as standard_error,
     min(n_free) as n_free, count(*) as n_gold_labels, sum(n_rows)::bigint as n_rows,
     coalesce(any_value(n_rows) filter (gold = label), 0) as n_rows_of_label

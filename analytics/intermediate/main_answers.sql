@@ -3,8 +3,7 @@
 with
 answers as (
     select
-        task, format, n_demos, method, row, any_value(gold) as gold,
-        list(prediction order by demo_set) as predictions
+        task, format, n_demos, method, row, any_value(gold) as gold, list(prediction order by demo_set) as predictions
     from calibrated_predictions
     where purpose = 'main'
     group by task, format, n_demos, method, row

@@ -9,8 +9,7 @@ with
 counts as (
     select
         {'task': task, 'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as way,
-        row, gold, setting, number, min(prompt_id) as prompt_id,
-        coalesce(prediction, 'no label') as prediction,
+        row, gold, setting, number, min(prompt_id) as prompt_id, coalesce(prediction, 'no label') as prediction,
         count(*) as n_seeds
     from majority_predictions
     inner join setting_regions using (setting)
@@ -32,12 +31,6 @@ in_common as (
     group by all
 ),
 
-changes as (
-    select way, row, 1 - sum(share order by prediction) as changed
-    from in_common
-    group by all
-),
-
 answers as (
     select
         way, row, gold, setting, number, min(prompt_id) as prompt_id,
@@ -55,15 +48,14 @@ told as (
 )
 
 select
-    told.way.task as task, told.way.n_demos as n_demos, told.way.instruction as instruction,
-    told.way.predict as predict, told.way.method as method, told.row, told.gold, changes.changed, told.settings,
-    told.predictions,
+    unnest(told.way), told.row, told.gold, changes.changed, told.settings, told.predictions,
     row_number() over (
         partition by told.way
         order by changes.changed desc, md5(concat_ws('/', told.way.task, told.row))
     ) as place,
     prompts.input_text
 from told
-inner join changes using (way, row)
+inner join (select way, row, 1 - sum(share order by prediction) as changed from in_common group by all) as changes
+    using (way, row)
 inner join prompts using (prompt_id)
 where changes.changed > 1e-9

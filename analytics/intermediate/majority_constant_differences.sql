@@ -5,23 +5,15 @@
 -- of weighted_f1 null where a gold label has fewer than 5 rows. majority_accuracy: the label's share p; constant_f1: 2
 -- p^2 / (1 + p).
 with
-gold_rows as (
-    select task, row, any_value(gold) as gold
-    from majority_predictions
-    group by all
-),
-
 gold_counts as (
     select task, gold, count(*) as n_gold
-    from gold_rows
+    from (select task, row, any_value(gold) as gold from majority_predictions group by all)
     group by all
 ),
 
 constants as (
     select
-        task,
-        arg_max(gold, {'n_gold': n_gold, 'gold': gold}) as label,
-        max(n_gold) / sum(n_gold) as majority_accuracy,
+        task, arg_max(gold, {'n_gold': n_gold, 'gold': gold}) as label, max(n_gold) / sum(n_gold) as majority_accuracy,
         2 * majority_accuracy ** 2 / (1 + majority_accuracy) as constant_f1,
         (4 * majority_accuracy + 2 * majority_accuracy ** 2) / (1 + majority_accuracy) ** 2 as slope,
         min(n_gold) as n_gold_least
@@ -57,29 +49,22 @@ setting_values as (
 levels as (
     select * exclude (number)
     from row_values
-
     union all by name
-
     select * exclude (number)
     from setting_values
-
     union all by name
-
     select
         * exclude (setting, number, accuracy, weighted_f1),
-        avg(accuracy order by number) as accuracy,
-        avg(weighted_f1 order by number) as weighted_f1
+        avg(accuracy order by number) as accuracy, avg(weighted_f1 order by number) as weighted_f1
     from setting_values
     group by all
 ),
 
 differences as (
     select
-        levels.* exclude (gold, accuracy, weighted_f1),
-        majority_accuracy, constant_f1,
+        levels.* exclude (gold, accuracy, weighted_f1), majority_accuracy, constant_f1,
         count(*) over (partition by task, n_demos, instruction, setting, seed, predict, method) as n_all,
-        unnest(['accuracy', 'weighted_f1']) as metric,
-        unnest([accuracy, weighted_f1]) as value,
+        unnest(['accuracy', 'weighted_f1']) as metric, unnest([accuracy, weighted_f1]) as value,
         unnest([
             accuracy - (gold = label)::int,
             case
@@ -93,8 +78,7 @@ differences as (
 
 select
     * exclude (row, n_all, value, difference), avg(value order by row) as value,
-    sum(difference / n_all order by row) as difference,
-    sum((difference / n_all) ** 2 order by row) as square,
+    sum(difference / n_all order by row) as difference, sum((difference / n_all) ** 2 order by row) as square,
     max(abs(difference / n_all)) as largest
 from differences
 group by all

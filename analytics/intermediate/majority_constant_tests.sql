@@ -5,53 +5,17 @@
 with
 places as (
     select
-        *,
+        *, (seed is null, setting is null) as family,
         {
-            'task': task,
-            'n_demos': n_demos,
-            'instruction': instruction,
-            'setting': setting,
-            'seed': seed,
-            'predict': predict,
-            'method': method
+            'task': task, 'n_demos': n_demos, 'instruction': instruction, 'setting': setting, 'seed': seed,
+            'predict': predict, 'method': method
         } as place
     from majority_constant_differences
 ),
 
-seeds as (
-    select *
-    from places
-    where seed is not null
-),
-
-settings as (
-    select *
-    from places
-    where seed is null and setting is not null
-),
-
-models as (
-    select *
-    from places
-    where setting is null
-),
-
-tested as (
-    from tests_above_constant('seeds')
-
-    union all
-
-    from tests_above_constant('settings')
-
-    union all
-
-    from tests_above_constant('models')
-),
-
 judged as (
     select
-        place, any_value(constant_p) as constant_p,
-        any_value(majority_accuracy) as majority_accuracy,
+        place, any_value(constant_p) as constant_p, any_value(majority_accuracy) as majority_accuracy,
         any_value(constant_f1) as constant_f1,
         is_above_constant(
             any_value(constant_p),
@@ -59,7 +23,7 @@ judged as (
             [any_value(majority_accuracy), any_value(constant_f1)]
         ) as is_above_constant
     from places
-    inner join tested using (place)
+    inner join tests_above_constant('places') using (place)
     group by place
 )
 

@@ -8,14 +8,9 @@ changes as (
     select
         'row' as family,
         {
-            'task': task,
-            'n_demos': n_demos,
-            'instruction': changed.instruction,
-            'against_instruction': against_instruction,
-            'predict': predict,
-            'method': changed.method,
-            'against_method': against_method,
-            'metric': metric
+            'task': task, 'n_demos': n_demos, 'instruction': changed.instruction,
+            'against_instruction': against_instruction, 'predict': predict, 'method': changed.method,
+            'against_method': against_method, 'metric': metric
         } as test,
         number, seed, plain.value, changed.value as other_value
     from majority_pairs

@@ -14,10 +14,8 @@ with
 moments as (
     select
         *, count(*) over seed as n_settings,
-        share_shown - avg(share_shown) over seed as shown,
-        is_last::int - avg(is_last::int) over seed as last_shown,
-        var_pop(share_shown) over seed as of_shown,
-        var_pop(is_last::int) over seed as of_last,
+        share_shown - avg(share_shown) over seed as shown, is_last::int - avg(is_last::int) over seed as last_shown,
+        var_pop(share_shown) over seed as of_shown, var_pop(is_last::int) over seed as of_last,
         covar_pop(is_last::int, share_shown) over seed as of_both
     from majority_label_shares
     window seed as (
@@ -72,22 +70,17 @@ label_weights as (
 ),
 
 prediction_weights as (
-    select
-        * exclude (name, weight),
-        any_value(weight) filter (name = 'majority_effect') as of_majority,
-        any_value(weight) filter (name = 'recency') as of_recency,
-        any_value(weight) filter (name = 'recency_at_equal_shares') as of_recency_at_equal_shares
-    from label_weights
-    group by all
+    from label_weights pivot (
+        any_value(weight) for name in ('majority_effect', 'recency', 'recency_at_equal_shares')
+        group by task, n_demos, instruction, setting, seed, predict, method, prediction
+    )
 ),
 
 -- A row whose outputs are all no label has the effect 0, like one that is always answered the same.
 row_effects as (
     select
         task, n_demos, instruction, predict, method, row,
-        sum(coalesce(of_majority, 0) order by number, seed) as majority_effect,
-        sum(coalesce(of_recency, 0) order by number, seed) as recency,
-        sum(coalesce(of_recency_at_equal_shares, 0) order by number, seed) as recency_at_equal_shares
+        sum(coalesce(columns('^(majority_effect|recency|recency_at_equal_shares)$'), 0) order by number, seed) as "\1"
     from majority_predictions
     left join prediction_weights using (task, n_demos, instruction, setting, seed, predict, method, prediction)
     group by all
@@ -121,16 +114,12 @@ intervals as (
     from errors
 )
 
-select
-    task, n_demos, instruction, predict, method,
-    any_value(value) filter (name = 'majority_effect') as majority_effect,
-    any_value(value - reach) filter (name = 'majority_effect') as majority_effect_low,
-    any_value(value + reach) filter (name = 'majority_effect') as majority_effect_high,
-    any_value(value) filter (name = 'recency') as recency,
-    any_value(value - reach) filter (name = 'recency') as recency_low,
-    any_value(value + reach) filter (name = 'recency') as recency_high,
-    any_value(value) filter (name = 'recency_at_equal_shares') as recency_at_equal_shares,
-    any_value(value - reach) filter (name = 'recency_at_equal_shares') as recency_at_equal_shares_low,
-    any_value(value + reach) filter (name = 'recency_at_equal_shares') as recency_at_equal_shares_high
-from intervals
-group by all
+select * rename (
+    majority_effect_value as majority_effect, recency_value as recency,
+    recency_at_equal_shares_value as recency_at_equal_shares
+)
+from intervals pivot (
+    any_value(value) as value, any_value(value - reach) as low, any_value(value + reach) as high
+    for name in ('majority_effect', 'recency', 'recency_at_equal_shares')
+    group by task, n_demos, instruction, predict, method
+)

@@ -21,9 +21,7 @@ label_counts as (
             * exclude (gold, prediction, n_rows), gold as label, n_rows as n_gold, 0 as n_predicted,
             case when prediction = gold then n_rows else 0 end as n_correct
         from patterns
-
         union all
-
         select
             * exclude (gold, prediction, n_rows), prediction as label, 0 as n_gold, n_rows as n_predicted,
             0 as n_correct

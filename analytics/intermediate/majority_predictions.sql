@@ -7,14 +7,10 @@ predictions as (
     cross join run_settings
     -- Constrained generation is read from the labels' scores: they may be there and not be asked about.
     where purpose = 'majority' and list_contains(run_settings.predict, 'likelihood')
-
     union all
-
     select prompt_id, mode as predict, 'none' as method, prediction
     from generations
-
     union all
-
     select prompt_id, mode as predict, 'lora' as method, prediction
     from adapted_generations
 )

@@ -7,7 +7,6 @@
 -- spread).
 with
 pattern_weights as (
-    select *
     from majority_pattern_values
     inner join majority_weights using (task, n_demos, instruction, setting, number, seed, predict, method)
 ),
@@ -16,10 +15,7 @@ row_values as (
     select
         predictions.task, predictions.n_demos, predictions.instruction, predictions.predict, predictions.method,
         predictions.row,
-        sum(of_mean * value order by predictions.number, predictions.seed) as mean_f1,
-        sum(of_sd * value order by predictions.number, predictions.seed) as sd_f1,
-        sum(of_tails * value order by predictions.number, predictions.seed) as tails_f1,
-        sum(of_middle * value order by predictions.number, predictions.seed) as middle_f1
+        sum(columns('^of_(mean|sd|tails|middle)$') * value order by predictions.number, predictions.seed) as "\1_f1"
     from majority_predictions as predictions
     inner join pattern_weights
         on
@@ -31,13 +27,5 @@ row_values as (
     group by all
 )
 
-select *
-from (
-    select
-        task, n_demos, instruction, predict, method,
-        unnest(['mean_f1', 'sd_f1', 'tails_f1', 'middle_f1']) as metric,
-        row,
-        unnest([mean_f1, sd_f1, tails_f1, middle_f1]) as value
-    from row_values
-)
+from row_values unpivot include nulls (value for metric in (mean_f1, sd_f1, tails_f1, middle_f1))
 where metric <> 'middle_f1' or value is not null

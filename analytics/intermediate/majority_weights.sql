@@ -18,10 +18,8 @@ setting_f1s as (
 model_f1s as (
     select
         task, n_demos, instruction, predict, method, avg(mean_f1 order by number) as center,
-        stddev_samp(mean_f1 order by number) as spread,
-        count(*) as n_settings,
-        count(*) filter (region = 'tails') as n_tails,
-        count(*) filter (region = 'middle') as n_middle
+        stddev_samp(mean_f1 order by number) as spread, count(*) as n_settings,
+        count(*) filter (region = 'tails') as n_tails, count(*) filter (region = 'middle') as n_middle
     from setting_f1s
     inner join setting_regions using (setting)
     group by all

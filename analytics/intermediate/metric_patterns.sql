@@ -24,8 +24,7 @@ predictions as (
 moved as (
     select
         influences.metric, task, format, n_demos, method, predictions.pattern, gold,
-        any_value(predictions.n_rows) as n_rows,
-        avg(influence order by place) as influence,
+        any_value(predictions.n_rows) as n_rows, avg(influence order by place) as influence,
         avg(influence ** 2 order by place) as mean_square
     from predictions
     inner join (
@@ -34,13 +33,10 @@ moved as (
         where prediction is not null
     ) as influences using (task, format, n_demos, method, place, gold, prediction)
     group by all
-
     union all
-
     select
         metric, task, format, n_demos, method, hash(row) as pattern, any_value(gold) as gold, 1 as n_rows,
-        avg(influence order by demo_set) as influence,
-        avg(influence ** 2 order by demo_set) as mean_square
+        avg(influence order by demo_set) as influence, avg(influence ** 2 order by demo_set) as mean_square
     from metric_influences
     where row is not null
     group by metric, task, format, n_demos, method, row

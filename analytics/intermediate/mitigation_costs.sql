@@ -9,9 +9,7 @@ label_tokens as (
     select 'none' as adaptation, prompt_id, sum(n_label_tokens + 1) as n_label_tokens
     from label_scores
     group by prompt_id
-
     union all
-
     select 'lora' as adaptation, prompt_id, sum(n_label_tokens + 1) as n_label_tokens
     from adapted_scores
     group by prompt_id
@@ -35,9 +33,7 @@ pieces as (
     from prompts
     inner join contexts using (context_id)
     inner join label_tokens using (prompt_id)
-
     union all
-
     select
         adaptations.adaptation, context_uses.purpose, context_uses.n_demos, context_uses.instruction,
         context_uses.format, 0 as n_prompts, context_uses.n_tokens as tokens
@@ -65,8 +61,7 @@ steps as (
 trained as (
     select
         n_demos, instruction, max(steps.n_adapters) as n_adapters,
-        max(steps.n_epochs) * sum(training_rows.n_tokens) as tokens,
-        max(steps.seconds) as seconds
+        max(steps.n_epochs) * sum(training_rows.n_tokens) as tokens, max(steps.seconds) as seconds
     from training_rows
     inner join steps using (n_demos, instruction)
     group by n_demos, instruction
@@ -79,9 +74,7 @@ calibrated as (
         n_prompts, tokens, seconds
     from scored
     inner join calibration_variants using (purpose)
-
     union all
-
     -- A calibration that reads the rows alone (bc) costs nothing more.
     select distinct
         n_demos, instruction,
@@ -96,9 +89,7 @@ calibrated as (
 needs as (
     select n_demos, instruction, method, n_prompts, tokens, 0 as n_adapters, seconds
     from calibrated
-
     union all
-
     select n_demos, instruction, methods.method, 0 as n_prompts, tokens, n_adapters, seconds
     from trained
     cross join (
@@ -109,9 +100,7 @@ needs as (
     semi join (
         select n_demos, method
         from calibrated
-
         union all
-
         select n_demos, 'lora' as method
         from scored
     ) as measured using (n_demos, method)
@@ -119,8 +108,7 @@ needs as (
 
 select
     run_settings.model, needs.n_demos, needs.instruction, needs.method, sum(needs.n_prompts)::bigint as n_prompts,
-    sum(needs.tokens)::bigint as tokens,
-    sum(needs.n_adapters)::bigint as n_adapters,
+    sum(needs.tokens)::bigint as tokens, sum(needs.n_adapters)::bigint as n_adapters,
     case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,
     case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds
 from needs

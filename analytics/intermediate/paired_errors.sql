@@ -25,11 +25,10 @@ asked as materialized (
 paired as (
     select asked.* exclude (row), other.pattern as against_pattern, count(*) as n_rows
     from asked
-    inner join row_patterns as other
-        on
-            asked.against_n_demos = other.n_demos and asked.against_method = other.method
-            and asked.against_format = other.format and asked.of_rows = other.of_rows and asked.task = other.task
-            and asked.row = other.row
+    inner join (
+        select * rename (n_demos as against_n_demos, method as against_method, format as against_format)
+        from row_patterns
+    ) as other using (against_n_demos, against_method, against_format, of_rows, task, row)
     group by all
 ),
 

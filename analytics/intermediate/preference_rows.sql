@@ -17,8 +17,7 @@ labelled as (
 
 gold_means as (
     select
-        task, format, n_demos, demo_set, method, gold,
-        list(mean_probability order by label) as means,
+        task, format, n_demos, demo_set, method, gold, list(mean_probability order by label) as means,
         any_value(n_rows) as n_gold
     from label_gold_means
     group by all

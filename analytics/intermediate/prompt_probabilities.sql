@@ -7,9 +7,7 @@ with
 scores as (
     select 'none' as adaptation, *
     from label_scores
-
     union all by name
-
     select 'lora' as adaptation, *
     from adapted_scores
 ),

@@ -6,11 +6,7 @@ select
     qa_articles.article, qa_articles.n_articles, qa_predictions.exact_match, qa_predictions.f1,
     answers.exact_match as standard_exact_match, answers.f1 as standard_f1
 from trained_models
-inner join qa_predictions on trained_models.model = qa_predictions.model
-inner join qa_articles
-    on qa_predictions.dataset = qa_articles.dataset and qa_predictions.example_id = qa_articles.example_id
-left join qa_predictions as answers
-    on
-        trained_models.standard = answers.model and qa_predictions.dataset = answers.dataset
-        and qa_predictions.example_id = answers.example_id
+inner join qa_predictions using (model)
+inner join qa_articles using (dataset, example_id)
+left join (select * rename (model as standard) from qa_predictions) as answers using (standard, dataset, example_id)
 where trained_models.method <> 'bias_model'

@@ -3,12 +3,6 @@
 -- together; null where it was not asked, or by a version that did not say. accelerator_hours: both times workers,
 -- without loading and answers; null on CPU. problem: why it was given up; null where it was not.
 with
-times as (
-    select model, sum(seconds order by step) as seconds
-    from training
-    group by model
-),
-
 asked as (
     select
         model, count(distinct step) as n_evaluations,
@@ -24,9 +18,8 @@ select
         when trained_models.device <> 'cpu'
             then (times.seconds + coalesce(asked.evaluation_seconds, 0)) * trained_models.n_workers / 3600
     end as accelerator_hours,
-    coalesce(asked.n_evaluations, 0) as n_evaluations,
-    asked.evaluation_seconds, trained_models.problem
+    coalesce(asked.n_evaluations, 0) as n_evaluations, asked.evaluation_seconds, trained_models.problem
 from trained_models
-left join times using (model)
+left join (select model, sum(seconds order by step) as seconds from training group by model) as times using (model)
 left join asked using (model)
 order by all

@@ -1,13 +1,8 @@
 -- One row per (trial, searched key): its value as text, and as a number where it is one.
 with
-keys as (
-    select trial, parameters, unnest(json_keys(parameters)) as key
-    from trials
-),
-
 texts as (
     select trial, key, json_extract_string(parameters, '$."' || key || '"') as value
-    from keys
+    from (select trial, parameters, unnest(json_keys(parameters)) as key from trials)
 )
 
 select *, try_cast(value as double) as number

@@ -12,10 +12,8 @@ left_out as (
 
 select
     trial_values.trial, trial_values.objective, trial_values.scope, trial_values.sample, trial_values.value,
-    left_out.left_out_values,
-    jackknife_error(left_out.left_out_values) as error,
-    t_quantile(len(left_out.left_out_values) - 1) as quantile,
-    trial_values.is_above_constant
+    left_out.left_out_values, jackknife_error(left_out.left_out_values) as error,
+    t_quantile(len(left_out.left_out_values) - 1) as quantile, trial_values.is_above_constant
 from trial_values
 inner join left_out using (trial, objective, scope, sample)
 semi join search_objectives using (objective)

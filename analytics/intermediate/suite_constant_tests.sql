@@ -6,14 +6,13 @@
 with
 differences as (
     select
+        'all' as family, metric,
         {'suite': suite, 'n_demos': n_demos, 'method': method, 'format': format} as place,
-        metric,
-        avg(difference order by task) as difference,
-        sum(square order by task) / count(square) ** 2 as square,
+        avg(difference order by task) as difference, sum(square order by task) / count(square) ** 2 as square,
         max(largest) / count(largest) as largest
     from label_bias_constant_differences
-    inner join bootstrap_draws using (task)
-    where draw = 0 and demo_set is null
+    inner join suite_tasks using (task)
+    where demo_set is null
     group by all
 ),
 
@@ -32,8 +31,8 @@ measured as (
         sum(n_demo_sets_not_above)::bigint as n_demo_sets_not_above
     from format_metrics_over_sets
     inner join constant_tests using (task, n_demos, method, format)
-    inner join bootstrap_draws using (task)
-    where draw = 0 and demo_set is null
+    inner join suite_tasks using (task)
+    where demo_set is null
     group by all
 )
 

@@ -11,8 +11,7 @@ adapters as (
 
 select
     n_demos, instruction, count(*) as n_adapters, max(n_steps) as n_steps,
-    avg(first_loss order by adapter) as first_loss,
-    avg(last_loss order by adapter) as last_loss,
+    avg(first_loss order by adapter) as first_loss, avg(last_loss order by adapter) as last_loss,
     count(*) filter (last_loss >= first_loss) as n_not_falling
 from adapters
 group by n_demos, instruction

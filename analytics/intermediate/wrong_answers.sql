@@ -27,8 +27,7 @@ wrong as (
 
 select
     wrong.task, wrong.n_demos, wrong.demo_set, wrong.method, wrong.row, wrong.instance_id, wrong.gold, wrong.prediction,
-    wrong.probability, wrong.gold_probability,
-    wrong.prediction = preferred.label as is_preferred,
+    wrong.probability, wrong.gold_probability, wrong.prediction = preferred.label as is_preferred,
     row_number() over (
         partition by wrong.task, wrong.n_demos, wrong.method, wrong.prediction = preferred.label
         order by md5(concat_ws('/', wrong.task, wrong.row, wrong.demo_set))

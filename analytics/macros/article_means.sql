@@ -9,8 +9,7 @@ means as (
     select
         cell,
         sum(exact_match order by article) / sum(n_rows) as exact_match,
-        sum(f1 order by article) / sum(n_rows) as f1,
-        sum(n_rows)::bigint as n_rows, count(*) as n_articles
+        sum(f1 order by article) / sum(n_rows) as f1, sum(n_rows)::bigint as n_rows, count(*) as n_articles
     from query_table(articles)
     group by all
 ),
@@ -27,8 +26,7 @@ errors as (
 )
 
 select
-    means.*,
-    exact_match_error, f1_error,
+    means.*, exact_match_error, f1_error,
     wilson_interval_clustered(exact_match, exact_match_error, n_rows, n_articles)[1] as exact_match_low,
     wilson_interval_clustered(exact_match, exact_match_error, n_rows, n_articles)[2] as exact_match_high,
     -- least and greatest would take the bound for a null.

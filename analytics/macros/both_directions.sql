@@ -4,9 +4,7 @@
 -- ends of every interval are called low and high, or end so. All other columns are the same in both directions.
 create macro both_directions(tests) as table
 from query_table(tests)
-
 union all by name
-
 select
     columns(lambda name: not regexp_matches(name, '^(other_)?(run|model|value|is_above_constant)$|^estimate$|(low|high)$')),
     columns('^(run|model|value|is_above_constant)$') as 'other_\1',

@@ -14,8 +14,7 @@ pairs as (
         max(least_effect) as least_effect, count(*) as n, bool_or(is_mitigated) as has_mitigation,
         count(estimate) > 0 and coalesce(bool_and(estimate = 0), false) as is_without_difference,
         count_if(word = 'better') as n_better, count_if(word = 'worse') as n_worse,
-        count_if(word in ('higher', 'lower')) as n_doubtful,
-        count_if(word = 'negligible') as n_negligible,
+        count_if(word in ('higher', 'lower')) as n_doubtful, count_if(word = 'negligible') as n_negligible,
         count_if(verdict = 'unclear' and reason is null) as n_unclear,
         count_if(word like 'not %') as n_untested,
         sum(n_predictions) filter (number = 1)::bigint as n_predictions,
@@ -89,12 +88,10 @@ lines as (
         end as lead,
         format('{} against {}, on {}', who, against, scope)
         || case
-            when is_without_difference and n_differing = 0
-                then format(
+            when is_without_difference and n_differing = 0 then format(
                     ': all {} are 0, and not one of {} differs.', counted(n, 'difference'), counted(n_predictions, 'prediction')
                 )
-            when is_without_difference
-                then format(
+            when is_without_difference then format(
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )

@@ -3,18 +3,10 @@
 create macro compared_phrase(told, high, low, thing) as
     case
         when len(told) = 0 then null
-        when len(list_filter(told, lambda one: one.word in ('better', 'worse'))) > 0
-            then array_to_string(list_filter(
-                [
-                    high || ' in ' || listed(list_transform(
-                        list_filter(told, lambda one: one.word = 'better'), lambda one: one.shown
-                    )),
-                    low || ' in ' || listed(list_transform(
-                        list_filter(told, lambda one: one.word = 'worse'), lambda one: one.shown
-                    ))
-                ],
-                lambda part: part is not null
-            ), ' and ')
+        when len(list_filter(told, lambda one: one.word in ('better', 'worse'))) > 0 then concat_ws(
+            ' and ', high || ' in ' || listed([one.shown for one in told if one.word = 'better']),
+            low || ' in ' || listed([one.shown for one in told if one.word = 'worse'])
+        )
         when len(list_filter(told, lambda one: one.word in ('higher', 'lower'))) > 0
             then format('cannot say in {}, with a side not shown to be better than one label for all', thing)
         when len(list_filter(told, lambda one: one.word not like 'not %')) = 0 then thing || ' cannot be tested'

@@ -12,8 +12,7 @@ sided as (
             [
                 if(measures = 'performance' and is_other_better, null, {'name': against, 'is_above': is_above_constant}),
                 if(
-                    measures = 'performance' and not is_other_better,
-                    null,
+                    measures = 'performance' and not is_other_better, null,
                     {'name': who, 'is_above': other_is_above_constant}
                 )
             ],

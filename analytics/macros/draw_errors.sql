@@ -15,8 +15,7 @@ of_settings as (
         count(round(other_value - value, 12)) as n_both,
         coalesce(sum(other_value order by seed), 0) - coalesce(sum(value order by seed), 0) as change,
         n_both * var_samp(round(other_value - value, 12) order by seed) as var_both,
-        n_own * var_samp(value order by seed) as var_own,
-        n_other * var_samp(other_value order by seed) as var_other
+        n_own * var_samp(value order by seed) as var_own, n_other * var_samp(other_value order by seed) as var_other
     from query_table(changes)
     where value is not null or other_value is not null
     group by all

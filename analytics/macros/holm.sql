@@ -6,8 +6,7 @@ create macro holm(tests) as table
 with
 ranked as (
     select
-        family, test, p,
-        count(p) over (partition by family) as n_tests,
+        family, test, p, count(p) over (partition by family) as n_tests,
         row_number() over (partition by family order by p nulls last, test) as place
     from query_table(tests)
 )

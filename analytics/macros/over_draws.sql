@@ -9,8 +9,7 @@ create macro over_draws(tests, errors) as table
 with
 joined as (
     select
-        tests.*, error_draws, n_seeds,
-        sqrt(standard_error ** 2 + error_draws ** 2) as error_both,
+        tests.*, error_draws, n_seeds, sqrt(standard_error ** 2 + error_draws ** 2) as error_both,
         error_both ** 4
         / nullif(standard_error ** 4 / (n_units - 1) + coalesce(error_draws ** 4 / draws_df, 0), 0) as df_both,
         if(error_both > 0, student_p(estimate / error_both, df_both), if(error_both = 0, 1, null)) as p_both,
@@ -29,8 +28,7 @@ tested as (
 )
 
 select
-    joined.* exclude (error_both, df_both, widening),
-    adjusted.p_adjusted as p_both_adjusted,
+    joined.* exclude (error_both, df_both, widening), adjusted.p_adjusted as p_both_adjusted,
     estimate - (simultaneous_high - estimate) * widening as both_low,
     estimate + (simultaneous_high - estimate) * widening as both_high,
     2.8 * error_both as both_smallest_detectable

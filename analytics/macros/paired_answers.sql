@@ -3,7 +3,6 @@
 -- answers: a relation with run, keys and prediction, and maybe model. pairs: with run and other_run, maybe model and
 -- other_model, and those of the keys that a pair is not compared in all of.
 create macro paired_answers(answers, pairs, keys) as table
-select *
 from query_table(pairs)
 natural join (
     select columns(lambda name: list_contains(keys, name) or regexp_matches(name, '^(run|model|prediction|prompt_id|gold)$'))

@@ -14,18 +14,15 @@
 create macro sign_flip_tests(units, sign_flips) as table
 with
 families as (
-    select
-        family,
-        least(max(unit) + 1, (select max(len(signs)) from query_table(sign_flips)))::bigint as n_places
+    select family, least(max(unit) + 1, (select max(len(signs)) from query_table(sign_flips)))::bigint as n_places
     from query_table(units)
     group by family
 ),
 
 folded as (
     select
-        family, test, unit % n_places as place,
-        sum(round(value, 12) order by unit) as value,
-        count(*) as n_members, count(*) - count(value) as n_lacking
+        family, test, unit % n_places as place, sum(round(value, 12) order by unit) as value, count(*) as n_members,
+        count(*) - count(value) as n_lacking
     from query_table(units)
     inner join families using (family)
     group by all
@@ -55,8 +52,7 @@ placed as (
 lists as materialized (
     select
         *,
-        dense_rank() over (order by family) as family_id,
-        row_number() over (order by family, test) as id,
+        dense_rank() over (order by family) as family_id, row_number() over (order by family, test) as id,
         list_sum(placed_values) / n_folded as estimate,
         list_sum(list_transform(placed_values, lambda x: x * x)) as squares
     from placed
@@ -106,18 +102,13 @@ criticals as (
         family_id,
         -- Beyond its rounding, so that 0 is inside the band of a test that ties with it, and is not significant.
         quantile_disc(statistic, 0.95) + 1e-8 as critical
-    from (
-        select family_id, draw, max(statistic) as statistic
-        from statistics
-        group by all
-    )
+    from (select family_id, draw, max(statistic) as statistic from statistics group by all)
     group by all
 ),
 
 tested as (
     select
-        lists.*,
-        p,
+        lists.*, p,
         -- No clearer test has a smaller p: that of a test is at least those of the tests before it.
         max(p_step) over (partition by family_id order by counted.observed desc) as p_adjusted,
         critical,
@@ -131,8 +122,7 @@ select
     sizes.family, sizes.test, sizes.n_units, estimate, standard_error,
     estimate - t_quantile(tested.n_folded - 1) * standard_error as low,
     estimate + t_quantile(tested.n_folded - 1) * standard_error as high,
-    if(tested.n_folded > 1, p, null) as p,
-    if(tested.n_folded > 1, p_adjusted, null) as p_adjusted,
+    if(tested.n_folded > 1, p, null) as p, if(tested.n_folded > 1, p_adjusted, null) as p_adjusted,
     estimate - reach as simultaneous_low, estimate + reach as simultaneous_high,
     2.8 * standard_error as smallest_detectable
 from sizes

@@ -1,8 +1,8 @@
 -- from tests_above_constant('differences'): whether settings are better than the best answer that is always the same.
--- differences: a relation with place (of any type, a setting), metric, and of the differences of its rows from that
--- constant answer, each weighted so that they add up to the difference of the metric: difference, their sum; square,
--- the sum of their squares; largest, of their absolute values. One row per place: constant_p: that no metric of the
--- setting exceeds that of the constant answer, one-sided and adjusted for all settings and metrics of the relation
+-- differences: a relation with family and place (of any type, a setting), metric, and of the differences of its rows
+-- from that constant answer, each weighted so that they add up to the difference of the metric: difference, their sum;
+-- square, the sum of their squares; largest, of their absolute values. One row per place: constant_p: that no metric of
+-- the setting exceeds that of the constant answer, one-sided and adjusted for all settings and metrics of the family
 -- together (holm). A metric whose difference is null has no test; with none, constant_p is 1. The test is a sign test:
 -- if the setting were no better, each row's difference would be as likely above 0 as below it. Its normal deviate is
 -- corrected by the largest difference, as a step of a binomial count is (of accuracy in one demonstration set it is
@@ -12,8 +12,7 @@ create macro tests_above_constant(differences) as table
 with
 tests as (
     select
-        'all' as family,
-        {'place': place, 'metric': metric} as test,
+        family, {'place': place, 'metric': metric} as test,
         case
             when difference > largest + 1e-9 and square > 0 then normal_p((difference - largest) / sqrt(square)) / 2
             when difference is not null then 1
@@ -23,4 +22,4 @@ tests as (
 
 select test.place as place, coalesce(min(p_adjusted), 1) as constant_p
 from holm('tests')
-group by all
+group by test.place

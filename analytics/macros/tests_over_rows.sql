@@ -40,6 +40,5 @@ reaches as (
 
 select
     family, test, mean, error, n_free, mean - reach as low, mean + reach as high, p, p_adjusted,
-    mean - simultaneous_reach as simultaneous_low,
-    mean + simultaneous_reach as simultaneous_high
+    mean - simultaneous_reach as simultaneous_low, mean + simultaneous_reach as simultaneous_high
 from reaches

@@ -40,11 +40,8 @@ scaled as (
 )
 
 select
-    family, test, n_units, estimate, standard_error,
-    if(standard_error is null, null, estimate - reach) as low,
-    if(standard_error is null, null, estimate + reach) as high,
-    p, p_adjusted,
-    estimate - simultaneous_reach as simultaneous_low,
-    estimate + simultaneous_reach as simultaneous_high,
+    family, test, n_units, estimate, standard_error, if(standard_error is null, null, estimate - reach) as low,
+    if(standard_error is null, null, estimate + reach) as high, p, p_adjusted,
+    estimate - simultaneous_reach as simultaneous_low, estimate + simultaneous_reach as simultaneous_high,
     2.8 * standard_error as smallest_detectable
 from scaled

@@ -26,15 +26,8 @@ estimates as (
 ),
 
 measured as (
-    select bootstrap_draws.suite, label_bias_by_task_over_sets.*
     from label_bias_by_task_over_sets
-    inner join bootstrap_draws using (task)
-    where draw = 0
-),
-
-adjusted as (
-    select *
-    from measured
+    inner join suite_tasks using (task)
     inner join label_bias_task_tests using (model, suite, n_demos, method, task)
 ),
 
@@ -50,17 +43,15 @@ counts as (
             columns('^(majority_.*|.*_(floor|excess|of_perfect|smallest_detectable)|relative_variance|squared_preference)$')
             order by task
         ) as "\0",
-        count(*) filter (is_rsd_above) as n_tasks_rsd,
-        count(*) filter (is_bias_score_above) as n_tasks_bias_score,
+        count(*) filter (is_rsd_above) as n_tasks_rsd, count(*) filter (is_bias_score_above) as n_tasks_bias_score,
         count(*) filter (is_constant) as n_tasks_constant,
         count(*) filter (n_main_gold_labels = 1) as n_tasks_single_gold,
         count(*) filter (n_demo_sets_without_hit > 0) as n_tasks_without_hit,
         count(*) as n_tasks, max(n_demo_sets) as n_demo_sets, sum(n_rows)::bigint as n_rows,
-        sum(n_bias_score_rows)::bigint as n_bias_score_rows,
-        least(min(rsd_p), min(bias_score_p)) as least_p,
+        sum(n_bias_score_rows)::bigint as n_bias_score_rows, least(min(rsd_p), min(bias_score_p)) as least_p,
         count(rsd_p) + count(bias_score_p) as n_p, count(is_rsd_above) as n_tasks_rsd_tested,
         count(is_bias_score_above) as n_tasks_bias_score_tested
-    from adjusted
+    from measured
     group by all
 )
 
@@ -93,8 +84,6 @@ from estimates
 inner join run_settings using (model)
 inner join counts using (model, suite, n_demos, method)
 inner join (select * from suite_constant_tests where format = 'base') as tests using (suite, n_demos, method)
-left join measured as single
-    on
-        counts.n_tasks = 1 and estimates.model = single.model and estimates.suite = single.suite
-        and estimates.n_demos = single.n_demos and estimates.method = single.method
+left join (from measured qualify count(*) over (partition by model, suite, n_demos, method) = 1) as single
+    using (model, suite, n_demos, method)
 order by all

@@ -16,20 +16,14 @@ means as (
     select
         label_bias_by_task.model, label_bias_by_task.task, label_bias_by_task.n_demos, label_bias_by_task.method,
         mean_of_all(columns('^(macro_f1|accuracy|rsd|bias_score)$'), demo_set) as "\1",
-        count(*) as n_demo_sets,
-        count(*) filter (accuracy = 0) as n_demo_sets_without_hit,
-        sum(n_rows)::bigint as n_rows,
-        sum(n_bias_score_rows)::bigint as n_bias_score_rows,
-        n_labels, category, is_semantically_equivalent,
-        mean_of_all(rsd_floor, demo_set) as rsd_floor,
-        mean_of_all(rsd_excess, demo_set) as rsd_excess,
-        bonferroni_p(min(rsd_p), count(rsd_p)) as rsd_p,
+        count(*) as n_demo_sets, count(*) filter (accuracy = 0) as n_demo_sets_without_hit,
+        sum(n_rows)::bigint as n_rows, sum(n_bias_score_rows)::bigint as n_bias_score_rows, n_labels, category,
+        is_semantically_equivalent, mean_of_all(rsd_floor, demo_set) as rsd_floor,
+        mean_of_all(rsd_excess, demo_set) as rsd_excess, bonferroni_p(min(rsd_p), count(rsd_p)) as rsd_p,
         mean_of_all(bias_score_floor, demo_set) as bias_score_floor,
         bonferroni_p(min(bias_score_p), count(bias_score_p)) as bias_score_p,
-        max(bias_score_of_perfect) as bias_score_of_perfect,
-        max(n_gold_labels) as n_gold_labels,
-        max(n_main_gold_labels) as n_main_gold_labels,
-        max(majority_accuracy) as majority_accuracy,
+        max(bias_score_of_perfect) as bias_score_of_perfect, max(n_gold_labels) as n_gold_labels,
+        max(n_main_gold_labels) as n_main_gold_labels, max(majority_accuracy) as majority_accuracy,
         max(majority_macro_f1) as majority_macro_f1,
         max(label_bias_by_task.share_most_frequent) as share_most_frequent,
         max(label_bias_by_task.share_most_frequent) > 0.95 as is_constant,
@@ -51,18 +45,11 @@ smallest as (
 ),
 
 errors as (
-    select
-        task, n_demos, method,
-        any_value(n_units) filter (metric = 'accuracy') as n_main_rows,
-        any_value(n_free) filter (metric = 'accuracy') as n_free,
-        any_value(n_free) filter (metric = 'bias_score') as n_free_bias_score,
-        any_value(standard_error) filter (metric = 'accuracy') as of_accuracy,
-        any_value(standard_error) filter (metric = 'macro_f1') as of_macro_f1,
-        any_value(standard_error) filter (metric = 'rsd') as of_rsd,
-        any_value(standard_error) filter (metric = 'bias_score') as of_bias_score
-    from metric_errors
-    where format = 'base'
-    group by all
+    from (from metric_errors where format = 'base') pivot (
+        any_value(n_units) as n_units, any_value(n_free) as n_free, any_value(standard_error) as error
+        for metric in ('accuracy', 'macro_f1', 'rsd', 'bias_score')
+        group by task, n_demos, method
+    )
 ),
 
 bounded as (
@@ -70,17 +57,19 @@ bounded as (
         means.*,
         wilson_interval(
             means.accuracy,
-            if(of_accuracy > 0, least(means.n_rows, means.accuracy * (1 - means.accuracy) / of_accuracy ** 2), n_main_rows)
+            if(
+                accuracy_error > 0, least(means.n_rows, means.accuracy * (1 - means.accuracy) / accuracy_error ** 2),
+                accuracy_n_units
+            )
         ) as accuracy_interval,
-        t_quantile(n_free) * of_macro_f1 as macro_f1_reach,
-        norm_interval(means.rsd, means.rsd_floor, of_rsd, means.n_main_gold_labels - 1, t_quantile(n_free)) as rsd_interval,
+        t_quantile(accuracy_n_free) * macro_f1_error as macro_f1_reach,
+        norm_interval(
+            means.rsd, means.rsd_floor, rsd_error, means.n_main_gold_labels - 1, t_quantile(accuracy_n_free)
+        ) as rsd_interval,
         -- The root mean square of what is half the sum of absolute normal deviations on average.
         norm_interval(
-            means.bias_score,
-            means.bias_score_floor * sqrt(1 + (pi() / 2 - 1) / (means.n_labels - 1)),
-            of_bias_score,
-            means.n_labels - 1,
-            t_quantile(n_free_bias_score)
+            means.bias_score, means.bias_score_floor * sqrt(1 + (pi() / 2 - 1) / (means.n_labels - 1)),
+            bias_score_error, means.n_labels - 1, t_quantile(bias_score_n_free)
         ) as bias_score_interval
     from means
     left join errors using (task, n_demos, method)
@@ -97,9 +86,8 @@ select
     rsd_interval[1] * case when rsd_p > 0.05 then 0 else 1 end as rsd_low,
     rsd_interval[2] as rsd_high,
     bias_score_interval[1] * case when bias_score_p <= 0.05 then 1 else 0 end as bias_score_low,
-    bias_score_interval[2] as bias_score_high,
-    relative_variance, constant_p, is_above_constant, n_demo_sets_not_above, squared_preference,
-    n_fewest_bias_score_rows, fewest_bias_score_label, smallest.rsd_smallest_detectable,
+    bias_score_interval[2] as bias_score_high, relative_variance, constant_p, is_above_constant, n_demo_sets_not_above,
+    squared_preference, n_fewest_bias_score_rows, fewest_bias_score_label, smallest.rsd_smallest_detectable,
     smallest.bias_score_smallest_detectable
 from bounded
 inner join (select * from constant_tests where format = 'base' and demo_set is null) as constant_tests

@@ -5,10 +5,8 @@ with
 -- A difference of means over the same tasks is the mean of the tasks' differences.
 differences as (
     select
-        pairs.*, suite, draw,
-        measured.macro_f1 - against.macro_f1 as macro_f1,
-        measured.accuracy - against.accuracy as accuracy,
-        measured.rsd - against.rsd as rsd,
+        pairs.*, suite, draw, measured.macro_f1 - against.macro_f1 as macro_f1,
+        measured.accuracy - against.accuracy as accuracy, measured.rsd - against.rsd as rsd,
         measured.bias_score - against.bias_score as bias_score
     from label_bias_pairs as pairs
     inner join label_bias_draws as measured using (model, n_demos, method)
@@ -27,9 +25,7 @@ estimates as (
 
 counts as (
     select
-        pairs.*,
-        suite,
-        count(*) as n_tasks,
+        pairs.*, suite, count(*) as n_tasks,
         -- Means of equal numbers may differ by their rounding when they are over other numbers of sets.
         count(*) filter (measured.rsd - against.rsd < -1e-9) as n_tasks_lower_rsd,
         sum(measured.n_rows)::bigint as n_rows,
@@ -39,40 +35,33 @@ counts as (
     from label_bias_pairs as pairs
     inner join label_bias_by_task_over_sets as measured using (model, n_demos, method)
     inner join label_bias_by_task_over_sets as against using (model, task)
-    inner join bootstrap_draws using (task)
-    where draw = 0 and against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
+    inner join suite_tasks using (task)
+    where against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
     group by all
 ),
 
 -- Of one task, over its rows.
 single as (
-    select
-        suite, model, n_demos, method, against_n_demos, against_method,
-        any_value({'low': low, 'high': high}) filter (metric = 'macro_f1') as macro_f1,
-        any_value({'low': low, 'high': high}) filter (metric = 'accuracy') as accuracy,
-        any_value({'low': low, 'high': high}) filter (metric = 'rsd') as rsd,
-        any_value({'low': low, 'high': high}) filter (metric = 'bias_score') as bias_score
-    from label_bias_changes_by_task
-    inner join bootstrap_draws using (task)
-    where draw = 0
-    group by all
-    having count(distinct task) = 1
+    from (from label_bias_changes_by_task inner join suite_tasks using (task)) pivot (
+        any_value(low) as low, any_value(high) as high for metric in ('macro_f1', 'accuracy', 'rsd', 'bias_score')
+        group by suite, model, n_demos, method, against_n_demos, against_method
+    )
 )
 
 select
     estimates.model, estimates.suite, estimates.n_demos, estimates.method, estimates.against_n_demos,
     estimates.against_method, estimates.macro_f1,
-    tasks_low(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1.low) as macro_f1_low,
-    tasks_high(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1.high) as macro_f1_high,
+    tasks_low(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1_low) as macro_f1_low,
+    tasks_high(estimates.macro_f1, macro_f1_error, counts.n_tasks, single.macro_f1_high) as macro_f1_high,
     estimates.accuracy,
-    tasks_low(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy.low) as accuracy_low,
-    tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy.high) as accuracy_high,
+    tasks_low(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_low) as accuracy_low,
+    tasks_high(estimates.accuracy, accuracy_error, counts.n_tasks, single.accuracy_high) as accuracy_high,
     estimates.rsd,
-    tasks_low(estimates.rsd, rsd_error, counts.n_tasks, single.rsd.low) as rsd_low,
-    tasks_high(estimates.rsd, rsd_error, counts.n_tasks, single.rsd.high) as rsd_high,
+    tasks_low(estimates.rsd, rsd_error, counts.n_tasks, single.rsd_low) as rsd_low,
+    tasks_high(estimates.rsd, rsd_error, counts.n_tasks, single.rsd_high) as rsd_high,
     estimates.bias_score,
-    tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score.low) as bias_score_low,
-    tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score.high) as bias_score_high,
+    tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_low) as bias_score_low,
+    tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_high) as bias_score_high,
     counts.* exclude (model, suite, n_demos, method, against_n_demos, against_method),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit
 from estimates

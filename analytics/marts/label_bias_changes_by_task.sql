@@ -18,21 +18,14 @@ values_of as (
 
 select
     pairs.model, own.task, pairs.n_demos, pairs.method, pairs.against_n_demos, pairs.against_method, own.metric,
-    own.value - other.value as estimate, standard_error,
-    estimate - t_quantile(n_free) * standard_error as low,
+    own.value - other.value as estimate, standard_error, estimate - t_quantile(n_free) * standard_error as low,
     estimate + t_quantile(n_free) * standard_error as high,
-    student_p(estimate / nullif(standard_error, 0), n_free) as p,
-    own.n_rows, other.n_rows as against_n_rows, n_units, n_free,
-    noise_p(own.bias_score_p, other.bias_score_p) as noise_p
+    student_p(estimate / nullif(standard_error, 0), n_free) as p, own.n_rows, other.n_rows as against_n_rows, n_units,
+    n_free, noise_p(own.bias_score_p, other.bias_score_p) as noise_p
 from label_bias_pairs as pairs
 inner join values_of as own using (n_demos, method)
-inner join values_of as other
-    on
-        pairs.against_n_demos = other.n_demos and pairs.against_method = other.method and own.task = other.task
-        and own.metric = other.metric
+inner join (select * rename (n_demos as against_n_demos, method as against_method) from values_of) as other
+    using (against_n_demos, against_method, task, metric)
 left join (select * from paired_errors where format = 'base' and against_format = 'base') as errors
-    on
-        own.metric = errors.metric and own.task = errors.task and pairs.n_demos = errors.n_demos
-        and pairs.method = errors.method and pairs.against_n_demos = errors.against_n_demos
-        and pairs.against_method = errors.against_method
+    using (metric, task, n_demos, method, against_n_demos, against_method)
 order by all

@@ -7,12 +7,6 @@
 -- of these three. More units of the largest share narrow intervals most. Null where a task lacks the metric or its
 -- error, from_sets with one set.
 with
-members as (
-    select suite, task
-    from bootstrap_draws
-    where draw = 0
-),
-
 by_task as (
     select
         metric, task, n_demos, method, mean_of_all(value, demo_set) as estimate,
@@ -25,7 +19,7 @@ by_task as (
 
 parts as (
     select
-        run_settings.model, members.suite, n_demos, method, metric,
+        run_settings.model, suite, n_demos, method, metric,
         if(count(*) > 1 and count(estimate) = count(*), var_samp(estimate order by task), null) as variance,
         if(count(standard_error) = count(*), avg(standard_error ** 2 order by task), null) as from_rows,
         if(
@@ -35,7 +29,7 @@ parts as (
         ) as from_sets,
         count(*) as n_tasks, max(n_sets) as n_sets
     from by_task
-    inner join members using (task)
+    inner join suite_tasks using (task)
     cross join run_settings
     left join (select * from metric_errors where format = 'base') using (task, n_demos, method, metric)
     group by all

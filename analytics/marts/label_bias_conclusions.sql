@@ -31,9 +31,7 @@ answers as (
 
 preferred as (
     select
-        n_demos,
-        count(distinct label) = 1 as is_of_all_sets,
-        any_value(label) as label,
+        n_demos, count(distinct label) = 1 as is_of_all_sets, any_value(label) as label,
         listed(list('“' || label || '” ' || as_percent(share) order by demo_set)) as by_set,
         avg(share) as share
     from answers
@@ -63,8 +61,7 @@ headline as (
             else 'No bias shown.'
         end as lead,
         case
-            when any_value(n_tasks) > 1
-                then 'above sampling noise: ' || array_to_string(list(
+            when any_value(n_tasks) > 1 then 'above sampling noise: ' || array_to_string(list(
                     format(
                         'RSD in {} and BiasScore in {} of {} {}', n_tasks_rsd, n_tasks_bias_score,
                         counted(n_tasks, 'task'), with_demos(n_demos)
@@ -75,8 +72,7 @@ headline as (
                 with_demos(n_demos) || ' '
                 || case
                     when n_tasks_rsd = 0 and n_tasks_bias_score = 0 then 'no preference for a label is shown'
-                    when preferred.is_of_all_sets
-                        then format(
+                    when preferred.is_of_all_sets then format(
                             'it answers “{}” for {} of the rows; {} are',
                             preferred.label, as_percent(preferred.share), as_percent(gold.gold_share)
                         )
@@ -92,8 +88,7 @@ headline as (
 
 beside as (
     select
-        is_above_constant,
-        accuracy < majority_accuracy as is_less_accurate,
+        is_above_constant, accuracy < majority_accuracy as is_less_accurate,
         listed(list(
             format('{} and {} {}', as_rate(accuracy), as_rate(macro_f1), with_demos(n_demos))
             || if(
@@ -106,8 +101,7 @@ beside as (
             )
             order by n_demos
         )) as told,
-        any_value(majority_accuracy) as majority_accuracy,
-        any_value(majority_macro_f1) as majority_macro_f1
+        any_value(majority_accuracy) as majority_accuracy, any_value(majority_macro_f1) as majority_macro_f1
     from told
     group by all
 ),
@@ -178,10 +172,8 @@ words as (
 
 advised as (
     select
-        advice, method, n_demos,
-        [one.shown for one in words if one.word = 'lower'] as falls,
-        [one.shown for one in words if one.word = 'higher'] as rises,
-        shown_method(method) as name, against_n_demos,
+        advice, method, n_demos, [one.shown for one in words if one.word = 'lower'] as falls,
+        [one.shown for one in words if one.word = 'higher'] as rises, shown_method(method) as name, against_n_demos,
         advice not in ('not shown', 'do not use: bias rises or performance falls')
         and is_below_majority and macro_f1 > majority_macro_f1 as is_only_macro_above
     from words
@@ -220,13 +212,11 @@ helps as (
 help_lines as (
     select
         graded[2] as line, graded[3] as lead,
-        array_to_string(list_filter(
-            [
-                listed(list(place order by n_demos, place)), nullif(fall_and_rise(falls, rises), ''), nullif(graded[4], ''),
-                if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of one label for all', null)
-            ],
-            lambda one: one is not null
-        ), '; ') || '.' as text
+        concat_ws(
+            '; ', listed(list(place order by n_demos, place)), nullif(fall_and_rise(falls, rises), ''),
+            nullif(graded[4], ''),
+            if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of one label for all', null)
+        ) || '.' as text
     from helps
     inner join grades on graded[1] = advice
     group by graded, falls, rises, is_only_macro_above
@@ -251,10 +241,8 @@ certainty as (
     select
         bool_or(same_tasks_verdict is not null and same_tasks_verdict <> 'too few') as has_words,
         bool_or(verdict is not null and verdict <> 'too few') and any_value(n_tasks) > 1 as has_words_for_others,
-        any_value(n_tasks) as n_tasks, any_value(n_units) as n_units,
-        max(smallest) filter (metric = 'rsd') as rsd,
-        max(smallest) filter (metric = 'accuracy') as accuracy,
-        max(n_demos) as n_demos,
+        any_value(n_tasks) as n_tasks, any_value(n_units) as n_units, max(smallest) filter (metric = 'rsd') as rsd,
+        max(smallest) filter (metric = 'accuracy') as accuracy, max(n_demos) as n_demos,
         string_agg(
             distinct if(method = 'none', '', shown_method(method) || ' and ') || counted(n_demos, 'demonstration'), ', '
         ) filter (metric in ('rsd', 'bias_score') and verdict in ('lower', 'higher')) as for_others
@@ -326,8 +314,7 @@ lines as (
     select
         20, 'How sure:',
         case
-            when has_words
-                then format(
+            when has_words then format(
                     'these words hold for new rows of {}{}; the chance that any of them is wrong is about 5 %{}.',
                     if(n_tasks = 1, 'this task', format('these {} tasks', n_tasks)),
                     if(n_demos > 0, ' with the same demonstrations', ''),

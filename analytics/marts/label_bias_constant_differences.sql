@@ -8,9 +8,7 @@ counted as (
         metric, task, format, n_demos, demo_set, method, gold, prediction::varchar as pattern, n_rows,
         value + influence as own
     from metric_influences
-
     union all
-
     select
         metric, task, format, n_demos, null as demo_set, method, gold, pattern::varchar as pattern, patterns.n_rows,
         value + influence as own

@@ -9,18 +9,6 @@
 -- least_effect, as same_tasks_verdict of label_bias_verdicts; word_p_adjusted: the p_adjusted it goes by (word_p);
 -- noise_p: as there. n_rows, against_n_rows: predictions. n_units: the rows that both sides have, each counted once.
 with
-members as (
-    select suite, task
-    from bootstrap_draws
-    where draw = 0
-),
-
-asked as (
-    select *
-    from format_pairs
-    where format <> 'base' and (against_format = 'base' or method <> against_method)
-),
-
 values_of as (
     select metrics.*, case when has_noise_p(metric) then bias_score_p end as bias_score_p
     from metric_values_over_sets as metrics
@@ -31,33 +19,24 @@ differences as (
     select
         asked.*, own.task, own.metric, own.value - other.value as estimate, own.n_rows, other.n_rows as against_n_rows,
         noise_p(own.bias_score_p, other.bias_score_p) as noise_p
-    from asked
+    from (from format_pairs where format <> 'base' and (against_format = 'base' or method <> against_method)) as asked
     inner join values_of as own using (n_demos, method, format)
-    inner join values_of as other
-        on
-            asked.n_demos = other.n_demos and asked.against_method = other.method
-            and asked.against_format = other.format and own.task = other.task and own.metric = other.metric
+    inner join (select * rename (method as against_method, format as against_format) from values_of) as other
+        using (n_demos, against_method, against_format, task, metric)
 ),
 
 named as (
     select
         {
-            'model': model,
-            'suite': members.suite,
-            'is_of_methods': method <> against_method,
-            'apart': tested_apart(metric)
+            'model': model, 'suite': suite, 'is_of_methods': method <> against_method, 'apart': tested_apart(metric)
         } as family,
         {
-            'n_demos': n_demos,
-            'method': method,
-            'format': format,
-            'against_method': against_method,
-            'against_format': against_format,
-            'metric': metric
+            'n_demos': n_demos, 'method': method, 'format': format, 'against_method': against_method,
+            'against_format': against_format, 'metric': metric
         } as test,
         differences.*, errors.standard_error, errors.n_free, errors.n_units
     from differences
-    inner join members using (task)
+    inner join suite_tasks using (task)
     left join (select * from paired_errors where n_demos = against_n_demos) as errors
         using (task, n_demos, method, format, against_method, against_format, metric)
     -- As in label_bias_verdicts.
@@ -65,16 +44,14 @@ named as (
         estimate is not null
         or word_metric(metric) = metric
         or count(estimate) over (
-            partition by model, members.suite, n_demos, method, format, against_method, against_format, metric
+            partition by model, suite, n_demos, method, format, against_method, against_format, metric
         ) = 0
 ),
 
 counts as (
     select
-        family, test, count(*) as n_tasks, sum(n_rows)::bigint as n_rows,
-        sum(against_n_rows)::bigint as against_n_rows,
-        sum(n_units)::bigint as n_units,
-        bonferroni_p(min(noise_p), count(noise_p)) as noise_p
+        family, test, count(*) as n_tasks, sum(n_rows)::bigint as n_rows, sum(against_n_rows)::bigint as against_n_rows,
+        sum(n_units)::bigint as n_units, bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from named
     group by all
 ),

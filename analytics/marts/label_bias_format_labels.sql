@@ -4,24 +4,17 @@
 -- sets' times their number), for all tasks and formats with the same n_demos and method together (holm); is_rsd_above:
 -- at most 5 %. n_rows: predictions.
 with
-totals as (
-    select model, task, n_demos, method, format, label, sum(n_gold) as n_gold, sum(n_predicted) as n_predicted
-    from format_labels
-    group by all
-),
-
 shares as (
     select
-        *,
-        n_gold / sum(n_gold) over answers as gold_share,
-        n_predicted / sum(n_predicted) over answers as predicted_share,
-        sum(n_gold) over answers as n_rows
-    from totals
+        model, task, n_demos, method, format, label, sum(n_gold) / sum(sum(n_gold)) over answers as gold_share,
+        sum(n_predicted) / sum(sum(n_predicted)) over answers as predicted_share,
+        sum(sum(n_gold)) over answers as n_rows
+    from format_labels
+    group by model, task, n_demos, method, format, label
     window answers as (partition by model, task, n_demos, method, format)
 ),
 
 preferred as (
-    select *
     from shares
     qualify row_number() over (
         partition by model, task, n_demos, method, format
@@ -37,9 +30,7 @@ tests as (
 ),
 
 adjusted as (
-    select
-        family.model as model, family.n_demos as n_demos, family.method as method, test.task as task,
-        test.format as format, p_adjusted as rsd_p_adjusted
+    select unnest(family), unnest(test), p_adjusted as rsd_p_adjusted
     from holm('tests')
 )
 

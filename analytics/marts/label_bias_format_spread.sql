@@ -9,28 +9,19 @@
 -- task_deviation, between tasks (label_bias_components; null of one task). Of the mean over tasks the first two are
 -- root mean squares over the tasks: what goes up in one task and down in another is in them and not in deviation.
 with
-members as (
-    select suite, task
-    from bootstrap_draws
-    where draw = 0
-),
-
 of_tasks as (
     select suite, run_settings.model, task, n_demos, method, format, n_sets as n_demo_sets, metric, value, n_rows
     from metric_values_over_sets
-    inner join members using (task)
+    inner join suite_tasks using (task)
     cross join run_settings
 ),
 
 of_all as (
     select suite, model, task, n_demos, method, format, metric, value, 1 as n_tasks, n_demo_sets, n_rows
     from of_tasks
-
     union all
-
     select
-        suite, model, null as task, n_demos, method, format, metric,
-        case when count(value) = count(*) then avg(value order by task) end as value,
+        suite, model, null as task, n_demos, method, format, metric, mean_of_all(value, task) as value,
         count(*) as n_tasks, max(n_demo_sets) as n_demo_sets, sum(n_rows) as n_rows
     from of_tasks
     group by suite, model, n_demos, method, format, metric
@@ -73,8 +64,7 @@ between_sets as (
 of_each_task as (
     select
         suite, model, spread.task, n_demos, method, metric, nullif(noise.of_rows, 'nan') as of_rows,
-        spread.variance - nullif(noise.of_rows, 'nan') as of_formats,
-        between_sets.variance as of_sets
+        spread.variance - nullif(noise.of_rows, 'nan') as of_formats, between_sets.variance as of_sets
     from spread
     left join noise using (task, n_demos, method, metric)
     left join between_sets using (task, n_demos, method, metric)
@@ -83,14 +73,11 @@ of_each_task as (
 
 parts as (
     from of_each_task
-
     union all
-
     select
         suite, model, null as task, n_demos, method, metric,
         case when count(of_rows) = count(*) then sum(of_rows order by task) / count(*) ** 2 end as of_rows,
-        case when count(of_formats) = count(*) then avg(of_formats order by task) end as of_formats,
-        case when count(of_sets) = count(*) then avg(of_sets order by task) end as of_sets
+        mean_of_all(of_formats, task) as of_formats, mean_of_all(of_sets, task) as of_sets
     from of_each_task
     group by suite, model, n_demos, method, metric
 )
@@ -106,12 +93,9 @@ select
     case when spread.task is null then sqrt(components.from_tasks) end as task_deviation,
     spread.n_tasks, spread.n_demo_sets, spread.n_rows
 from spread
+left join label_bias_components as components using (suite, model, n_demos, method, metric)
 left join parts
     on
         spread.suite = parts.suite and spread.model = parts.model and spread.task is not distinct from parts.task
         and spread.n_demos = parts.n_demos and spread.method = parts.method and spread.metric = parts.metric
-left join label_bias_components as components
-    on
-        spread.suite = components.suite and spread.model = components.model and spread.n_demos = components.n_demos
-        and spread.method = components.method and spread.metric = components.metric
 order by all

@@ -8,16 +8,13 @@ of_tasks as (
         run_settings.model, suite, task, n_demos, method, format, metric, value, standard_error, 1 as n_tasks,
         n_sets as n_demo_sets, n_rows
     from metric_values_over_sets
-    inner join bootstrap_draws using (task)
+    inner join suite_tasks using (task)
     cross join run_settings
     left join metric_errors using (metric, task, format, n_demos, method)
-    where draw = 0
 )
 
 from of_tasks
-
 union all
-
 select
     model, suite, null as task, n_demos, method, format, metric, mean_of_all(value, task) as value,
     case when count(standard_error) = count(*) then sqrt(sum(standard_error ** 2 order by task)) / count(*) end as standard_error,

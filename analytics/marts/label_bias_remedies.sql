@@ -18,99 +18,62 @@
 -- power of 80 %, as a rough rule: the units of this test times (smallest_detectable / 0.05) ^ 2, rounded up, and at
 -- least the 6 of which a test can reach 5 %.
 with
-words as (
-    select
-        model, suite, n_demos, method, against_n_demos, against_method,
-        any_value(unit) as unit,
-        any_value(n_units) filter (metric = 'rsd') as n_units,
-        any_value(verdict) filter (metric = 'rsd') as rsd_verdict,
-        any_value(same_tasks_verdict) filter (metric = 'rsd') as rsd_same_tasks_verdict,
-        any_value(verdict) filter (metric = 'bias_score') as bias_score_verdict,
-        any_value(same_tasks_verdict) filter (metric = 'bias_score') as bias_score_same_tasks_verdict,
-        any_value(verdict) filter (metric = 'accuracy') as accuracy_verdict,
-        any_value(same_tasks_verdict) filter (metric = 'accuracy') as accuracy_same_tasks_verdict,
-        any_value(verdict) filter (metric = 'macro_f1') as macro_f1_verdict,
-        any_value(same_tasks_verdict) filter (metric = 'macro_f1') as macro_f1_same_tasks_verdict,
-        -- A lower end of exactly 0 is that of units of which none differs, of which verdict knows how many it takes.
-        bool_or(simultaneous_low > -least_effect and (simultaneous_low <> 0 or verdict = 'negligible')) filter (
-            metric = 'accuracy'
-        ) as has_no_loss,
-        bool_or(
-            same_tasks_simultaneous_low > -least_effect
-            and (same_tasks_simultaneous_low <> 0 or same_tasks_verdict = 'negligible')
-        ) filter (metric = 'accuracy') as has_no_loss_on_same_tasks,
-        any_value(greatest(6, ceil(n_units * (smallest_detectable / 0.05) ** 2))) filter (
-            metric = 'rsd' and smallest_detectable > 0
-        )::bigint as rsd_n_needed,
-        any_value(greatest(6, ceil(n_units * (smallest_detectable / 0.05) ** 2))) filter (
-            metric = 'accuracy' and smallest_detectable > 0
-        )::bigint as accuracy_n_needed
-    from label_bias_verdicts
-    group by all
-),
-
 -- Once for tasks like these, and once for these tasks.
 sides as (
     select
-        model, suite, n_demos, method, against_n_demos, against_method, unnest(['like_these', 'these']) as tasks,
-        unnest([
-            {
-                'rsd': rsd_verdict,
-                'bias_score': bias_score_verdict,
-                'accuracy': accuracy_verdict,
-                'macro_f1': macro_f1_verdict,
-                'has_no_loss': has_no_loss
-            },
-            {
-                'rsd': rsd_same_tasks_verdict,
-                'bias_score': bias_score_same_tasks_verdict,
-                'accuracy': accuracy_same_tasks_verdict,
-                'macro_f1': macro_f1_same_tasks_verdict,
-                'has_no_loss': has_no_loss_on_same_tasks
-            }
-        ]) as word
-    from words
+        *, unnest(['like_these', 'these']) as tasks, unnest([verdict, same_tasks_verdict]) as word,
+        unnest([simultaneous_low, same_tasks_simultaneous_low]) as word_low
+    from label_bias_verdicts
+),
+
+words as (
+    from sides pivot (
+        any_value(word) as word, any_value(word_low) as low, any_value(least_effect) as least_effect,
+        any_value(unit) as unit, any_value(n_units) as n_units, any_value(smallest_detectable) as smallest_detectable
+        for metric in ('rsd', 'bias_score', 'accuracy', 'macro_f1')
+        group by model, suite, n_demos, method, against_n_demos, against_method, tasks
+    )
 ),
 
 graded as (
     select
         *,
-        list_contains([word.rsd, word.bias_score], 'lower') as falls,
-        list_contains([word.rsd, word.bias_score], 'higher') as rises,
+        list_contains([rsd_word, bias_score_word], 'lower') as falls,
+        list_contains([rsd_word, bias_score_word], 'higher') as rises,
         case
-            when word.accuracy in ('higher', 'lower') then word.accuracy
-            when word.has_no_loss then 'no loss'
+            when accuracy_word in ('higher', 'lower') then accuracy_word
+            -- A lower end of 0 is that of units of which none differs, of which verdict knows how many it takes.
+            when accuracy_low > -accuracy_least_effect and (accuracy_low <> 0 or accuracy_word = 'negligible')
+                then 'no loss'
             else 'loss not ruled out'
         end as accuracy_evidence,
         case
             when falls and rises then 'mixed'
             when rises then 'bias rises'
             when not falls then 'not shown'
-            when list_contains([word.accuracy, word.macro_f1], 'lower') then 'bias falls, accuracy falls'
+            when list_contains([accuracy_word, macro_f1_word], 'lower') then 'bias falls, accuracy falls'
             when accuracy_evidence = 'higher' then 'bias falls, accuracy rises'
             else 'bias falls, ' || accuracy_evidence
         end as evidence,
         case
             when rises then null
-            when word.rsd = 'lower' and word.bias_score = 'lower' then 'rsd and bias_score'
-            when word.rsd = 'lower' then 'rsd'
-            when word.bias_score = 'lower' then 'bias_score'
+            when rsd_word = 'lower' and bias_score_word = 'lower' then 'rsd and bias_score'
+            when rsd_word = 'lower' then 'rsd'
+            when bias_score_word = 'lower' then 'bias_score'
         end as bias_falls_in,
         case
-            when falls or list_contains([word.accuracy, word.macro_f1], 'higher') then case
+            when falls or list_contains([accuracy_word, macro_f1_word], 'higher') then case
                 when rises or not falls or is_above_constant then evidence
                 when not is_above_constant then 'bias falls, no better than a constant answer'
                 else 'bias falls, not shown to be better than a constant answer'
             end
-            when rises or list_contains([word.accuracy, word.macro_f1], 'lower')
+            when rises or list_contains([accuracy_word, macro_f1_word], 'lower')
                 then 'do not use: bias rises or performance falls'
             else evidence
         end as advice
-    from sides
-    inner join (
-        select model, suite, n_demos, method, is_above_constant
-        from label_bias_by_model
-    ) using (model, suite, n_demos, method)
+    from words
+    inner join (select model, suite, n_demos, method, is_above_constant from label_bias_by_model)
+        using (model, suite, n_demos, method)
 ),
 
 inputs as (
@@ -126,29 +89,30 @@ inputs as (
 )
 
 select
-    words.model, words.suite, words.n_demos, words.method, words.against_n_demos, words.against_method,
-    against.rsd as rsd_before, own.rsd, words.rsd_verdict, words.rsd_same_tasks_verdict,
-    against.bias_score as bias_score_before, own.bias_score, words.bias_score_verdict,
-    words.bias_score_same_tasks_verdict, against.accuracy as accuracy_before, own.accuracy, words.accuracy_verdict,
-    words.accuracy_same_tasks_verdict, against.macro_f1 as macro_f1_before, own.macro_f1, words.macro_f1_verdict,
-    words.macro_f1_same_tasks_verdict, own.majority_accuracy, own.is_below_majority,
+    model, suite, n_demos, method, against_n_demos, against_method, against.rsd as rsd_before, own.rsd,
+    like_these.rsd_word as rsd_verdict, these.rsd_word as rsd_same_tasks_verdict,
+    against.bias_score as bias_score_before, own.bias_score, like_these.bias_score_word as bias_score_verdict,
+    these.bias_score_word as bias_score_same_tasks_verdict, against.accuracy as accuracy_before, own.accuracy,
+    like_these.accuracy_word as accuracy_verdict, these.accuracy_word as accuracy_same_tasks_verdict,
+    against.macro_f1 as macro_f1_before, own.macro_f1, like_these.macro_f1_word as macro_f1_verdict,
+    these.macro_f1_word as macro_f1_same_tasks_verdict, own.majority_accuracy, own.is_below_majority,
     coalesce(inputs.n_prompts, 0) as n_prompts,
     like_these.advice in ('bias falls, accuracy rises', 'bias falls, no loss') as is_supported,
     these.advice in ('bias falls, accuracy rises', 'bias falls, no loss') as is_supported_on_these_tasks,
-    own.n_tasks_constant, own.n_tasks, words.unit, words.n_units, words.rsd_n_needed, words.accuracy_n_needed,
+    own.n_tasks_constant, own.n_tasks, like_these.rsd_unit as unit, like_these.rsd_n_units as n_units,
+    units_needed(like_these.rsd_n_units, like_these.rsd_smallest_detectable) as rsd_n_needed,
+    units_needed(like_these.accuracy_n_units, like_these.accuracy_smallest_detectable) as accuracy_n_needed,
     like_these.accuracy_evidence, these.accuracy_evidence as accuracy_same_tasks_evidence, like_these.bias_falls_in,
     these.bias_falls_in as same_tasks_bias_falls_in, like_these.evidence, these.evidence as same_tasks_evidence,
     like_these.advice, these.advice as same_tasks_advice, own.majority_macro_f1, own.is_above_constant,
     against.is_above_constant as is_above_constant_before
-from words
-inner join (select * from graded where tasks = 'like_these') as like_these
-    using (model, suite, n_demos, method, against_n_demos, against_method)
+from (select * from graded where tasks = 'like_these') as like_these
 inner join (select * from graded where tasks = 'these') as these
     using (model, suite, n_demos, method, against_n_demos, against_method)
 inner join label_bias_by_model as own using (model, suite, n_demos, method)
 inner join label_bias_by_model as against
     on
-        words.model = against.model and words.suite = against.suite and words.against_n_demos = against.n_demos
-        and words.against_method = against.method
-left join inputs on words.n_demos = inputs.n_demos and words.method = inputs.method
+        own.model = against.model and own.suite = against.suite and against_n_demos = against.n_demos
+        and against_method = against.method
+left join inputs using (n_demos, method)
 order by all

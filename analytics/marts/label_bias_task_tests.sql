@@ -4,22 +4,14 @@
 -- the chance that any task is wrongly called biased there is 5 %. is_rsd_above, is_bias_score_above: at most 5 %. Null
 -- where a task has no p.
 with
-measured as (
-    select
-        bootstrap_draws.suite, over_sets.model, over_sets.task, over_sets.n_demos, over_sets.method, over_sets.rsd_p,
-        over_sets.bias_score_p
-    from label_bias_by_task_over_sets as over_sets
-    inner join bootstrap_draws using (task)
-    where draw = 0
-),
-
 tests as (
     select
         {'model': model, 'suite': suite, 'n_demos': n_demos, 'method': method, 'metric': metric} as family,
         task as test, p
     from (
         select *, unnest(['rsd', 'bias_score']) as metric, unnest([rsd_p, bias_score_p]) as p
-        from measured
+        from label_bias_by_task_over_sets
+        inner join suite_tasks using (task)
     )
 ),
 

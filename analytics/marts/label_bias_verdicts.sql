@@ -30,8 +30,7 @@ members as (
         suite, task,
         row_number() over (partition by suite order by task) - 1 as number,
         count(*) over (partition by suite) as n_tasks
-    from bootstrap_draws
-    where draw = 0
+    from suite_tasks
 ),
 
 named as (
@@ -48,10 +47,7 @@ named as (
             )
         } as family,
         {
-            'n_demos': n_demos,
-            'method': method,
-            'against_n_demos': against_n_demos,
-            'against_method': against_method,
+            'n_demos': n_demos, 'method': method, 'against_n_demos': against_n_demos, 'against_method': against_method,
             'metric': metric
         } as test,
         members.number, members.n_tasks, changes.*
@@ -69,7 +65,6 @@ named as (
 ),
 
 alone as (
-    select *
     from row_influences
     where format = 'base' and task in (select task from members where n_tasks = 1)
 ),
@@ -81,19 +76,15 @@ moved as (
         own.influence - other.influence as difference
     from label_bias_pairs as pairs
     inner join alone as own using (n_demos, method)
-    inner join alone as other
-        on
-            pairs.against_n_demos = other.n_demos and pairs.against_method = other.method and own.metric = other.metric
-            and own.task = other.task and own.purpose = other.purpose and own.row = other.row
+    inner join (select * rename (n_demos as against_n_demos, method as against_method) from alone) as other
+        using (against_n_demos, against_method, metric, task, purpose, row)
 ),
 
 units as (
     select family, test, number as unit, estimate as value
     from named
     where n_tasks > 1
-
     union all
-
     select named.family, named.test, moved.number as unit, named.estimate + moved.difference as value
     from named
     inner join moved using (metric, task, n_demos, method, against_n_demos, against_method)
@@ -107,8 +98,7 @@ tests as (
 -- What a task shows on its own.
 task_tests as (
     select
-        {'family': family, 'test': test} as family,
-        task as test, estimate,
+        {'family': family, 'test': test} as family, task as test, estimate,
         -- There is none without that of the partner.
         case
             when word_partner(metric) is null or count(*) over of_word > 1
@@ -124,8 +114,7 @@ task_tests as (
 
 found as (
     select
-        family.family as family, family.test as test,
-        count(*) filter (estimate > 0) as n_tasks_higher,
+        family.family as family, family.test as test, count(*) filter (estimate > 0) as n_tasks_higher,
         count(*) filter (estimate < 0) as n_tasks_lower
     from holm('task_tests')
     inner join task_tests using (family, test)
@@ -139,9 +128,7 @@ spread as (
         if(count(*) > 1 and count(estimate) = count(*), median(estimate), null) as median,
         list(estimate order by estimate) filter (estimate is not null) as sorted,
         avg(estimate order by task) / nullif(stddev_samp(estimate order by task), 0) as standardized,
-        sum(n_rows)::bigint as n_rows,
-        sum(against_n_rows)::bigint as against_n_rows,
-        sum(n_units)::bigint as n_units,
+        sum(n_rows)::bigint as n_rows, sum(against_n_rows)::bigint as against_n_rows, sum(n_units)::bigint as n_units,
         bonferroni_p(min(noise_p), count(noise_p)) as noise_p
     from named
     group by all
@@ -157,8 +144,7 @@ measured as (
         tests.*, same_tasks.mean, spread.median,
         if(spread.median is null, null, interquartile_mean(spread.sorted)) as interquartile_mean,
         if(spread.median is null, null, spread.standardized) as standardized,
-        least_effect(tests.test.metric) as least_effect,
-        if(spread.n_tasks > 1, 'tasks', 'rows') as unit,
+        least_effect(tests.test.metric) as least_effect, if(spread.n_tasks > 1, 'tasks', 'rows') as unit,
         spread.n_tasks, spread.n_rows, spread.against_n_rows, spread.noise_p,
         if(spread.n_tasks > 1, same_tasks.error, tests.standard_error) as same_tasks_error,
         same_tasks.n_free as same_tasks_n_free,
@@ -210,17 +196,13 @@ select
     judged.smallest_detectable, judged.same_tasks_error, judged.same_tasks_low, judged.same_tasks_high,
     judged.same_tasks_p, judged.same_tasks_p_adjusted,
     verdict(
-        judged.mean, same_tasks_word_p_adjusted,
-        same_tasks_band[1],
-        same_tasks_band[2],
-        same_tasks_n_units, judged.least_effect
+        judged.mean, same_tasks_word_p_adjusted, same_tasks_band[1], same_tasks_band[2], same_tasks_n_units,
+        judged.least_effect
     ) as same_tasks_verdict,
-    judged.unit, judged.n_units, judged.n_tasks,
-    coalesce(found.n_tasks_higher, 0) as n_tasks_higher,
-    coalesce(found.n_tasks_lower, 0) as n_tasks_lower,
-    judged.n_rows, judged.against_n_rows, judged.word_p_adjusted, judged.same_tasks_word_p_adjusted,
-    judged.same_tasks_simultaneous_low, judged.same_tasks_simultaneous_high, judged.same_tasks_n_free,
-    judged.least_effect,
+    judged.unit, judged.n_units, judged.n_tasks, coalesce(found.n_tasks_higher, 0) as n_tasks_higher,
+    coalesce(found.n_tasks_lower, 0) as n_tasks_lower, judged.n_rows, judged.against_n_rows, judged.word_p_adjusted,
+    judged.same_tasks_word_p_adjusted, judged.same_tasks_simultaneous_low, judged.same_tasks_simultaneous_high,
+    judged.same_tasks_n_free, judged.least_effect,
     2.8 * judged.same_tasks_error as same_tasks_smallest_detectable,
     judged.noise_p, family.is_primary as is_primary
 from judged

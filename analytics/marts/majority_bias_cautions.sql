@@ -6,11 +6,6 @@ size as (
     from majority_by_model
 ),
 
-coarse as (
-    select count(*) filter (not has_enough_rows) as n, count(*) as n_all
-    from majority_by_model
-),
-
 sentences as (
     select
         10 as line,
@@ -47,7 +42,7 @@ sentences as (
             || 'so chance decides which settings are inside it. No change of RB@10 is tested there.',
             if(n = n_all, 'every way of predicting', format('{} of {} ways of predicting', n, n_all))
         )
-    from coarse
+    from (select count(*) filter (not has_enough_rows) as n, count(*) as n_all from majority_by_model)
     where n > 0
     union all
     select 33, loss_caution(sum(n_not_falling), sum(n_adapters))

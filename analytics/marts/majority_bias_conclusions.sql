@@ -47,8 +47,7 @@ proportions as (
         instruction,
         case
             when proportions_p_adjusted is null then 'one seed cannot tell whether they matter'
-            when proportions_p_adjusted <= 0.05
-                then format(
+            when proportions_p_adjusted <= 0.05 then format(
                     'weighted F1 depends on them ({}; standard deviation {} beyond what seeds explain)',
                     as_p(proportions_p_adjusted), as_rate(sd_f1_corrected)
                 )
@@ -56,8 +55,7 @@ proportions as (
                 'weighted F1 is not shown to depend on them ({}{})', as_p(proportions_p_adjusted),
                 case
                     when sd_f1_smallest_detectable is null then '; so few settings and seeds hardly detect any effect'
-                    when sd_f1_smallest_detectable > 0
-                        then format(
+                    when sd_f1_smallest_detectable > 0 then format(
                             '; this run detects a standard deviation of {} in 4 of 5 cases',
                             as_rate(sd_f1_smallest_detectable)
                         )
@@ -99,8 +97,7 @@ boundary as (
         case
             when is_any_setting_above_constant is false
                 then 'RB@10 says nothing: no setting is better than one label for all'
-            when not has_enough_rows
-                then 'too few rows for RB@10'
+            when not has_enough_rows then 'too few rows for RB@10'
                 || coalesce(format(' (the intervals of settings reach {})', as_rate(half_width)), '')
             when is_any_setting_above_constant is null
                 then 'RB@10 says nothing: no setting is shown to be better than one label for all'
@@ -116,22 +113,13 @@ boundary as (
 words as (
     select
         remedies.*, shown_way, given,
-        list_filter(
-            [
-                if(sd_f1_verdict = 'lower' and sd_f1_reason is null, 'standard deviation over settings', null),
-                if(rb_at_10_verdict = 'lower' and is_rb_at_10_judged, 'RB@10', null),
-                if(mean_f1_verdict = 'lower' and mean_f1_reason is null, 'mean weighted F1', null)
-            ],
-            lambda one: one is not null
-        ) as falls,
-        list_filter(
-            [
-                if(sd_f1_verdict = 'higher' and sd_f1_reason is null, 'standard deviation over settings', null),
-                if(rb_at_10_verdict = 'higher' and is_rb_at_10_judged, 'RB@10', null),
-                if(mean_f1_verdict = 'higher' and mean_f1_reason is null, 'mean weighted F1', null)
-            ],
-            lambda one: one is not null
-        ) as rises
+        [
+            {'shown': 'standard deviation over settings', 'word': if(sd_f1_reason is null, sd_f1_verdict, null)},
+            {'shown': 'RB@10', 'word': if(is_rb_at_10_judged, rb_at_10_verdict, null)},
+            {'shown': 'mean weighted F1', 'word': if(mean_f1_reason is null, mean_f1_verdict, null)}
+        ] as words,
+        [one.shown for one in words if one.word = 'lower'] as falls,
+        [one.shown for one in words if one.word = 'higher'] as rises
     from majority_remedies as remedies
     inner join named using (model, n_demos, instruction, predict, method)
 ),
@@ -173,26 +161,25 @@ help_lines as (
             when 14 then 'At a price:'
             else 'No change shown:'
         end as lead,
-        array_to_string(list_filter(
-            [
-                listed(list(
-                    shown_method(method) || if(shown_way = '', '', ' of ' || shown_way) || given order by method, predict, instruction
-                )),
-                nullif(fall_and_rise(falls, rises), ''),
-                if(f1_evidence = 'no loss', 'mean weighted F1 loses less than 0.01', null),
-                if(line = 12, if(
-                    is_above_constant is null, 'not shown to be better than one label for all',
-                    'still no better than one label for all'
-                ), null),
-                if(not is_rb_at_10_judged, 'RB@10 was not tested: ' || case rb_at_10_reason
-                    when 'too few seeds' then 'fewer than 6 seeds'
-                    when 'too few rows' then 'too few test rows'
-                    when 'constant answer' then 'a side is not shown to be better than one label for all'
-                    else 'it has no test'
-                end, null)
-            ],
-            lambda one: one is not null
-        ), '; ') || '.' as text
+        concat_ws(
+            '; ',
+            listed(list(
+                shown_method(method) || if(shown_way = '', '', ' of ' || shown_way) || given
+                order by method, predict, instruction
+            )),
+            nullif(fall_and_rise(falls, rises), ''),
+            if(f1_evidence = 'no loss', 'mean weighted F1 loses less than 0.01', null),
+            if(line = 12, if(
+                is_above_constant is null, 'not shown to be better than one label for all',
+                'still no better than one label for all'
+            ), null),
+            if(not is_rb_at_10_judged, 'RB@10 was not tested: ' || case rb_at_10_reason
+                when 'too few seeds' then 'fewer than 6 seeds'
+                when 'too few rows' then 'too few test rows'
+                when 'constant answer' then 'a side is not shown to be better than one label for all'
+                else 'it has no test'
+            end, null)
+        ) || '.' as text
     from relevant
     group by line, falls, rises, f1_evidence, is_above_constant, is_rb_at_10_judged, rb_at_10_reason
 ),

@@ -24,10 +24,8 @@
 with
 intervals as (
     select
-        model, task, n_demos, instruction, predict, method,
-        interval_low(mean_f1, draw) as mean_f1_low,
-        interval_high(mean_f1, draw) as mean_f1_high,
-        interval_low(rb_at_10, draw) as rb_at_10_low,
+        model, task, n_demos, instruction, predict, method, interval_low(mean_f1, draw) as mean_f1_low,
+        interval_high(mean_f1, draw) as mean_f1_high, interval_low(rb_at_10, draw) as rb_at_10_low,
         interval_high(rb_at_10, draw) as rb_at_10_high
     from majority_draws_by_model
     group by all
@@ -35,19 +33,13 @@ intervals as (
 
 estimates as (
     select
-        model, task, n_demos, instruction, predict, method,
-        avg(weighted_f1 order by number) as mean_f1,
-        stddev_samp(weighted_f1 order by number) as sd_f1,
-        max(weighted_f1) as max_f1,
-        rb_at_k(list(weighted_f1), 10) as rb_at_10,
-        rb_at_k_relative(list(weighted_f1), 10) as rb_at_10_relative,
+        model, task, n_demos, instruction, predict, method, avg(weighted_f1 order by number) as mean_f1,
+        stddev_samp(weighted_f1 order by number) as sd_f1, max(weighted_f1) as max_f1,
+        rb_at_k(list(weighted_f1), 10) as rb_at_10, rb_at_k_relative(list(weighted_f1), 10) as rb_at_10_relative,
         avg(sd_f1 order by number) as mean_sd_over_seeds,
-        avg(share_majority order by number) as share_majority,
-        avg(share_last order by number) as share_last,
-        avg(share_no_label order by number) as share_no_label,
-        avg(accuracy order by number) as accuracy, count(*) as n_settings,
-        count(share_majority) as n_settings_with_majority,
-        any_value(boundary) as boundary, count(*) filter (is_marked) as n_marked,
+        avg(columns('^(share_majority|share_last|share_no_label|accuracy)$') order by number) as "\1",
+        count(*) as n_settings, count(share_majority) as n_settings_with_majority, any_value(boundary) as boundary,
+        count(*) filter (is_marked) as n_marked,
         if(count(weighted_f1_low) = count(*), coalesce(median(width) filter (width > 2e-9), 0) / 2, null) as half_width,
         max(n_seeds) as n_seeds, sum(n_rows)::bigint as n_rows
     from (select *, weighted_f1_high - weighted_f1_low as width from majority_over_seeds)
@@ -66,10 +58,9 @@ select
     mean_f1_high, sd_f1, max_f1, rb_at_10, rb_at_10_low, rb_at_10_high, rb_at_10_relative, mean_sd_over_seeds,
     share_majority, share_last, share_no_label, share_most_frequent, constant_f1,
     (select max(n_won) / sum(n_won) from winners) as share_majority_of_constant,
-    share_no_label >= 0.03 as has_many_without_label,
-    boundary, n_marked, half_width,
-    coalesce(half_width <= 0.1, false) as has_enough_rows,
-    estimates.n_settings, n_settings_with_majority, estimates.n_seeds, estimates.n_rows,
+    share_no_label >= 0.03 as has_many_without_label, boundary, n_marked, half_width,
+    coalesce(half_width <= 0.1, false) as has_enough_rows, estimates.n_settings, n_settings_with_majority,
+    estimates.n_seeds, estimates.n_rows,
     estimates.n_rows // (estimates.n_settings * estimates.n_seeds) as n_test_rows,
     sd_f1_corrected, proportions_p, proportions_p_adjusted, majority_effect, majority_effect_low, majority_effect_high,
     recency, recency_low, recency_high, recency_at_equal_shares, recency_at_equal_shares_low,

@@ -9,8 +9,7 @@
 with
 intervals as (
     select
-        task, n_demos, instruction, setting, seed, predict, method,
-        interval_low(weighted_f1, draw) as weighted_f1_low,
+        task, n_demos, instruction, setting, seed, predict, method, interval_low(weighted_f1, draw) as weighted_f1_low,
         interval_high(weighted_f1, draw) as weighted_f1_high
     from majority_draws
     group by all

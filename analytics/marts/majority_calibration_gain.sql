@@ -12,8 +12,7 @@ with
 differences as (
     select
         model, task, n_demos, instruction, predict, calibrated.method, draw,
-        calibrated.rb_at_10 - plain.rb_at_10 as rb_at_10,
-        calibrated.mean_f1 - plain.mean_f1 as mean_f1,
+        calibrated.rb_at_10 - plain.rb_at_10 as rb_at_10, calibrated.mean_f1 - plain.mean_f1 as mean_f1,
         calibrated.sd_f1 - plain.sd_f1 as sd_f1
     from majority_draws_by_model as calibrated
     inner join majority_draws_by_model as plain using (model, task, n_demos, instruction, predict, draw)
@@ -22,13 +21,10 @@ differences as (
 
 estimates as (
     select
-        model, task, n_demos, instruction, predict, method, estimate(rb_at_10, draw) as rb_at_10,
-        interval_low(rb_at_10, draw) as rb_at_10_low,
-        interval_high(rb_at_10, draw) as rb_at_10_high,
-        estimate(mean_f1, draw) as mean_f1,
-        interval_low(mean_f1, draw) as mean_f1_low,
-        interval_high(mean_f1, draw) as mean_f1_high,
-        estimate(sd_f1, draw) as sd_f1, interval_low(sd_f1, draw) as sd_f1_low, interval_high(sd_f1, draw) as sd_f1_high
+        model, task, n_demos, instruction, predict, method,
+        estimate(columns('^(rb_at_10|mean_f1|sd_f1)$'), draw) as "\1",
+        interval_low(columns('^(rb_at_10|mean_f1|sd_f1)$'), draw) as "\1_low",
+        interval_high(columns('^(rb_at_10|mean_f1|sd_f1)$'), draw) as "\1_high"
     from differences
     group by all
 ),
@@ -40,21 +36,20 @@ plain_models as (
 ),
 
 signs as (
-    select
-        model, task, n_demos, instruction, predict, method,
-        any_value(sign) filter (metric = 'rb_at_10') as rb_at_10,
-        any_value(sign) filter (metric = 'mean_f1') as mean_f1,
-        any_value(sign) filter (metric = 'sd_f1') as sd_f1
     from (
         select *, case verdict when 'higher' then 1 when 'lower' then -1 end as sign
         from majority_verdicts
+        where against_method = 'none' and instruction = against_instruction
+    ) pivot (
+        any_value(sign) for metric in ('rb_at_10', 'mean_f1', 'sd_f1')
+        group by model, task, n_demos, instruction, predict, method
     )
-    where against_method = 'none' and instruction = against_instruction
-    group by all
 )
 
 select
-    estimates.*,
+    model, task, n_demos, instruction, predict, method, estimates.rb_at_10, estimates.rb_at_10_low,
+    estimates.rb_at_10_high, estimates.mean_f1, estimates.mean_f1_low, estimates.mean_f1_high, estimates.sd_f1,
+    sd_f1_low, sd_f1_high,
     if(abs(estimates.rb_at_10) <= 1e-9, 0, signs.rb_at_10) as rb_at_10_sign,
     if(abs(estimates.mean_f1) <= 1e-9, 0, signs.mean_f1) as mean_f1_sign,
     if(abs(estimates.sd_f1) <= 1e-9, 0, signs.sd_f1) as sd_f1_sign,

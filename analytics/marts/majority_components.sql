@@ -15,20 +15,17 @@
 with
 setting_variances as (
     select
-        model, task, n_demos, instruction, predict, method, number,
-        avg(weighted_f1 order by seed) as weighted_f1,
-        var_samp(weighted_f1 order by seed) as var_seeds,
-        count(*) as n_seeds, sum(n_rows) as n_rows
+        model, task, n_demos, instruction, predict, method, number, avg(weighted_f1 order by seed) as weighted_f1,
+        var_samp(weighted_f1 order by seed) as var_seeds, count(*) as n_seeds, sum(n_rows) as n_rows
     from majority_by_setting
     group by all
 ),
 
 variances as (
     select
-        model, task, n_demos, instruction, predict, method,
-        var_samp(weighted_f1 order by number) as var_means,
-        avg(var_seeds order by number) as var_seeds,
-        count(*) as n_settings, max(n_seeds) as n_seeds, sum(n_rows)::bigint as n_rows
+        model, task, n_demos, instruction, predict, method, var_samp(weighted_f1 order by number) as var_means,
+        avg(var_seeds order by number) as var_seeds, count(*) as n_settings, max(n_seeds) as n_seeds,
+        sum(n_rows)::bigint as n_rows
     from setting_variances
     group by all
 ),

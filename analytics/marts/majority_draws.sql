@@ -21,12 +21,6 @@ gold_lists as (
     group by all
 ),
 
-gold_counts as (
-    select label, draw, list_dot_product(is_gold, n_drawn) as n_gold
-    from gold_lists
-    cross join draws
-),
-
 -- Two counts in one dot product: predictions of a label, and 2^26 for each that is right.
 label_lists as (
     select
@@ -44,10 +38,8 @@ label_lists as (
 
 label_counts as (
     select
-        label_lists.* exclude (is_answered), draws.draw,
-        list_dot_product(is_answered, n_drawn) as n_answered,
-        floor(n_answered / 67108864) as n_correct,
-        n_answered - n_correct * 67108864 as n_predicted
+        label_lists.* exclude (is_answered), draws.draw, list_dot_product(is_answered, n_drawn) as n_answered,
+        floor(n_answered / 67108864) as n_correct, n_answered - n_correct * 67108864 as n_predicted
     from label_lists
     cross join draws
 ),
@@ -57,7 +49,8 @@ weighted as (
         * exclude (label, n_gold, n_answered, n_predicted, n_correct),
         sum(n_gold / n_rows * 2 * n_correct / (n_gold + n_predicted) order by label) as weighted_f1
     from label_counts
-    inner join gold_counts using (label, draw)
+    inner join (select label, draw, list_dot_product(is_gold, n_drawn) as n_gold from gold_lists cross join draws)
+        using (label, draw)
     where n_gold > 0
     group by all
 )

@@ -5,8 +5,7 @@
 -- tails_f1 and middle_f1 are the means over the settings of a region (setting_regions), null where it has none.
 select
     model, task, n_demos, instruction, predict, method, draw,
-    rb_at_k(list(weighted_f1 order by number), 10) as rb_at_10,
-    avg(weighted_f1 order by number) as mean_f1,
+    rb_at_k(list(weighted_f1 order by number), 10) as rb_at_10, avg(weighted_f1 order by number) as mean_f1,
     stddev_samp(weighted_f1 order by number) as sd_f1,
     avg(weighted_f1 order by number) filter (region = 'tails') as tails_f1,
     avg(weighted_f1 order by number) filter (region = 'middle') as middle_f1

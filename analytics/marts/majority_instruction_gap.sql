@@ -25,23 +25,20 @@ estimates as (
         estimate(with_instruction - without_instruction, draw) as gap,
         interval_low(with_instruction - without_instruction, draw) as gap_low,
         interval_high(with_instruction - without_instruction, draw) as gap_high,
-        estimate(with_instruction, draw) as with_instruction,
-        estimate(without_instruction, draw) as without_instruction
+        estimate(with_instruction, draw) as with_instruction, estimate(without_instruction, draw) as without_instruction
     from gaps
     group by all
 ),
 
 counts as (
     select
-        model, task, n_demos, predict, method, region,
-        count(*) filter (instruction) as n_settings,
+        model, task, n_demos, predict, method, region, count(*) filter (instruction) as n_settings,
         max(n_seeds) as n_seeds, sum(n_rows)::bigint as n_rows
     from majority_over_seeds
     inner join setting_regions using (setting)
     group by all
 )
 
-select *
 from estimates
 inner join counts using (model, task, n_demos, predict, method, region)
 order by all

@@ -10,8 +10,7 @@
 with
 intervals as (
     select
-        model, task, n_demos, instruction, setting, predict, method,
-        interval_low(weighted_f1, draw) as weighted_f1_low,
+        model, task, n_demos, instruction, setting, predict, method, interval_low(weighted_f1, draw) as weighted_f1_low,
         interval_high(weighted_f1, draw) as weighted_f1_high
     from majority_draws_over_seeds
     group by all
@@ -20,13 +19,8 @@ intervals as (
 means as (
     select
         model, task, n_demos, instruction, setting, number, predict, method,
-        avg(weighted_f1 order by seed) as weighted_f1,
-        stddev_samp(weighted_f1 order by seed) as sd_f1,
-        avg(accuracy order by seed) as accuracy,
-        avg(share_majority order by seed) as share_majority,
-        avg(share_last order by seed) as share_last,
-        avg(share_no_label order by seed) as share_no_label,
-        max(share_most_frequent) as share_most_frequent,
+        avg(columns('^(weighted_f1|accuracy|share_majority|share_last|share_no_label)$') order by seed) as "\1",
+        stddev_samp(weighted_f1 order by seed) as sd_f1, max(share_most_frequent) as share_most_frequent,
         count(*) as n_seeds, sum(n_rows)::bigint as n_rows
     from majority_by_setting
     group by all
@@ -42,12 +36,6 @@ label_contrasts as (
     group by all
 ),
 
-contrasts as (
-    select * exclude (label, recency), avg(recency order by label) as recency
-    from label_contrasts
-    group by all
-),
-
 bests as (
     select
         model, task, n_demos, instruction, predict, method, max(weighted_f1) as best_f1,
@@ -58,15 +46,15 @@ bests as (
 
 select
     model, task, n_demos, instruction, setting, number, predict, method, weighted_f1, weighted_f1_low, weighted_f1_high,
-    sd_f1, accuracy, share_majority, share_last, share_no_label,
-    weighted_f1 >= best_f1 - 0.1 - 1e-9 as is_within,
+    sd_f1, accuracy, share_majority, share_last, share_no_label, weighted_f1 >= best_f1 - 0.1 - 1e-9 as is_within,
     if(mean_share_no_label <= 0.5 and n_settings_above > 0, best_f1 - 0.1, null) as boundary,
-    is_within and boundary is not null as is_marked,
-    n_seeds, n_rows, recency, share_most_frequent, constant_p, is_above_constant, n_seeds_not_above
+    is_within and boundary is not null as is_marked, n_seeds, n_rows, recency, share_most_frequent, constant_p,
+    is_above_constant, n_seeds_not_above
 from means
 inner join intervals using (model, task, n_demos, instruction, setting, predict, method)
 inner join bests using (model, task, n_demos, instruction, predict, method)
-inner join contrasts using (task, n_demos, instruction, setting, predict, method)
+inner join (select * exclude (label, recency), avg(recency order by label) as recency from label_contrasts group by all)
+    using (task, n_demos, instruction, setting, predict, method)
 inner join (select * from majority_constant_tests where seed is null)
     using (task, n_demos, instruction, setting, predict, method)
 order by all

@@ -15,43 +15,26 @@
 -- 'not shown'. is_supported: the first or the second of these, and is_above_constant.
 with
 words as (
-    select
-        model, task, n_demos, instruction, predict, method,
-        any_value(low) filter (metric = 'mean_f1') as mean_f1_low,
-        any_value(high) filter (metric = 'mean_f1') as mean_f1_high,
-        any_value(verdict) filter (metric = 'mean_f1') as mean_f1_verdict,
-        any_value(reason) filter (metric = 'mean_f1') as mean_f1_reason,
-        any_value(low) filter (metric = 'sd_f1') as sd_f1_low,
-        any_value(high) filter (metric = 'sd_f1') as sd_f1_high,
-        any_value(verdict) filter (metric = 'sd_f1') as sd_f1_verdict,
-        any_value(reason) filter (metric = 'sd_f1') as sd_f1_reason,
-        any_value(estimate) filter (metric = 'rb_at_10') as rb_at_10_of_seeds,
-        any_value(low) filter (metric = 'rb_at_10') as rb_at_10_of_seeds_low,
-        any_value(high) filter (metric = 'rb_at_10') as rb_at_10_of_seeds_high,
-        any_value(verdict) filter (metric = 'rb_at_10') as rb_at_10_verdict,
-        any_value(reason) filter (metric = 'rb_at_10') as rb_at_10_reason,
-        coalesce(bool_or(verdict is not null and reason is null) filter (metric = 'rb_at_10'), false)
-            as is_rb_at_10_judged,
-        -- A lower end of exactly 0 is that of rows of which none differs, of which verdict knows how many it takes.
-        coalesce(
-            bool_or(
-                reason is null and both_low > -least_effect(metric) and (both_low <> 0 or verdict = 'negligible')
-            ) filter (metric = 'mean_f1'),
-            false
-        ) as has_no_loss
-    from majority_verdicts
-    where method <> 'none' and against_method = 'none' and instruction = against_instruction
-    group by all
+    from majority_verdicts pivot (
+        any_value(estimate) as of_seeds, any_value(low) as low, any_value(high) as high,
+        any_value(both_low) as both_low, any_value(verdict) as verdict, any_value(reason) as reason
+        for metric in ('mean_f1', 'sd_f1', 'rb_at_10')
+        group by model, task, n_demos, instruction, against_instruction, predict, method, against_method
+    )
 ),
 
 graded as (
     select
-        *,
+        *, rb_at_10_verdict is not null and rb_at_10_reason is null as is_rb_at_10_judged,
         coalesce(sd_f1_verdict = 'lower', false) or coalesce(rb_at_10_verdict = 'higher', false) as falls,
         coalesce(sd_f1_verdict = 'higher', false) or coalesce(rb_at_10_verdict = 'lower', false) as rises,
         case
             when mean_f1_verdict in ('higher', 'lower') then mean_f1_verdict
-            when has_no_loss then 'no loss'
+            -- A lower end of exactly 0 is that of rows of which none differs, of which verdict knows how many it takes.
+            when
+                mean_f1_reason is null and mean_f1_both_low > -least_effect('mean_f1')
+                and (mean_f1_both_low <> 0 or mean_f1_verdict = 'negligible')
+                then 'no loss'
             else 'loss not ruled out'
         end as f1_evidence,
         case
@@ -70,21 +53,20 @@ graded as (
             when rb_at_10_verdict = 'higher' then 'rb_at_10'
         end as bias_falls_in
     from words
+    where method <> 'none' and against_method = 'none' and instruction = against_instruction
 )
 
 select
     model, task, n_demos, instruction, predict, graded.method, plain.rb_at_10 as rb_at_10_before, own.rb_at_10,
-    own.rb_at_10 - plain.rb_at_10 as rb_at_10_difference,
-    graded.rb_at_10_of_seeds, graded.rb_at_10_of_seeds_low, graded.rb_at_10_of_seeds_high, graded.rb_at_10_verdict,
-    graded.rb_at_10_reason, graded.is_rb_at_10_judged, plain.mean_f1 as mean_f1_before, own.mean_f1,
-    own.mean_f1 - plain.mean_f1 as mean_f1_difference,
-    graded.mean_f1_low as mean_f1_difference_low, graded.mean_f1_high as mean_f1_difference_high,
-    graded.mean_f1_verdict, graded.mean_f1_reason, plain.sd_f1 as sd_f1_before, own.sd_f1,
-    own.sd_f1 - plain.sd_f1 as sd_f1_difference,
+    own.rb_at_10 - plain.rb_at_10 as rb_at_10_difference, graded.rb_at_10_of_seeds,
+    graded.rb_at_10_low as rb_at_10_of_seeds_low, graded.rb_at_10_high as rb_at_10_of_seeds_high,
+    graded.rb_at_10_verdict, graded.rb_at_10_reason, graded.is_rb_at_10_judged, plain.mean_f1 as mean_f1_before,
+    own.mean_f1, own.mean_f1 - plain.mean_f1 as mean_f1_difference, graded.mean_f1_low as mean_f1_difference_low,
+    graded.mean_f1_high as mean_f1_difference_high, graded.mean_f1_verdict, graded.mean_f1_reason,
+    plain.sd_f1 as sd_f1_before, own.sd_f1, own.sd_f1 - plain.sd_f1 as sd_f1_difference,
     graded.sd_f1_low as sd_f1_difference_low, graded.sd_f1_high as sd_f1_difference_high, graded.sd_f1_verdict,
-    graded.sd_f1_reason, own.constant_f1,
-    own.mean_f1 <= own.constant_f1 as is_below_constant,
-    own.n_settings, own.n_seeds, own.n_rows, graded.f1_evidence, graded.bias_falls_in, graded.evidence,
+    graded.sd_f1_reason, own.constant_f1, own.mean_f1 <= own.constant_f1 as is_below_constant, own.n_settings,
+    own.n_seeds, own.n_rows, graded.f1_evidence, graded.bias_falls_in, graded.evidence,
     graded.evidence in ('bias falls, F1 rises', 'bias falls, no loss') and coalesce(own.is_above_constant, false)
         as is_supported,
     own.is_above_constant, own.majority_accuracy, own.accuracy

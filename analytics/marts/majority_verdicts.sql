@@ -22,24 +22,20 @@
 with
 row_changes as (
     select
-        majority_pairs.*,
-        dense_rank() over (order by changed.row) - 1 as unit,
+        majority_pairs.*, dense_rank() over (order by changed.row) - 1 as unit,
         round(changed.value - plain.value, 12) as value
     from majority_pairs
     inner join majority_row_values as changed using (task, n_demos, instruction, predict, method, metric)
-    inner join majority_row_values as plain
-        on
-            majority_pairs.task = plain.task and majority_pairs.n_demos = plain.n_demos
-            and majority_pairs.against_instruction = plain.instruction and majority_pairs.predict = plain.predict
-            and majority_pairs.against_method = plain.method and majority_pairs.metric = plain.metric
-            and changed.row = plain.row
+    inner join (
+        select * rename (instruction as against_instruction, method as against_method)
+        from majority_row_values
+    ) as plain using (task, n_demos, against_instruction, predict, against_method, metric, row)
 ),
 
 seed_changes as (
     select
         task, n_demos, instruction, instruction as against_instruction, predict, changed.method,
-        plain.method as against_method, 'rb_at_10' as metric,
-        dense_rank() over (order by seed) - 1 as unit,
+        plain.method as against_method, 'rb_at_10' as metric, dense_rank() over (order by seed) - 1 as unit,
         round(changed.rb_at_10 - plain.rb_at_10, 12) as value
     from majority_seed_boundaries as changed
     inner join majority_seed_boundaries as plain using (task, n_demos, instruction, predict, seed)
@@ -50,22 +46,14 @@ units as (
     select
         unit_of as family,
         {
-            'task': task,
-            'n_demos': n_demos,
-            'instruction': instruction,
-            'against_instruction': against_instruction,
-            'predict': predict,
-            'method': method,
-            'against_method': against_method,
-            'metric': metric
+            'task': task, 'n_demos': n_demos, 'instruction': instruction, 'against_instruction': against_instruction,
+            'predict': predict, 'method': method, 'against_method': against_method, 'metric': metric
         } as test,
         unit, value
     from (
         select 'row' as unit_of, *
         from row_changes
-
         union all by name
-
         select 'seed' as unit_of, *
         from seed_changes
     )
@@ -79,8 +67,7 @@ boundary_signs as (
     select
         task, n_demos, instruction, predict, changed.method, 'rb_at_10' as metric,
         clear_sign(
-            estimate(changed.rb_at_10 - plain.rb_at_10, draw),
-            interval_low(changed.rb_at_10 - plain.rb_at_10, draw),
+            estimate(changed.rb_at_10 - plain.rb_at_10, draw), interval_low(changed.rb_at_10 - plain.rb_at_10, draw),
             interval_high(changed.rb_at_10 - plain.rb_at_10, draw)
         ) as row_sign
     from majority_draws_by_model as changed
@@ -93,14 +80,8 @@ errors as (
     select
         'row' as family,
         {
-            'task': task,
-            'n_demos': n_demos,
-            'instruction': instruction,
-            'against_instruction': against_instruction,
-            'predict': predict,
-            'method': method,
-            'against_method': against_method,
-            'metric': metric
+            'task': task, 'n_demos': n_demos, 'instruction': instruction, 'against_instruction': against_instruction,
+            'predict': predict, 'method': method, 'against_method': against_method, 'metric': metric
         } as test,
         error_draws, draws_df, n_seeds
     from majority_draw_errors
@@ -132,10 +113,10 @@ judged as (
         row_sign
     from widened as tests
     inner join majority_by_model as measured using (task, n_demos, instruction, predict, method)
-    inner join majority_by_model as plain
-        on
-            tests.task = plain.task and tests.n_demos = plain.n_demos and tests.against_instruction = plain.instruction
-            and tests.predict = plain.predict and tests.against_method = plain.method
+    inner join (
+        select * rename (instruction as against_instruction, method as against_method)
+        from majority_by_model
+    ) as plain using (task, n_demos, against_instruction, predict, against_method)
     left join boundary_signs using (task, n_demos, instruction, predict, method, metric)
 )
 

@@ -31,30 +31,17 @@ parts as (
 -- Sets that each reader answered, of which all must have a change for a mean.
 outside as (
     select
-        model, answered.dataset,
-        count(*) over (partition by model) as n_datasets,
+        model, answered.dataset, count(*) over (partition by model) as n_datasets,
         count(compared.dataset) over (partition by model) as n_compared
-    from (
-        select distinct model, dataset
-        from qa_paired_answers
-    ) as answered
-    semi join (
-        select distinct dataset
-        from qa_articles
-        where role = 'out_of_distribution'
-    ) as roles using (dataset)
-    left join (
-        select distinct model, dataset
-        from sums
-    ) as compared using (model, dataset)
+    from (select distinct model, dataset from qa_paired_answers) as answered
+    semi join (select distinct dataset from qa_articles where role = 'out_of_distribution') as roles using (dataset)
+    left join (select distinct model, dataset from sums) as compared using (model, dataset)
 ),
 
 placed as (
     select *, dataset as place
     from parts
-
     union all
-
     select model, dataset, metric, unit, part / n_datasets as part, moved / n_datasets as moved, 'mean' as place
     from parts
     inner join outside using (model, dataset)
@@ -63,10 +50,8 @@ placed as (
 
 units as (
     select
-        'all' as family,
-        {'model': model, 'dataset': place, 'metric': metric} as test,
-        dense_rank() over (order by dataset, unit) - 1 as unit,
-        part, moved
+        'all' as family, {'model': model, 'dataset': place, 'metric': metric} as test,
+        dense_rank() over (order by dataset, unit) - 1 as unit, part, moved
     from placed
 ),
 

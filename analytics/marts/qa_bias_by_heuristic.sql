@@ -14,15 +14,9 @@
 -- supports. n_tried: thresholds of the search, of which n_tried_measured had segments of the sample's size; null where
 -- the spec fixes the threshold.
 with
-predicted as (
-    select model, dataset, count(*) as n_rows
-    from qa_predictions
-    group by all
-),
-
 asked as (
     select predicted.model, predicted.dataset, unnest(qa_settings.heuristics) as heuristic, predicted.n_rows
-    from predicted
+    from (select model, dataset, count(*) as n_rows from qa_predictions group by all) as predicted
     cross join qa_settings
 ),
 
@@ -76,8 +70,7 @@ chosen as (
         case when source.is_fixed then null else source.model end as searched_on,
         case when source.is_fixed then null else source.n_tried end as n_tried,
         case when source.is_fixed then null else source.n_tried_measured end as n_tried_measured,
-        own.model is not null as has_candidates,
-        coalesce(own.is_measured, false) as has_measured_candidates
+        own.model is not null as has_candidates, coalesce(own.is_measured, false) as has_measured_candidates
     from asked
     cross join qa_settings
     left join sources using (dataset, heuristic)
@@ -92,8 +85,7 @@ chosen as (
 
 labelled as (
     select
-        chosen.*,
-        coalesce(measured_counts.n_measured, 0) as n_measured,
+        chosen.*, coalesce(measured_counts.n_measured, 0) as n_measured,
         case
             when not chosen.has_candidates then 'no threshold to try'
             when chosen.threshold is null and not chosen.has_measured_candidates then 'groups too small'
@@ -109,34 +101,32 @@ labelled as (
 
 articles as (
     select
-        model, dataset, heuristic, qa_articles.article,
-        count(*) filter (qa_measured.value <= labelled.threshold) as n_lower,
-        count(*) filter (qa_measured.value > labelled.threshold) as n_higher,
-        coalesce(sum(qa_measured.exact_match order by qa_articles.row)
-            filter (qa_measured.value <= labelled.threshold), 0) as lower,
-        coalesce(sum(qa_measured.exact_match order by qa_articles.row)
-            filter (qa_measured.value > labelled.threshold), 0) as higher,
-        coalesce(sum(qa_measured.f1 order by qa_articles.row)
-            filter (qa_measured.value <= labelled.threshold), 0) as lower_f1,
-        coalesce(sum(qa_measured.f1 order by qa_articles.row)
-            filter (qa_measured.value > labelled.threshold), 0) as higher_f1
-    from qa_measured
-    inner join labelled using (model, dataset, heuristic)
-    inner join qa_articles using (dataset, example_id)
-    where labelled.status = 'measured'
+        model, dataset, heuristic, article, count(*) filter (is_lower) as n_lower,
+        count(*) filter (not is_lower) as n_higher,
+        coalesce(sum(exact_match order by row) filter (is_lower), 0) as lower,
+        coalesce(sum(exact_match order by row) filter (not is_lower), 0) as higher,
+        coalesce(sum(f1 order by row) filter (is_lower), 0) as lower_f1,
+        coalesce(sum(f1 order by row) filter (not is_lower), 0) as higher_f1
+    from (
+        select qa_measured.*, article, qa_measured.value <= labelled.threshold as is_lower
+        from qa_measured
+        inner join labelled using (model, dataset, heuristic)
+        inner join qa_articles using (dataset, example_id)
+        where labelled.status = 'measured'
+    )
     group by all
 ),
 
 means as (
     select
         model, dataset, heuristic, sum(n_lower) as n_lower, sum(n_higher) as n_higher,
-        sum(lower order by article) / sum(n_lower) as lower,
-        sum(higher order by article) / sum(n_higher) as higher,
+        sum(lower order by article) / sum(n_lower) as lower, sum(higher order by article) / sum(n_higher) as higher,
         sum(lower_f1 order by article) / sum(n_lower) as lower_f1,
-        sum(higher_f1 order by article) / sum(n_higher) as higher_f1,
-        count(*) as n_articles,
+        sum(higher_f1 order by article) / sum(n_higher) as higher_f1, count(*) as n_articles,
         count(*) filter (articles.n_lower > 0) as n_with_lower,
-        count(*) filter (articles.n_higher > 0) as n_with_higher
+        count(*) filter (articles.n_higher > 0) as n_with_higher,
+        sqrt(n_with_lower / nullif(n_with_lower - 1, 0)) as lower_scale,
+        sqrt(n_with_higher / nullif(n_with_higher - 1, 0)) as higher_scale
     from articles
     group by all
 ),
@@ -150,13 +140,7 @@ influences as (
         (articles.lower_f1 - articles.n_lower * means.lower_f1) / means.n_lower * lower_scale
         - (articles.higher_f1 - articles.n_higher * means.higher_f1) / means.n_higher * higher_scale as influence_f1
     from articles
-    inner join (
-        select
-            *,
-            sqrt(n_with_lower / nullif(n_with_lower - 1, 0)) as lower_scale,
-            sqrt(n_with_higher / nullif(n_with_higher - 1, 0)) as higher_scale
-        from means
-    ) as means using (model, dataset, heuristic)
+    inner join means using (model, dataset, heuristic)
 ),
 
 errors as (

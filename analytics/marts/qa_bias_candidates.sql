@@ -4,23 +4,13 @@
 -- biased_segment: the one with the larger upper bound (exact match; higher on ties). is_large: both segments have
 -- twice the sample (variant paper) or more than that (reference).
 with
-predicted as (
-    select distinct model, dataset
-    from qa_predictions
-),
-
-measured_counts as (
-    select model, dataset, heuristic, value, count(*) as n_rows
-    from qa_measured
-    group by all
-),
-
 cumulated as (
     select
         model, dataset, heuristic, value,
-        sum(n_rows) over (partition by model, dataset, heuristic order by value)::bigint as n_up_to,
-        sum(n_rows) over (partition by model, dataset, heuristic)::bigint as n_measured
-    from measured_counts
+        sum(count(*)) over (partition by model, dataset, heuristic order by value)::bigint as n_up_to,
+        sum(count(*)) over (partition by model, dataset, heuristic)::bigint as n_measured
+    from qa_measured
+    group by model, dataset, heuristic, value
 ),
 
 totals as (
@@ -29,9 +19,9 @@ totals as (
 ),
 
 tried as (
-    select predicted.model, dataset, qa_thresholds.heuristic, qa_thresholds.threshold, qa_thresholds.is_fixed
+    select model, dataset, qa_thresholds.heuristic, qa_thresholds.threshold, qa_thresholds.is_fixed
     from qa_thresholds
-    inner join predicted using (dataset)
+    inner join (select distinct model, dataset from qa_predictions) using (dataset)
 ),
 
 sized as (
@@ -79,11 +69,8 @@ select
     trials.lower_interval[1] as lower_low, trials.lower_interval[2] as lower_high, trials.lower_mean,
     trials.higher_interval[1] as higher_low, trials.higher_interval[2] as higher_high, trials.higher_mean,
     interval_distance(trials.lower_interval_f1, trials.higher_interval_f1) as bias_significance_f1,
-    trials.lower_interval_f1[1] as lower_low_f1,
-    trials.lower_interval_f1[2] as lower_high_f1,
-    trials.lower_mean_f1,
-    trials.higher_interval_f1[1] as higher_low_f1,
-    trials.higher_interval_f1[2] as higher_high_f1,
+    trials.lower_interval_f1[1] as lower_low_f1, trials.lower_interval_f1[2] as lower_high_f1, trials.lower_mean_f1,
+    trials.higher_interval_f1[1] as higher_low_f1, trials.higher_interval_f1[2] as higher_high_f1,
     trials.higher_mean_f1, trials.n_trials
 from segments
 left join trials using (model, dataset, heuristic, threshold)

@@ -13,24 +13,7 @@ biases as (
 
 run as (
     from qa_settings
-    cross join (
-        select count(*) as n_models
-        from (select distinct model from answered)
-    )
-),
-
-low as (
-    select some_of(list(
-        format('{} ({} on {})', model, as_percent(exact_match), dataset) order by place, dataset
-    ), 3) as names
-    from answered
-    where role = 'in_distribution' and exact_match < 0.5
-),
-
-single as (
-    select listed(list(distinct dataset order by dataset)) as names
-    from answered
-    where n_articles = 1
+    cross join (select count(*) as n_models from (select distinct model from answered))
 ),
 
 -- On whose answers thresholds were searched, of which data sets.
@@ -88,51 +71,16 @@ debiased as (
     where method not in ('standard', 'bias_model')
 ),
 
-by_chance as (
-    select some_of(list(format('{} of {} on {}', bias, base, data) order by base, data, bias), 3) as names
-    from qa_segments
-    where bias_significance = 0
-),
-
-unbiased as (
-    select some_of(list(distinct format('{} on {}', trained_models.standard, heuristic)), 3) as names
-    from qa_debiasing
-    inner join trained_models using (model)
-    semi join (from qa_examples where role = 'in_distribution') as sets using (dataset)
-    where is_addressed and standard_significance = 0
-),
-
-steps as (
-    select some_of(list(
-        format('{} {:,} ({} {:,})', debiased.model, debiased.steps, debiased.standard, standards.steps) order by debiased.number
-    ), 3) as names
-    from debiased
-    inner join trained_models as standards on debiased.standard = standards.model
-    where debiased.steps <> standards.steps and debiased.problem is null
-),
-
-failed as (
-    select some_of(list(format('{} ({})', model, problem) order by number), 3) as names
-    from trained_models
-    where problem is not null
-),
-
-tuned as (
-    select listed(list(distinct dataset order by dataset)) as names
-    from qa_examples
-    where
-        role = 'out_of_distribution' and dataset ilike '%adversarial%'
-        and (select count(*) from debiased where method in ('learned_mixin', 'confidence_regularization')) > 0
-),
-
 sentences as (
     select
         10 as line,
         format(
             'Fewer than half of the answers are exact: {}. A model that answers badly everywhere shows little bias, which is '
-            || 'no success.', names
+            || 'no success.',
+            some_of(list(format('{} ({} on {})', model, as_percent(exact_match), dataset) order by place, dataset), 3)
         ) as text
-    from low
+    from answered
+    where role = 'in_distribution' and exact_match < 0.5
     union all
     select
         11,
@@ -140,7 +88,7 @@ sentences as (
             'All questions of {} are about one article: there are no intervals, and a bias cannot be distinguished from '
             || 'that article''s peculiarities.', names
         )
-    from single
+    from (select listed(list(distinct dataset order by dataset)) as names from answered where n_articles = 1)
     union all
     select
         12,
@@ -204,10 +152,11 @@ sentences as (
         21,
         format(
             'The standard reader shows no bias on the validation set, so which side counts as biased may be chance: {}. A '
-            || 'method that works against the other side strengthens a bias.', names
+            || 'method that works against the other side strengthens a bias.',
+            some_of(list(format('{} of {} on {}', bias, base, data) order by base, data, bias), 3)
         )
-    from by_chance
-    where (select count(*) from debiased) > 0
+    from qa_segments
+    where bias_significance = 0 and (select count(*) from debiased) > 0
     union all
     select
         22,
@@ -224,22 +173,46 @@ sentences as (
         searched_on in (select model from trained_models where method = 'standard') and (select count(*) from debiased) > 0
     having count(*) > 0
     union all
-    select 23, format('Where the standard reader shows no bias, no method can lower it: {}.', names)
-    from unbiased
+    select
+        23,
+        format(
+            'Where the standard reader shows no bias, no method can lower it: {}.',
+            some_of(list(distinct format('{} on {}', trained_models.standard, heuristic)), 3)
+        )
+    from qa_debiasing
+    inner join trained_models using (model)
+    semi join (from qa_examples where role = 'in_distribution') as sets using (dataset)
+    where is_addressed and standard_significance = 0
     union all
-    select 24, format('Readers were trained for different numbers of steps than their standard readers: {}.', names)
-    from steps
+    select
+        24,
+        format('Readers were trained for different numbers of steps than their standard readers: {}.', some_of(list(
+            format('{} {:,} ({} {:,})', debiased.model, debiased.steps, debiased.standard, standards.steps)
+            order by debiased.number
+        ), 3))
+    from debiased
+    inner join trained_models as standards on debiased.standard = standards.model
+    where debiased.steps <> standards.steps and debiased.problem is null
     union all
     select
         25,
         format(
             'Mikula et al. chose the scales of LMIX and the entropy penalty of CREG by F1 on AdversarialQA: with their values, '
-            || 'changes on {} lean high.', names
+            || 'changes on {} lean high.', listed(list(distinct dataset order by dataset))
         )
-    from tuned
+    from qa_examples
+    where
+        role = 'out_of_distribution' and dataset ilike '%adversarial%'
+        and (select count(*) from debiased where method in ('learned_mixin', 'confidence_regularization')) > 0
     union all
-    select 26, format('Trainings failed, and their readers have no results: {}.', names)
-    from failed
+    select
+        26,
+        format(
+            'Trainings failed, and their readers have no results: {}.',
+            some_of(list(format('{} ({})', model, problem) order by number), 3)
+        )
+    from trained_models
+    where problem is not null
 )
 
 select line, '' as lead, text from sentences where text is not null order by all

@@ -90,14 +90,14 @@ headline as (
             when bool_or(word = 'not tested') then 'Cannot say: the differences were not tested.'
             else 'Cannot say: no shortcut can be measured.'
         end as lead,
-        array_to_string(list_filter([
-            'exact match depends on '
+        concat_ws(
+            '; ', 'exact match depends on '
             || some_of(list(format('{} in {}', some_of(found, 3), name) order by place, dataset) filter (word = 'biased'), 3),
             'no shortcut is shown for '
             || some_of(list(format('{} ({} tested)', name, n_tested) order by place, dataset) filter (word = 'none'), 3),
             'nothing can be said of '
             || some_of(list(name order by place, dataset) filter (word not in ('biased', 'none')), 3)
-        ], lambda one: one is not null), '; ') as text
+        ) as text
     from judged
 ),
 
@@ -105,20 +105,17 @@ told as (
     select
         row_number() over (order by place, dataset) as line, name,
         case word
-            when 'same answer'
-                then format(
+            when 'same answer' then format(
                     '{} of the {:,} answers are the same. All other numbers of this model only reflect that.',
                     as_percent(share_most_frequent), n_rows
                 )
-            when 'biased'
-                then some_of(told, 3) || format(
+            when 'biased' then some_of(told, 3) || format(
                     '. {} of {} {} significant.', len(told), counted(n_tested, 'tested shortcut'), if(len(told) = 1, 'is', 'are')
                 )
             when 'not measured' then 'no shortcut can be measured.'
             when 'one article' then 'questions about a single article give no interval and no test.'
             when 'not tested' then 'the shortcuts were measured, but not tested. Measure this run again.'
-            when 'few right'
-                then format(
+            when 'few right' then format(
                     'too few right answers to tell (exact match {} %). Below 10 %, groups can hardly differ, whatever '
                     || 'the model relies on.', as_points(100 * exact_match)
                 )
@@ -187,9 +184,8 @@ pairs as (
 
 differing as (
     select
-        dataset, any_value(on_dataset) as on_dataset,
-        count_if(verdict in ('lower', 'higher')) as n_told, count_if(verdict <> 'too few') as n_tested,
-        count_if(metric = 'exact_match') as n_pairs,
+        dataset, any_value(on_dataset) as on_dataset, count_if(verdict in ('lower', 'higher')) as n_told,
+        count_if(verdict <> 'too few') as n_tested, count_if(metric = 'exact_match') as n_pairs,
         list(
             format(
                 '{} is {} points {} in {} than in {}', of_what,
@@ -218,11 +214,7 @@ differing as (
 
 counts as (
     select dataset, listed(list(format('{} in {}', name, n_told) order by name)) as told
-    from (
-        select dataset, name, count_if(verdict in ('lower', 'higher')) as n_told
-        from pairs
-        group by all
-    )
+    from (select dataset, name, count_if(verdict in ('lower', 'higher')) as n_told from pairs group by all)
     group by dataset
 ),
 
@@ -232,14 +224,12 @@ compared as (
         case
             when n_told > 3 then format('of {}, these differ: {}.', counted(n_pairs, 'pair'), counts.told)
             when n_told > 0 then listed(differing.told) || '.'
-            when n_tested > 0
-                then 'no difference is significant' || coalesce(
+            when n_tested > 0 then 'no difference is significant' || coalesce(
                     '; one test alone detects '
                     || listed(list_filter(
-                        [
-                            as_points(gap) || ' points in the gap by a shortcut',
-                            as_points(match) || ' points in exact match'
-                        ], lambda one: one not like '–%'
+                        [as_points(gap) || ' points in the gap by a shortcut',
+                            as_points(match) || ' points in exact match'],
+                        lambda one: one not like '–%'
                     )) || ' in 4 of 5 runs',
                     ''
                 ) || '.'
@@ -301,22 +291,18 @@ grades as (
 
 f1 as (
     select
-        array_to_string(list_filter(
-            [
-                format(
-                    'in distribution it falls in {} and rises in {} of {}', count_if(f1_verdict = 'lower'),
-                    count_if(f1_verdict = 'higher'), count(f1_verdict)
-                ),
-                if(
-                    count(outside_verdict) = 0, null,
-                    format(
-                        'out of distribution ({}) it falls in {} and rises in {} of {}',
-                        counted(max(n_datasets), 'set'), count_if(outside_verdict = 'lower'), count_if(outside_verdict = 'higher'),
-                        count(outside_verdict)
-                    )
-                )
-            ], lambda one: one is not null
-        ), '; ') as text
+        concat_ws(
+            '; ',
+            format(
+                'in distribution it falls in {} and rises in {} of {}', count_if(f1_verdict = 'lower'),
+                count_if(f1_verdict = 'higher'), count(f1_verdict)
+            ),
+            format(
+                'out of distribution ({}) it falls in {} and rises in {} of {}', counted(max(n_datasets), 'set'),
+                count_if(outside_verdict = 'lower'), count_if(outside_verdict = 'higher'),
+                nullif(count(outside_verdict), 0)
+            )
+        ) as text
     from addressed
     having count(f1_verdict) > 0
 ),

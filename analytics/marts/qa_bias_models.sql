@@ -20,14 +20,10 @@ select
     f1_biased - f1_other as f1_difference,
     any_value(segments.exact_match) filter (segments.place.segment = 'biased') as exact_match_biased,
     any_value(segments.exact_match) filter (segments.place.segment = 'other') as exact_match_other,
-    any_value(qa_segments.n_biased_validation) as n_biased,
-    any_value(qa_segments.n_other_validation) as n_other
+    any_value(qa_segments.n_biased_validation) as n_biased, any_value(qa_segments.n_other_validation) as n_other
 from trained_models
 inner join segments on trained_models.model = segments.model and trained_models.best_step = segments.step
-left join qa_segments
-    on
-        trained_models.base = qa_segments.base and trained_models.data = qa_segments.data
-        and trained_models.bias = qa_segments.bias
+left join qa_segments using (base, data, bias)
 where trained_models.method = 'bias_model' and segments.place.segment <> ''
 group by all
 order by all

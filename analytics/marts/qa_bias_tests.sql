@@ -11,22 +11,16 @@
 -- errors of the difference, by its interval. is_supported: the bias may be called significant: bias_significance is
 -- above 0, p_adjusted at most 5 %, and the plain interval of the difference, which is clustered by article, excludes 0.
 with
-observed as (
-    select model, dataset, heuristic, significance
-    from qa_search_nulls
-    where draw = 0
-),
-
 nulls as (
     select
-        model, dataset, heuristic,
-        any_value(observed.significance) as expected_significance,
+        model, dataset, heuristic, any_value(observed.significance) as expected_significance,
         avg(draws.significance order by draws.draw) filter (draws.draw > 0) as null_mean,
         quantile_cont(draws.significance, 0.95) filter (draws.draw > 0) as null_high,
         count(*) filter (draws.draw > 0) as n_permutations,
         count(*) filter (draws.significance >= observed.significance - 1e-9) / count(*) as p
     from qa_search_nulls as draws
-    inner join observed using (model, dataset, heuristic)
+    inner join (select model, dataset, heuristic, significance from qa_search_nulls where draw = 0) as observed
+        using (model, dataset, heuristic)
     group by model, dataset, heuristic
 ),
 
@@ -41,8 +35,7 @@ select
     nulls.expected_significance, nulls.null_mean, nulls.null_high, nulls.p, adjusted.p_adjusted, biases.difference,
     biases.difference_low, biases.difference_high,
     case
-        when biases.bias_significance is not null and nulls.p is not null
-            then biases.bias_significance > 0
+        when biases.bias_significance is not null and nulls.p is not null then biases.bias_significance > 0
             and adjusted.p_adjusted <= 0.05
             and coalesce(biases.difference_low > 0 or biases.difference_high < 0, false)
     end as is_supported,
@@ -50,8 +43,6 @@ select
     nulls.null_high + 0.8416 * (biases.difference_high - biases.difference_low) / (2 * 1.96) as smallest_detectable
 from qa_bias_by_heuristic as biases
 left join nulls using (model, dataset, heuristic)
-left join holm('tests') as adjusted
-    on
-        biases.dataset = adjusted.family and biases.model = adjusted.test.model
-        and biases.heuristic = adjusted.test.heuristic
+left join (select family as dataset, unnest(test), p_adjusted from holm('tests')) as adjusted
+    using (model, dataset, heuristic)
 order by all

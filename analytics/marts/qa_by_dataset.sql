@@ -13,8 +13,7 @@ sizes as (
 
 articles as (
     select
-        {'model': qa_predictions.model, 'dataset': dataset} as cell,
-        qa_articles.article, count(*) as n_rows,
+        {'model': qa_predictions.model, 'dataset': dataset} as cell, qa_articles.article, count(*) as n_rows,
         sum(qa_predictions.exact_match order by qa_articles.row) as exact_match,
         sum(qa_predictions.f1 order by qa_articles.row) as f1
     from qa_predictions
@@ -35,9 +34,8 @@ texts as (
 select
     means.cell.model as model, means.cell.dataset as dataset, sizes.role, means.exact_match, means.exact_match_low,
     means.exact_match_high, means.f1, means.f1_low, means.f1_high, means.n_rows,
-    sizes.n_questions - means.n_rows as n_missing,
-    means.n_articles, means.exact_match_error, means.f1_error, texts.share_most_frequent,
-    texts.share_most_frequent > 0.95 as is_constant
+    sizes.n_questions - means.n_rows as n_missing, means.n_articles, means.exact_match_error, means.f1_error,
+    texts.share_most_frequent, texts.share_most_frequent > 0.95 as is_constant
 from article_means('articles') as means
 inner join sizes on means.cell.dataset = sizes.dataset
 inner join texts on means.cell.model = texts.model and means.cell.dataset = texts.dataset

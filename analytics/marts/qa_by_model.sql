@@ -12,19 +12,18 @@
 with
 draws as (
     select
-        model, dataset, draw,
-        sum(expected_significance(
-            qa_bias_draws.lower, biases.n_lower, qa_bias_draws.higher, biases.n_higher,
-            qa_settings.sample, qa_settings.replacement
-        ) order by heuristic) as significance,
-        count(expected_significance(
-            qa_bias_draws.lower, biases.n_lower, qa_bias_draws.higher, biases.n_higher,
-            qa_settings.sample, qa_settings.replacement
-        )) as n_with_both
-    from qa_bias_draws
-    inner join qa_bias_by_heuristic as biases using (model, dataset, heuristic)
-    cross join qa_settings
-    where biases.status = 'measured'
+        model, dataset, draw, sum(significance order by heuristic) as significance, count(significance) as n_with_both
+    from (
+        select
+            qa_bias_draws.*,
+            expected_significance(
+                qa_bias_draws.lower, biases.n_lower, qa_bias_draws.higher, biases.n_higher, sample, replacement
+            ) as significance
+        from qa_bias_draws
+        inner join qa_bias_by_heuristic as biases using (model, dataset, heuristic)
+        cross join qa_settings
+        where biases.status = 'measured'
+    )
     group by all
 ),
 
@@ -33,14 +32,11 @@ averages as (
         model, dataset,
         avg(columns('^((?:bias_significance|worse_high)(?:_f1)?)$') order by heuristic) as "\1",
         coalesce(list(heuristic order by heuristic) filter (biases.bias_significance is not null), []) as measurable,
-        count(*) as n_heuristics,
-        count(biases.bias_significance) as n_measurable,
+        count(*) as n_heuristics, count(biases.bias_significance) as n_measurable,
         count(*) filter (biases.status = 'measured') as n_with_segments,
         count(biases.worse_high) as n_with_groups,
         if(
-            count(tests.is_supported) = count(biases.bias_significance),
-            count(*) filter (tests.is_supported),
-            null
+            count(tests.is_supported) = count(biases.bias_significance), count(*) filter (tests.is_supported), null
         ) as n_significant,
         any_value(biases.n_rows) as n_rows,
         avg(tests.null_mean order by heuristic) filter (biases.bias_significance is not null) as bias_significance_null,
@@ -86,9 +82,8 @@ select
     averages.worse_high_f1, averages.measurable, averages.n_heuristics, averages.n_measurable, averages.n_with_groups,
     averages.n_significant, averages.n_rows,
     intervals.bounds[1] * if(nulls.is_above_null is false, 0, 1) as bias_significance_low,
-    intervals.bounds[2] as bias_significance_high,
-    averages.bias_significance_null, averages.n_measurable_f1, coalesce(intervals.n_draws, 0) as n_draws,
-    nulls.bias_significance_null_high, nulls.is_above_null
+    intervals.bounds[2] as bias_significance_high, averages.bias_significance_null, averages.n_measurable_f1,
+    coalesce(intervals.n_draws, 0) as n_draws, nulls.bias_significance_null_high, nulls.is_above_null
 from averages
 left join intervals using (model, dataset)
 left join nulls using (model, dataset)

@@ -13,28 +13,21 @@ scaled as (
     where is_measured
 ),
 
-steps as (
-    select dataset, heuristic, n_per_unit, value_up_to, count(*) as n_rows
-    from scaled
-    group by all
-),
-
 cumulated as (
     select
         dataset, heuristic, n_per_unit, value_up_to,
-        sum(n_rows) over (partition by dataset, heuristic order by value_up_to) - n_rows as n_before,
-        sum(n_rows) over (partition by dataset, heuristic) as n_measured,
+        sum(count(*)) over (partition by dataset, heuristic order by value_up_to) - count(*) as n_before,
+        sum(count(*)) over (partition by dataset, heuristic) as n_measured,
         greatest(30, n_measured / 25) as n_needed
-    from steps
+    from scaled
+    group by dataset, heuristic, n_per_unit, value_up_to
 ),
 
 bins as (
     select dataset, heuristic, n_per_unit, 0 as bin, min(value_up_to) as bin_start, 0::hugeint as n_before
     from cumulated
     group by all
-
     union all
-
     select
         bins.dataset, bins.heuristic, bins.n_per_unit, bins.bin + 1 as bin, min(cumulated.value_up_to) as bin_start,
         min(cumulated.n_before) as n_before
@@ -46,16 +39,11 @@ bins as (
     group by all
 ),
 
-scales as (
-    select dataset, heuristic, any_value(n_per_unit) as n_per_unit
-    from bins
-    group by all
-),
-
 placed as (
     select qa_measured.*, ceil(qa_measured.value * scales.n_per_unit - 1e-9) as value_up_to
     from qa_measured
-    inner join scales using (dataset, heuristic)
+    inner join (select dataset, heuristic, any_value(n_per_unit) as n_per_unit from bins group by all) as scales
+        using (dataset, heuristic)
 ),
 
 binned as (
@@ -69,8 +57,7 @@ articles as (
     select
         {'model': binned.model, 'dataset': dataset, 'heuristic': binned.heuristic, 'bin': binned.bin} as cell,
         qa_articles.article, min(binned.value) as value_low, max(binned.value) as value_high,
-        sum(binned.value order by binned.row) as value,
-        sum(binned.exact_match order by binned.row) as exact_match,
+        sum(binned.value order by binned.row) as value, sum(binned.exact_match order by binned.row) as exact_match,
         sum(binned.f1 order by binned.row) as f1, count(*) as n_rows
     from binned
     inner join qa_articles using (dataset, example_id)

@@ -41,11 +41,9 @@ compared as (
             when if(trained_models.standard is null, biases.difference, standards.difference) >= 0 then 1
         end as side
     from trained_models
-    inner join qa_bias_by_heuristic as biases on trained_models.model = biases.model
-    left join qa_bias_by_heuristic as standards
-        on
-            trained_models.standard = standards.model and biases.dataset = standards.dataset
-            and biases.heuristic = standards.heuristic
+    inner join qa_bias_by_heuristic as biases using (model)
+    left join (select * rename (model as standard) from qa_bias_by_heuristic) as standards
+        using (standard, dataset, heuristic)
     left join qa_bias_tests as searched
         on
             standards.searched_on = searched.model and standards.dataset = searched.dataset
@@ -56,16 +54,11 @@ compared as (
 answers as (
     select
         compared.model, compared.dataset, compared.heuristic, qa_paired_answers.article, qa_paired_answers.exact_match,
-        qa_paired_answers.standard_exact_match,
-        qa_attributes.value <= compared.threshold as is_lower,
+        qa_paired_answers.standard_exact_match, qa_attributes.value <= compared.threshold as is_lower,
         qa_attributes.value <= compared.standard_threshold as is_standard_lower
     from compared
-    inner join qa_paired_answers
-        on compared.model = qa_paired_answers.model and compared.dataset = qa_paired_answers.dataset
-    inner join qa_attributes
-        on
-            qa_paired_answers.dataset = qa_attributes.dataset
-            and qa_paired_answers.example_id = qa_attributes.example_id and compared.heuristic = qa_attributes.heuristic
+    inner join qa_paired_answers using (model, dataset)
+    inner join qa_attributes using (dataset, example_id, heuristic)
     where qa_attributes.is_measured
 ),
 
@@ -86,8 +79,7 @@ sizes as (
 articles as (
     select
         model, dataset, heuristic, article, count(*) filter (is_lower) as n_lower,
-        count(*) filter (not is_lower) as n_higher,
-        count(*) filter (is_standard_lower) as n_standard_lower,
+        count(*) filter (not is_lower) as n_higher, count(*) filter (is_standard_lower) as n_standard_lower,
         count(*) filter (not is_standard_lower) as n_standard_higher,
         coalesce(sum(exact_match) filter (is_lower), 0) as lower,
         coalesce(sum(exact_match) filter (not is_lower), 0) as higher,
@@ -102,17 +94,14 @@ articles as (
 means as (
     select
         model, dataset, heuristic, sum(n_lower) as n_lower, sum(n_higher) as n_higher,
-        sum(n_standard_lower) as n_standard_lower,
-        sum(n_standard_higher) as n_standard_higher,
+        sum(columns('^n_standard_(lower|higher)$')) as "\0",
         sum(lower) / sum(n_lower) as lower, sum(higher) / sum(n_higher) as higher,
         sum(standard_lower) / sum(n_standard_lower) as standard_lower,
         sum(standard_higher) / sum(n_standard_higher) as standard_higher,
         count(*) as n_articles,
         least(
-            count(*) filter (articles.n_lower > 0),
-            count(*) filter (articles.n_higher > 0),
-            count(*) filter (articles.n_standard_lower > 0),
-            count(*) filter (articles.n_standard_higher > 0)
+            count(*) filter (articles.n_lower > 0), count(*) filter (articles.n_higher > 0),
+            count(*) filter (articles.n_standard_lower > 0), count(*) filter (articles.n_standard_higher > 0)
         ) as n_least_articles
     from articles
     group by all
@@ -175,8 +164,7 @@ draws as (
 
 intervals as (
     select
-        model, dataset, heuristic,
-        quantile_cont(change, [0.025, 0.975]) as bounds,
+        model, dataset, heuristic, quantile_cont(change, [0.025, 0.975]) as bounds,
         stddev_pop(change order by draw) as error, count(change) as n_draws
     from draws
     group by all
@@ -209,15 +197,12 @@ tested as (
 tests as (
     select roles.role as family, {'model': model, 'dataset': dataset, 'heuristic': heuristic} as test, p
     from tested
-    inner join (
-        select distinct dataset, role
-        from qa_articles
-    ) as roles using (dataset)
+    inner join (select distinct dataset, role from qa_articles) as roles using (dataset)
 ),
 
 adjusted as (
     select
-        test.model as model, test.dataset as dataset, test.heuristic as heuristic,
+        unnest(test),
         case when p_adjusted is not null then least(1, 2 * p_adjusted) end as p_adjusted,
         count(p_adjusted) over (partition by family) as n_tests
     from holm('tests')
@@ -233,26 +218,22 @@ judged as (
 
 select
     model, compared.base, compared.data, compared.method, compared.bias, compared.seed, dataset, heuristic,
-    coalesce(compared.bias = heuristic, false) as is_addressed,
-    compared.threshold, compared.status, compared.bias_significance, compared.standard_significance,
+    coalesce(compared.bias = heuristic, false) as is_addressed, compared.threshold, compared.status,
+    compared.bias_significance, compared.standard_significance,
     compared.bias_significance - compared.standard_significance as significance_change,
     if(gaps.has_error, intervals.bounds[1], null) as significance_change_low,
     if(gaps.has_error, intervals.bounds[2], null) as significance_change_high,
     compared.worse_high, compared.standard_worse_high,
     compared.worse_high - compared.standard_worse_high as worse_high_change,
-    compared.side * compared.difference as gap,
-    compared.side * compared.standard_difference as standard_gap,
+    compared.side * compared.difference as gap, compared.side * compared.standard_difference as standard_gap,
     compared.side * gaps.gap_change as gap_change,
     compared.side * gaps.gap_change - gaps.half_width as gap_change_low,
     compared.side * gaps.gap_change + gaps.half_width as gap_change_high,
-    100 * measured.exact_match as exact_match,
-    100 * standard_measured.exact_match as standard_exact_match,
+    100 * measured.exact_match as exact_match, 100 * standard_measured.exact_match as standard_exact_match,
     compared.worse_high < 2 / 3 * compared.standard_worse_high as is_nearly_broken,
-    coalesce(sizes.n_rows, 0) as n_rows,
-    coalesce(sizes.n_articles, 0) as n_articles,
-    coalesce(intervals.n_draws, 0) as n_draws,
-    judged.expected_change, judged.error as significance_error, judged.p, judged.p_adjusted,
-    judged.expected_change - judged.reach as simultaneous_low,
+    coalesce(sizes.n_rows, 0) as n_rows, coalesce(sizes.n_articles, 0) as n_articles,
+    coalesce(intervals.n_draws, 0) as n_draws, judged.expected_change, judged.error as significance_error, judged.p,
+    judged.p_adjusted, judged.expected_change - judged.reach as simultaneous_low,
     judged.expected_change + judged.reach as simultaneous_high,
     case
         when judged.p is not null then verdict(
@@ -268,8 +249,7 @@ select
 from compared
 inner join trained_models using (model)
 inner join qa_by_dataset as measured using (model, dataset)
-left join qa_by_dataset as standard_measured
-    on trained_models.standard = standard_measured.model and compared.dataset = standard_measured.dataset
+left join (select * rename (model as standard) from qa_by_dataset) as standard_measured using (standard, dataset)
 left join sizes using (model, dataset, heuristic)
 left join gaps using (model, dataset, heuristic)
 left join intervals using (model, dataset, heuristic)

@@ -8,23 +8,15 @@ with
 addressed as (
     select *, worse_high_change is not null as has_both
     from qa_debiasing
-    semi join (
-        select dataset
-        from qa_out_of_distribution
-        where role = 'in_distribution'
-    ) as inside using (dataset)
+    semi join (select dataset from qa_out_of_distribution where role = 'in_distribution') as inside using (dataset)
     where is_addressed and significance_change is not null
 )
 
 select
     base, data, method, seed, dataset,
-    avg(bias_significance order by heuristic) as bias_significance,
-    avg(standard_significance order by heuristic) as standard_significance,
-    avg(significance_change order by heuristic) as significance_change,
-    avg(worse_high order by heuristic) filter (has_both) as worse_high,
-    avg(standard_worse_high order by heuristic) filter (has_both) as standard_worse_high,
-    count(*) as n_heuristics,
-    count(*) filter (is_nearly_broken) as n_nearly_broken
+    avg(columns('^(bias_significance|standard_significance|significance_change)$') order by heuristic) as "\1",
+    avg(columns('^(worse_high|standard_worse_high)$') order by heuristic) filter (has_both) as "\1",
+    count(*) as n_heuristics, count(*) filter (is_nearly_broken) as n_nearly_broken
 from addressed
 group by all
 order by all

@@ -6,15 +6,10 @@
 -- independent, which seeds, bases and biases of one study are not quite. spearman: Pearson's of the ranks, means for
 -- ties.
 with
-roles as (
-    select distinct dataset, role
-    from qa_out_of_distribution
-),
-
 shifts as (
     select qa_debiasing.model, qa_debiasing.method, qa_debiasing.dataset, qa_debiasing.significance_change
     from qa_debiasing
-    inner join roles using (dataset)
+    inner join (select distinct dataset, role from qa_out_of_distribution) as roles using (dataset)
     where qa_debiasing.is_addressed and roles.role = 'in_distribution' and qa_debiasing.method <> 'standard'
 ),
 
@@ -22,9 +17,7 @@ outcomes as (
     select model, dataset as other_dataset, f1_change
     from qa_out_of_distribution
     where role = 'out_of_distribution'
-
     union all
-
     select model, 'mean' as other_dataset, f1_change
     from qa_out_of_distribution_by_model
 ),
@@ -60,9 +53,7 @@ correlations as (
 )
 
 select
-    dataset, method, other_dataset,
-    coalesce(correlations.n_models, 0) as n_models,
-    correlations.pearson,
+    dataset, method, other_dataset, coalesce(correlations.n_models, 0) as n_models, correlations.pearson,
     case
         when correlations.n_models > 3 then tanh(
             atanh(correlations.pearson) - 1.959963984540054 / sqrt(correlations.n_models - 3)

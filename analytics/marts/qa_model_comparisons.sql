@@ -18,9 +18,7 @@ asked as (
         model, other_model, dataset, unnest(['exact_match', 'f1']) as metric, '' as heuristic,
         null::double as threshold, null::varchar as lacking
     from qa_model_pairs
-
     union all
-
     select
         pairs.model, pairs.other_model, dataset, 'gap' as metric, own.heuristic, own.threshold,
         case
@@ -41,20 +39,15 @@ asked as (
 sums as (
     select
         model, other_model, dataset, unnest(['exact_match', 'f1']) as metric, '' as heuristic, article,
-        count(*) as n_lower, 0 as n_higher,
-        unnest([sum(exact_match), sum(f1 order by row)]) as lower,
-        0 as higher,
+        count(*) as n_lower, 0 as n_higher, unnest([sum(exact_match), sum(f1 order by row)]) as lower, 0 as higher,
         unnest([sum(other_exact_match), sum(other_f1 order by row)]) as other_lower,
         0 as other_higher
     from qa_model_pair_answers
     group by model, other_model, dataset, article
-
     union all
-
     select
         model, other_model, dataset, 'gap' as metric, heuristic, article,
-        count(*) filter (value <= threshold) as n_lower,
-        count(*) filter (value > threshold) as n_higher,
+        count(*) filter (value <= threshold) as n_lower, count(*) filter (value > threshold) as n_higher,
         coalesce(sum(exact_match) filter (value <= threshold), 0) as lower,
         coalesce(sum(exact_match) filter (value > threshold), 0) as higher,
         coalesce(sum(other_exact_match) filter (value <= threshold), 0) as other_lower,
@@ -73,8 +66,7 @@ totals as (
         sum(lower order by article) / sum(n_lower) - coalesce(sum(higher) / nullif(sum(n_higher), 0), 0) as difference,
         sum(other_lower order by article) / sum(n_lower)
         - coalesce(sum(other_higher) / nullif(sum(n_higher), 0), 0) as other_difference,
-        if(difference < 0, -1, 1) as side,
-        if(other_difference < 0, -1, 1) as other_side,
+        if(difference < 0, -1, 1) as side, if(other_difference < 0, -1, 1) as other_side,
         sum(n_lower + n_higher)::bigint as n_rows, count(*) as n_articles
     from sums
     group by all
@@ -84,10 +76,8 @@ totals as (
 differences as (
     select
         {'model': model, 'other_model': other_model, 'dataset': dataset} as family,
-        {'metric': metric, 'heuristic': heuristic} as test,
-        article as unit, n_lower, n_higher,
-        other_side * other_lower - side * lower as lower,
-        other_side * other_higher - side * higher as higher
+        {'metric': metric, 'heuristic': heuristic} as test, article as unit, n_lower, n_higher,
+        other_side * other_lower - side * lower as lower, other_side * other_higher - side * higher as higher
     from sums
     inner join totals using (model, other_model, dataset, metric, heuristic)
     where n_articles > 1
@@ -106,9 +96,7 @@ units as (
         part, moved
     from (
         from parts
-
         union all
-
         select
             model, other_model, dataset, metric, 'mean' as heuristic, unit,
             sum(part order by heuristic) / any_value(n_heuristics) as part,
@@ -129,25 +117,19 @@ numbers as (
     select
         model, other_model, dataset, metric, heuristic, lacking,
         if(side is null or heuristic = '', [], [heuristic]) as heuristics,
-        side * difference as value,
-        other_side * other_difference as other_value,
-        n_rows, n_articles
+        side * difference as value, other_side * other_difference as other_value, n_rows, n_articles
     from asked
     left join totals using (model, other_model, dataset, metric, heuristic)
 ),
 
 with_means as (
     from numbers
-
     union all
-
     select
         model, other_model, dataset, metric, 'mean' as heuristic,
         if(count(*) > count(lacking), null, string_agg(distinct lacking, '; ' order by lacking)) as lacking,
-        flatten(list(heuristics order by heuristic)) as heuristics,
-        avg(value order by heuristic) as value,
-        avg(other_value order by heuristic) as other_value,
-        max(n_rows) as n_rows, max(n_articles) as n_articles
+        flatten(list(heuristics order by heuristic)) as heuristics, avg(value order by heuristic) as value,
+        avg(other_value order by heuristic) as other_value, max(n_rows) as n_rows, max(n_articles) as n_articles
     from numbers
     where metric = 'gap'
     group by all
@@ -161,18 +143,14 @@ tested as (
     inner join qa_model_pairs as pairs using (model, other_model, dataset)
     left join two_model_tests('units', 'sign_flips') as tests
         on tests.test = {
-            'model': model,
-            'other_model': other_model,
-            'dataset': dataset,
-            'metric': metric,
+            'model': model, 'other_model': other_model, 'dataset': dataset, 'metric': metric,
             'heuristic': numbers.heuristic
         }
 )
 
 select
-    model, other_model, dataset, metric, nullif(heuristic, '') as heuristic,
-    heuristics, value, other_value, n_units, estimate, standard_error, low, high, p, p_adjusted, simultaneous_low,
-    simultaneous_high, smallest_detectable,
+    model, other_model, dataset, metric, nullif(heuristic, '') as heuristic, heuristics, value, other_value, n_units,
+    estimate, standard_error, low, high, p, p_adjusted, simultaneous_low, simultaneous_high, smallest_detectable,
     verdict(estimate, p_adjusted, simultaneous_low, simultaneous_high, n_units, least_effect(metric)) as verdict,
     coalesce(n_rows, 0) as n_rows, coalesce(n_articles, 0) as n_articles,
     n_answers - 2 * coalesce(n_shared, 0) as n_lacking,

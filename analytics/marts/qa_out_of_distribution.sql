@@ -15,8 +15,7 @@ articles as (
 
 means as (
     select
-        model, dataset,
-        sum(f1_change order by article) / sum(n_rows) as f1_change,
+        model, dataset, sum(f1_change order by article) / sum(n_rows) as f1_change,
         sum(exact_match_change order by article) / sum(n_rows) as exact_match_change,
         (if(sum(n_rows) > 0, sum(n_rows), sum(n_answers)))::bigint as n_rows,
         if(sum(n_rows) > 0, count(*) filter (articles.n_rows > 0), count(*)) as n_articles
@@ -41,30 +40,28 @@ errors as (
     inner join means using (model, dataset)
     where articles.n_rows > 0
     group by model, dataset
+),
+
+tests as (
+    from qa_answer_changes pivot (
+        any_value(p) as p, any_value(p_adjusted) as p_adjusted, any_value(verdict) as verdict
+        for metric in ('f1', 'exact_match') group by model, dataset
+    )
 )
 
 select
-    trained_models.model, trained_models.base, trained_models.data, trained_models.method, trained_models.bias,
-    trained_models.seed, measured.dataset, measured.role, measured.f1, measured.exact_match,
-    standard_measured.f1 as standard_f1, standard_measured.exact_match as standard_exact_match, means.f1_change,
-    means.f1_change - errors.half_width_f1 as f1_change_low,
-    means.f1_change + errors.half_width_f1 as f1_change_high,
+    model, trained_models.base, trained_models.data, trained_models.method, trained_models.bias, trained_models.seed,
+    dataset, measured.role, measured.f1, measured.exact_match, standard_measured.f1 as standard_f1,
+    standard_measured.exact_match as standard_exact_match, means.f1_change,
+    means.f1_change - errors.half_width_f1 as f1_change_low, means.f1_change + errors.half_width_f1 as f1_change_high,
     means.exact_match_change,
     means.exact_match_change - errors.half_width as exact_match_change_low,
     means.exact_match_change + errors.half_width as exact_match_change_high,
-    means.n_rows, means.n_articles, f1_tests.p as f1_p, f1_tests.p_adjusted as f1_p_adjusted,
-    f1_tests.verdict as f1_verdict, exact_match_tests.p as exact_match_p,
-    exact_match_tests.p_adjusted as exact_match_p_adjusted, exact_match_tests.verdict as exact_match_verdict
+    means.n_rows, means.n_articles, tests.* exclude (model, dataset)
 from trained_models
-inner join qa_by_dataset as measured on trained_models.model = measured.model
-left join qa_by_dataset as standard_measured
-    on trained_models.standard = standard_measured.model and measured.dataset = standard_measured.dataset
-inner join means on trained_models.model = means.model and measured.dataset = means.dataset
-left join errors on trained_models.model = errors.model and measured.dataset = errors.dataset
-left join qa_answer_changes as f1_tests
-    on trained_models.model = f1_tests.model and measured.dataset = f1_tests.dataset and f1_tests.metric = 'f1'
-left join qa_answer_changes as exact_match_tests
-    on
-        trained_models.model = exact_match_tests.model and measured.dataset = exact_match_tests.dataset
-        and exact_match_tests.metric = 'exact_match'
+inner join qa_by_dataset as measured using (model)
+left join (select * rename (model as standard) from qa_by_dataset) as standard_measured using (standard, dataset)
+inner join means using (model, dataset)
+left join errors using (model, dataset)
+left join tests using (model, dataset)
 order by all

@@ -6,13 +6,12 @@
 with
 means as (
     select
-        model, base, data, method, bias, seed, avg(f1 order by dataset) as f1,
-        avg(exact_match order by dataset) as exact_match,
+        model, base, data, method, bias, seed, avg(columns('^(f1|exact_match)$') order by dataset) as "\1",
         count(f1_change) = count(*) as is_compared,
-        if(is_compared, avg(standard_f1 order by dataset), null) as standard_f1,
-        if(is_compared, avg(standard_exact_match order by dataset), null) as standard_exact_match,
-        if(is_compared, avg(f1_change order by dataset), null) as f1_change,
-        if(is_compared, avg(exact_match_change order by dataset), null) as exact_match_change,
+        if(
+            is_compared,
+            avg(columns('^(standard_(?:f1|exact_match)|(?:f1|exact_match)_change)$') order by dataset), null
+        ) as "\1",
         count(f1_change_low) = count(*) as has_interval,
         if(
             has_interval,
@@ -28,23 +27,20 @@ means as (
     from qa_out_of_distribution
     where role = 'out_of_distribution'
     group by all
+),
+
+tests as (
+    from qa_answer_changes pivot (
+        any_value(p) as p, any_value(p_adjusted) as p_adjusted, any_value(verdict) as verdict
+        for metric in ('f1', 'exact_match') group by model, dataset
+    )
 )
 
 select
-    means.model, base, data, method, bias, seed, f1, exact_match, standard_f1, standard_exact_match, f1_change,
-    f1_change - half_width_f1 as f1_change_low,
-    f1_change + half_width_f1 as f1_change_high,
-    exact_match_change,
+    model, base, data, method, bias, seed, f1, exact_match, standard_f1, standard_exact_match, f1_change,
+    f1_change - half_width_f1 as f1_change_low, f1_change + half_width_f1 as f1_change_high, exact_match_change,
     exact_match_change - half_width as exact_match_change_low,
-    exact_match_change + half_width as exact_match_change_high,
-    n_datasets, n_rows, f1_tests.p as f1_p, f1_tests.p_adjusted as f1_p_adjusted, f1_tests.verdict as f1_verdict,
-    exact_match_tests.p as exact_match_p, exact_match_tests.p_adjusted as exact_match_p_adjusted,
-    exact_match_tests.verdict as exact_match_verdict
+    exact_match_change + half_width as exact_match_change_high, n_datasets, n_rows, tests.* exclude (model, dataset)
 from means
-left join qa_answer_changes as f1_tests
-    on means.model = f1_tests.model and f1_tests.dataset = 'mean' and f1_tests.metric = 'f1'
-left join qa_answer_changes as exact_match_tests
-    on
-        means.model = exact_match_tests.model and exact_match_tests.dataset = 'mean'
-        and exact_match_tests.metric = 'exact_match'
+left join (from tests where dataset = 'mean') as tests using (model)
 order by all

@@ -2,16 +2,9 @@
 -- counted once. The sets are taken as they are: the error of their mean comes from their articles, which are different
 -- ones. 95 % intervals by Student's t, with Satterthwaite's degrees of freedom; null where a set has a single article.
 with
-errors as (
-    select *, power(exact_match_error, 2) as variance, power(f1_error, 2) as variance_f1
-    from qa_by_dataset
-),
-
 means as (
     select
-        model, role,
-        avg(exact_match order by dataset) as exact_match,
-        avg(f1 order by dataset) as f1,
+        model, role, avg(columns('^(exact_match|f1)$') order by dataset) as "\1",
         sqrt(sum(variance order by dataset)) / count(*) as error,
         sqrt(sum(variance_f1 order by dataset)) / count(*) as error_f1,
         -- Without any error there are no degrees of freedom, and the interval is the mean itself.
@@ -23,11 +16,9 @@ means as (
             power(sum(variance_f1 order by dataset), 2)
             / nullif(sum(power(variance_f1, 2) / nullif(n_articles - 1, 0) order by dataset), 0)
         ), 0) as quantile_f1,
-        count(variance) = count(*) as has_error,
-        count(*) as n_datasets,
-        sum(n_rows)::bigint as n_rows,
+        count(variance) = count(*) as has_error, count(*) as n_datasets, sum(n_rows)::bigint as n_rows,
         sum(n_missing)::bigint as n_missing
-    from errors
+    from (select *, power(exact_match_error, 2) as variance, power(f1_error, 2) as variance_f1 from qa_by_dataset)
     group by all
 )
 

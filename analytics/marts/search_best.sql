@@ -15,18 +15,15 @@
 with
 costs as (
     select
-        count(*) as n_trials,
-        count(*) filter (state = 'done') as n_done,
-        count(*) filter (state = 'stopped') as n_stopped,
-        count(*) filter (state = 'failed') as n_failed,
+        count(*) as n_trials, count(*) filter (state = 'done') as n_done,
+        count(*) filter (state = 'stopped') as n_stopped, count(*) filter (state = 'failed') as n_failed,
         sum(steps)::bigint as steps
     from trials
 ),
 
 means as (
     select
-        objective, scope, avg(value order by trial) as value,
-        avg(evaluation order by trial) as evaluation,
+        objective, scope, avg(value order by trial) as value, avg(evaluation order by trial) as evaluation,
         count(*) filter (is_within_noise and not is_chosen) as n_within_noise,
         count(*) filter (is_within_noise is not null and not is_chosen) as n_compared,
         count(*) filter (not is_within_noise and (difference < 0) = is_maximized) as n_worse,
@@ -51,17 +48,15 @@ left_out_gains as (
 
 gains as (
     select
-        objective, scope,
-        jackknife_error(list(gain order by left_out)) as error,
-        count(*) - 1 as df, t_quantile(df) * error as reach
+        objective, scope, jackknife_error(list(gain order by left_out)) as error, count(*) - 1 as df,
+        t_quantile(df) * error as reach
     from left_out_gains
     group by all
 ),
 
 tests as (
     select
-        true as family,
-        {'objective': objective, 'scope': scope} as test,
+        true as family, {'objective': objective, 'scope': scope} as test,
         case
             when gains.error > 1e-12 then student_p((search_trials.evaluation - means.evaluation) / gains.error, gains.df)
             when abs(search_trials.evaluation - means.evaluation) <= 1e-12 then 1
@@ -71,12 +66,6 @@ tests as (
     inner join gains using (objective, scope)
     inner join search_objectives using (objective)
     where search_trials.is_chosen and not is_of_bias_score
-),
-
-judged as (
-    select unnest(test), p, p_adjusted
-    from tests
-    inner join holm('tests') using (family, test)
 ),
 
 flat as (
@@ -111,7 +100,8 @@ from search_trials
 inner join search_objectives using (objective)
 inner join means using (objective, scope)
 left join gains using (objective, scope)
-left join judged using (objective, scope)
+left join (select unnest(test), p, p_adjusted from tests inner join holm('tests') using (family, test)) as judged
+    using (objective, scope)
 left join flat using (objective, scope)
 cross join costs
 cross join search_settings

@@ -9,8 +9,7 @@ setting as (
             when 'half' then 'the tuning half' when 'held_out' then 'the held-out rows' else 'all data'
         end as chose,
         case choose_on when 'half' then 'the evaluation half' when 'held_out' then 'the main rows' end as unseen,
-        searched <> 'qa_bias' as has_constant,
-        if(len(per) > 0, listed(per), null) as scopes
+        searched <> 'qa_bias' as has_constant, if(len(per) > 0, listed(per), null) as scopes
     from search_settings as settings
     cross join search_objectives
 ),
@@ -67,15 +66,13 @@ lines as (
             as_point(parameters), counted(n_done, 'trial')
         ) as lead,
         format(
-            '{} ({}) is {}{} on {}', objective, direction, as_number(value),
-            if(value_low is null, '', format(' [{}, {}]', as_number(value_low), as_number(value_high))),
+            '{} ({}) is {} on {}', objective, direction, as_number(value, value_low, value_high),
             if(unseen is null, 'the data that it was chosen on', chose)
         )
         || if(
             unseen is null, '.',
             format(
-                ', and {}{} on {}, which did not choose.', as_number(evaluation),
-                if(evaluation_low is null, '', format(' [{}, {}]', as_number(evaluation_low), as_number(evaluation_high))), unseen
+                ', and {} on {}, which did not choose.', as_number(evaluation, evaluation_low, evaluation_high), unseen
             )
         ) as text
     from single
@@ -150,12 +147,7 @@ lines as (
     select
         5, 'Gain over the mean of all trials:',
         format(
-            '{}{} on {}: {}.', as_number(evaluation_gain),
-            if(
-                evaluation_gain_low is null, '',
-                format(' [{}, {}]', as_number(evaluation_gain_low), as_number(evaluation_gain_high))
-            ),
-            unseen,
+            '{} on {}: {}.', as_number(evaluation_gain, evaluation_gain_low, evaluation_gain_high), unseen,
             case evaluation_gain_verdict
                 when 'higher' then if(is_unpraised, 'the number is better, and the trial ' || beside, 'better than their mean')
                 when 'lower' then 'worse than their mean'
@@ -179,8 +171,7 @@ lines as (
     select
         6, format('Over each {} together:', scopes),
         format(
-            'the gain of {} is {} [{}, {}] on average: {}.', setting.objective, as_number(estimate), as_number(low),
-            as_number(high),
+            'the gain of {} is {} on average: {}.', setting.objective, as_number(estimate, low, high),
             case verdict
                 when 'higher' then if(
                     (select bool_or(is_unpraised) from best), 'choosing improves ' || setting.objective, 'choosing helps'

@@ -31,9 +31,7 @@ lists as (
 chosen as (
     select scope, 'paper' as rule, sample, n_measured, paper_threshold(candidates, n_drawn) as threshold
     from lists
-
     union all
-
     select scope, 'reference' as rule, sample, n_measured, reference_threshold(candidates, n_drawn) as threshold
     from lists
 ),

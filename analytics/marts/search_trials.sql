@@ -29,22 +29,9 @@ compared as (
                 lambda pair: pair[1] - pair[2]
             )
         ) as difference_error,
-        len(search_values.left_out_values) - 1 as df,
-        search_values.is_above_constant
+        len(search_values.left_out_values) - 1 as df, search_values.is_above_constant
     from search_values
     left join chosen using (objective, scope, sample)
-),
-
-on_choice as (
-    select *
-    from compared
-    where sample = 'choice'
-),
-
-on_evaluation as (
-    select *
-    from compared
-    where sample = 'evaluation'
 ),
 
 tests as (
@@ -55,21 +42,10 @@ tests as (
             when difference_error > 1e-12 then student_p(difference / difference_error, df)
             when abs(difference) <= 1e-12 then 1
         end as p
-    from on_evaluation
+    from compared
     inner join search_objectives using (objective)
     anti join (select trial, scope from search_chosen where is_chosen) as chosen_trials using (trial, scope)
-    where difference is not null and not is_of_bias_score
-),
-
-judged as (
-    select unnest(test), p, p_adjusted
-    from tests
-    inner join holm('tests') using (family, test)
-),
-
-scopes as (
-    select distinct scope
-    from search_values
+    where sample = 'evaluation' and difference is not null and not is_of_bias_score
 )
 
 select
@@ -86,9 +62,8 @@ select
     on_evaluation.difference - on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_low,
     on_evaluation.difference + on_evaluation.quantile * on_evaluation.difference_error as evaluation_difference_high,
     abs(on_choice.difference) <= on_choice.quantile * on_choice.difference_error + 1e-12 as is_within_noise,
-    coalesce(search_chosen.is_chosen, false) as is_chosen,
-    trials.steps, trials.problem, judged.p as evaluation_difference_p,
-    judged.p_adjusted as evaluation_difference_p_adjusted,
+    coalesce(search_chosen.is_chosen, false) as is_chosen, trials.steps, trials.problem,
+    judged.p as evaluation_difference_p, judged.p_adjusted as evaluation_difference_p_adjusted,
     case
         when judged.p_adjusted is null then null
         when judged.p_adjusted <= 0.05 and on_evaluation.difference > 0 then 'higher'
@@ -99,10 +74,11 @@ select
         as is_above_constant
 from trials
 cross join search_objectives
-cross join scopes
+cross join (select distinct scope from search_values) as scopes
 cross join search_settings
-left join on_choice using (trial, objective, scope)
-left join on_evaluation using (trial, objective, scope)
+left join (from compared where sample = 'choice') as on_choice using (trial, objective, scope)
+left join (from compared where sample = 'evaluation') as on_evaluation using (trial, objective, scope)
 left join search_chosen using (trial, scope)
-left join judged using (trial, objective, scope)
+left join (select unnest(test), p, p_adjusted from tests inner join holm('tests') using (family, test)) as judged
+    using (trial, objective, scope)
 order by scopes.scope, trials.trial

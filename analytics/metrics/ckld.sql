@@ -19,7 +19,5 @@ select
     cells.*, shares.divergence as value,
     ln(cells.n_gold / shares.n_predicted) + 1 - predicted_n_gold / predicted_n_predicted - shares.divergence as influence
 from answer_cells as cells
-inner join shares
-    on
-        cells.task = shares.task and cells.format = shares.format and cells.n_demos = shares.n_demos
-        and cells.demo_set = shares.demo_set and cells.method = shares.method and cells.gold = shares.label
+inner join (select * rename (label as gold) from shares) as shares
+    using (task, format, n_demos, demo_set, method, gold)

@@ -73,7 +73,8 @@ class Table:
 
     caption: str
     sql: str
-    columns: Sequence[Column]
+    columns: str
+    """In the form of `columns`."""
     style: str = ""
     """Additional CSS classes; ``cards`` shows each row as a card on a phone."""
     also: Sequence[str] = ()
@@ -122,30 +123,25 @@ class Figures:
     caption: str
 
 
-@dataclass(frozen=True)
 class Beside:
     """Blocks side by side if the screen is wide enough: the sentences and the chart at the top of the page."""
 
-    blocks: Sequence[Any]
+    def __init__(self, *blocks: Any) -> None:
+        self.blocks = blocks
 
 
-@dataclass(frozen=True)
 class Fold:
     """Blocks that a click shows."""
 
-    summary: str
-    blocks: Sequence[Any]
+    def __init__(self, summary: str, *blocks: Any) -> None:
+        self.summary, self.blocks = summary, blocks
 
 
-@dataclass(frozen=True)
 class Section:
-    """Blocks under a heading, with a link at the top of the page."""
+    """Blocks under a heading, with a link at the top of the page, whose text is the title if none is given."""
 
-    id: str
-    title: str
-    blocks: Sequence[Any]
-    link: str = ""
-    """The text of the link; empty: the title."""
+    def __init__(self, anchor: str, title: str, *blocks: Any, link: str = "") -> None:
+        self.anchor, self.title, self.blocks, self.link = anchor, title, blocks, link or title
 
 
 @dataclass(frozen=True)
@@ -153,8 +149,8 @@ class Layout:
     """A whole page."""
 
     title: str
-    about: str
-    """Model, data and size in one line."""
+    about: Sequence[str | None]
+    """Model, data and size, for one line without the empty ones."""
     sections: Sequence[Section]
     style: str = field(default="", kw_only=True)
 
@@ -176,7 +172,7 @@ def _within(blocks: Sequence[Any]) -> Iterator[Any]:
 def render(page: Layout, ask: Ask) -> str:
     """Return the HTML of a page, as one file without external resources; all text from the run is escaped."""
     sections = [
-        {"id": section.id, "title": section.title, "link": section.link or section.title, "blocks": blocks}
+        {"id": section.anchor, "title": section.title, "link": section.link, "blocks": blocks}
         for section in page.sections
         if (blocks := list(_filled(section.blocks, ask)))
     ]
@@ -214,7 +210,7 @@ def _filled(blocks: Sequence[Any], ask: Ask) -> Iterator[Mapping[str, Any]]:
 
 def _table(table: Table, ask: Ask) -> Mapping[str, Any] | None:
     rows = ask(table.sql)
-    shown = [one for one in table.columns if any(not is_missing(row.get(one.name), one.how) for row in rows)]
+    shown = [one for one in columns(table.columns) if any(not is_missing(row.get(one.name), one.how) for row in rows)]
     if not shown:
         return None
     groups: list[list[Any]] = []

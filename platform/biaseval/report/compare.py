@@ -19,7 +19,6 @@ from biaseval.report.blocks import (
     Section,
     Sentences,
     Table,
-    columns,
     render,
 )
 from biaseval.report.charts import Chart, forest_chart
@@ -146,7 +145,7 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
     seen = Figures(first, _SEEN)
     deployed = _STEPS + compared.asks("compared", PLACES, "deployed is not null and measures <> 'partner'")
     pairs = f"{_STEPS}from {compared.kind}_compared {_EACH}"
-    table = Table(_DEPLOYED, deployed, columns(_DEPLOYED_COLUMNS), "cards")
+    table = Table(_DEPLOYED, deployed, _DEPLOYED_COLUMNS, "cards")
     rows = compared.queries["rows"]
     return Layout(
         f"{kind[0].upper()}{kind[1:]}: {', '.join(others[:3])}{' …' if len(others) > 3 else ''} against {reference}",
@@ -155,71 +154,57 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
             Section(
                 "summary",
                 f"Better than {reference}?",
-                [
-                    Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
-                    *([Beside([said, seen])] if len(others) == 1 else [seen]),
-                    Sentences(cautions_of(compared.kind, compared.runs), "care", "Read with care"),
-                    Fold("The settings that would be deployed", [table]) if len(others) == 1 else table,
-                    Fold("Each run against the first in words", [said] if len(others) > 1 else []),
-                    Fold("What each run shows by itself", _own(compared.kind)),
-                ],
-                "Summary",
+                Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
+                *([Beside(said, seen)] if len(others) == 1 else [seen]),
+                Sentences(cautions_of(compared.kind, compared.runs), "care", "Read with care"),
+                Fold("The settings that would be deployed", table) if len(others) == 1 else table,
+                Fold("Each run against the first in words", *([said] if len(others) > 1 else [])),
+                Fold("What each run shows by itself", *_own(compared.kind)),
+                link="Summary",
             ),
             Section(
                 "overview",
                 "Charts, and each run against each",
-                [
-                    Figures([chart for chart in charts if chart not in first], _SEEN),
-                    Fold(
-                        "Each against each, in the settings that would be deployed",
-                        [Table(_PAIRS, pairs, columns(_PAIRS_COLUMNS))] if len(others) > 1 else [],
-                    ),
-                ],
-                "Charts",
+                Figures([chart for chart in charts if chart not in first], _SEEN),
+                Fold(
+                    "Each against each, in the settings that would be deployed",
+                    *([Table(_PAIRS, pairs, _PAIRS_COLUMNS)] if len(others) > 1 else []),
+                ),
+                link="Charts",
             ),
             Section(
                 "differences",
                 "Every difference",
-                [
-                    Fold(
-                        f"{len(compared.told):,} differences",
-                        [Table(_ALL, _STEPS + compared.asks("compared", PLACES), columns(_ALL_COLUMNS))],
-                    )
-                ],
-                "Differences",
+                Fold(
+                    f"{len(compared.told):,} differences",
+                    Table(_ALL, _STEPS + compared.asks("compared", PLACES), _ALL_COLUMNS),
+                ),
+                link="Differences",
             ),
             Section(
                 "rows",
                 "Rows won and lost",
-                [
-                    *(Table(_COUNTED, sql, columns(_COUNTED_COLUMNS)) for sql in rows[: len(rows) // 2]),
-                    Fold(
-                        f"{len(compared.disagreements):,} of these predictions",
-                        [Table(_LISTED, sql, columns(_LISTED_COLUMNS)) for sql in rows[len(rows) // 2 :]],
-                    ),
-                ],
+                *(Table(_COUNTED, sql, _COUNTED_COLUMNS) for sql in rows[: len(rows) // 2]),
+                Fold(
+                    f"{len(compared.disagreements):,} of these predictions",
+                    *[Table(_LISTED, sql, _LISTED_COLUMNS) for sql in rows[len(rows) // 2 :]],
+                ),
             ),
             Section(
                 "shared",
                 "Shared and different settings",
-                [
-                    Keys(_OF, _facts(compared, compared.origins)),
-                    Fold(
-                        "Everything that is shared", [Table(_SHARED, compared.asks("shared"), columns(_SHARED_COLUMNS))]
+                Keys(_OF, _facts(compared, compared.origins)),
+                Fold("Everything that is shared", Table(_SHARED, compared.asks("shared"), _SHARED_COLUMNS)),
+                Fold(
+                    f"Specs, versions and models: {len(compared.facts):,} keys differ",
+                    Keys(
+                        "Keys in which not all runs are alike; – where a run has none.",
+                        _facts(compared, compared.facts),
                     ),
-                    Fold(
-                        f"Specs, versions and models: {len(compared.facts):,} keys differ",
-                        [
-                            Keys(
-                                "Keys in which not all runs are alike; – where a run has none.",
-                                _facts(compared, compared.facts),
-                            )
-                        ],
-                    ),
-                ],
+                ),
             ),
             *model_sections(compared, ask),
-            Section("words", "What the words mean", [Fold("Verdicts", [Definitions(_TERMS)])], "Words"),
+            Section("words", "What the words mean", Fold("Verdicts", Definitions(_TERMS)), link="Words"),
         ],
     )
 
@@ -232,12 +217,12 @@ def _own(kind: str) -> list[Any]:
     ]
 
 
-def _about(compared: Compared) -> str:
-    """Return the models and sizes in one line."""
+def _about(compared: Compared) -> list[str | None]:
+    """Return the models and sizes."""
     models: dict[str, Any] = next((row["values"] for row in compared.origins if row["fact"] == "spec.model.path"), {})
     named = [f"{name}: {str(model).rstrip('/').rpartition('/')[2]}" for name, model in models.items() if model]
     scopes = dict.fromkeys(row["scope"] for row in compared.told)
-    return " · ".join([*named[:4], *list(scopes)[:1], "verdicts of each run against the first"])
+    return [*named[:4], *list(scopes)[:1], "verdicts of each run against the first"]
 
 
 def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
@@ -263,9 +248,8 @@ select
 _EACH = "where is_headline and measures <> 'partner' order by run, other_run, who, against, number, shown"
 
 _DEPLOYED = (
-    "The settings that a user would deploy, the same for both runs: without mitigation, and with the "
-    "mitigation that is "
-    "best supported. An arrow leads from the run that is compared with to the other."
+    "The settings that a user would deploy, the same for both runs: without mitigation, and with the mitigation that "
+    "is best supported. An arrow leads from the run that is compared with to the other."
 )
 _DEPLOYED_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|word; estimate|Difference|change;
@@ -276,15 +260,13 @@ _PAIRS_COLUMNS = """
 who|Run|name; against|Against|name; place|Setting; shown|Metric; estimate|Difference|change|word; verdict_p|p|p"""
 
 _ALL = (
-    "The run minus the one that it is compared with. In brackets: intervals; they and p hold for all tests "
-    "of all pairs "
-    "of runs together. Detectable: the difference that a single test finds in 4 of 5 such runs."
+    "The run minus the one that it is compared with. In brackets: intervals; they and p hold for all tests of all "
+    "pairs of runs together. Detectable: the difference that a single test finds in 4 of 5 such runs."
 )
 _ALL_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|rate; value|Against|rate;
 baseline|One label for all|rate; estimate|Difference|change|word; verdict_p|p|p;
-verdict_smallest_detectable|Detectable|rate;
-n_units|Units|count; unit|Unit; doubt|Why it is no praise"""
+verdict_smallest_detectable|Detectable|rate; n_units|Units|count; unit|Unit; doubt|Why it is no praise"""
 
 _COUNTED = "Predictions that only one of two runs has right. McNemar: exact p, which takes questions as independent."
 _COUNTED_COLUMNS = """
@@ -301,13 +283,11 @@ _OF = "Models and seeds. fingerprint: of the model's files."
 _SHARED = "Compared is what both runs have: the same tasks, rows and gold labels, or the same questions."
 _SHARED_COLUMNS = """
 other_run|Run|name; is_comparable|Comparable|yes; n_tasks|Tasks|count; n_rows|Rows|count;
-n_shared_rows|Shared rows|count;
-n_questions|Questions|count; n_articles|Articles|count; n_demos|Demonstrations|list; methods|Methods|list;
-predicts|Prediction|list; datasets|Sets|list; heuristics|Heuristics|list; has_same_rows|Same rows|yes;
-has_same_settings|Same settings|yes; has_same_bias_score_rows|Same rows of BiasScore|yes;
-has_same_inputs|Same prompts|yes;
-has_same_contexts|Same demonstrations|yes; has_same_scoring|Same scoring|yes; has_same_variant|Same variant|yes;
-has_same_seed|Same seed|yes"""
+n_shared_rows|Shared rows|count; n_questions|Questions|count; n_articles|Articles|count; n_demos|Demonstrations|list;
+methods|Methods|list; predicts|Prediction|list; datasets|Sets|list; heuristics|Heuristics|list;
+has_same_rows|Same rows|yes; has_same_settings|Same settings|yes; has_same_bias_score_rows|Same rows of BiasScore|yes;
+has_same_inputs|Same prompts|yes; has_same_contexts|Same demonstrations|yes; has_same_scoring|Same scoring|yes;
+has_same_variant|Same variant|yes; has_same_seed|Same seed|yes"""
 
 _TERMS = (
     (
@@ -317,9 +297,8 @@ _TERMS = (
     ),
     (
         "higher, lower",
-        "Significant, and no praise: performance of the better side is not shown to be above one label for "
-        "all, or one of "
-        "the sides is not, so that its bias says nothing.",
+        "Significant, and no praise: performance of the better side is not shown to be above one label for all, or one "
+        "of the sides is not, so that its bias says nothing.",
     ),
     ("negligible", "The difference is significantly smaller than 0.01."),
     ("no difference shown", "The test cannot tell. This is no evidence that nothing differs."),
@@ -327,15 +306,13 @@ _TERMS = (
     ("One label for all", "Always giving the most frequent gold label, on the same rows."),
     (
         "Gap",
-        "How far apart the exact match of the two segments of a heuristic is, at one threshold T for both "
-        "models. Where "
-        "the spec fixes none, it is chosen by the answers of both together, which favours neither.",
+        "How far apart the exact match of the two segments of a heuristic is, at one threshold T for both models. "
+        "Where the spec fixes none, it is chosen by the answers of both together, which favours neither.",
     ),
     (
         "RB@10",
-        "Here the mean over the seeds that both runs have of the RB@10 of each. It is tested over seeds, and "
-        "only where "
-        "other test rows show the same.",
+        "Here the mean over the seeds that both runs have of the RB@10 of each. It is tested over seeds, and only "
+        "where other test rows show the same.",
     ),
     ("RSD, BiasScore", "Words on RSD need relative variance to agree, words on BiasScore squared preference."),
 )

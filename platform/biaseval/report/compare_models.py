@@ -7,8 +7,9 @@ from typing import Any
 
 from biaseval.analysis.comparing import Compared
 from biaseval.metric_files import METRICS
-from biaseval.report.blocks import Ask, Figures, Fold, Row, Section, Table, columns
-from biaseval.report.charts import COLORS, Chart, Look, lighter, line_chart, panels_chart, triangle_chart
+from biaseval.report.blocks import Ask, Figures, Fold, Row, Section, Table
+from biaseval.report.charts import COLORS, Chart, Look, lighter, line_chart, panels_chart
+from biaseval.report.majority_bias import f1_lines, f1_triangles
 from biaseval.report.names import INSTRUCTIONS, WAYS, method_name, method_order, way_name
 
 MODEL_RELATIONS = (
@@ -16,6 +17,8 @@ MODEL_RELATIONS = (
     "tuned_pairs"
 )
 """Relations that pages and figures of several runs need in addition to the comparisons; each kind has some of them."""
+
+_BETTER = "higher is better"
 
 _PANELS = ("macro_f1", "rsd", "bias_score")
 """The metrics of P1's figures, in their order."""
@@ -168,53 +171,18 @@ def _of_data(prefix: str, title: str, rows: Sequence[Row]) -> list[Chart]:
         for instruction, shown in INSTRUCTIONS.items():
             if given := [row for row in rows if row["instruction"] is instruction]:
                 lines = [(row, _called(row)) for row in given]
-                charts.append(_lines(f"{prefix}_{shown}", f"{title}, {shown} instruction", lines))
-    values = [row["weighted_f1"] for row in rows]
+                charts.append(
+                    f1_lines(f"{prefix}_{shown}", f"Weighted F1, {title}, {shown} instruction", lines, _BETTER)
+                )
     for run in dict.fromkeys(row["run"] for row in rows):
         own = [row for row in rows if row["run"] == run]
         name, told = f"{prefix}_{_file_name(run)}", f"{title}, {_called(own[0])}"
         if len(own[0]["labels"]) != 3:
-            charts.append(_lines(name, told, [(row, f"{INSTRUCTIONS[row['instruction']]} instruction") for row in own]))
+            lines = [(row, f"{INSTRUCTIONS[row['instruction']]} instruction") for row in own]
+            charts.append(f1_lines(name, f"Weighted F1, {told}", lines, _BETTER))
             continue
-        for instruction, shown in INSTRUCTIONS.items():
-            points = [
-                {"setting": row["setting"], "shares": row["shares"], "value": row["weighted_f1"]}
-                | {"is_marked": row["is_marked"]}
-                for row in own
-                if row["instruction"] is instruction
-            ]
-            if points:
-                charts.append(
-                    triangle_chart(
-                        f"{name}_{shown}",
-                        points,
-                        title=f"{told}, {shown} instruction",
-                        labels=own[0]["labels"],
-                        domain=(min(values), max(values)),
-                    )
-                )
+        charts += f1_triangles(name, told, own, rows)
     return charts
-
-
-def _lines(name: str, title: str, lines: Sequence[tuple[Row, str]]) -> Chart:
-    labels = lines[0][0]["labels"]
-    is_binary = len(labels) == 2
-    points: list[Mapping[str, Any]] = [
-        {"x": round(100 * row["shares"][0], 6) if is_binary else row["setting"], "y": row["weighted_f1"]}
-        | {"low": row["weighted_f1_low"], "high": row["weighted_f1_high"], "series": series}
-        for row, series in lines
-    ]
-    return line_chart(
-        name,
-        points,
-        title=f"Weighted F1, {title}",
-        subtitle="higher is better",
-        axes=(f"demonstrations labelled {labels[0]} (%)" if is_binary else f"% of {', '.join(labels)}", "weighted F1"),
-        reference=[{"x": x, "y": lines[0][0]["constant_f1"]} for x in dict.fromkeys(point["x"] for point in points)],
-        reference_name="always one label",
-        domain=(0, 1),
-        is_ordinal=not is_binary,
-    )
 
 
 def _called(row: Row) -> str:
@@ -291,8 +259,8 @@ def model_sections(compared: Compared, ask: Ask) -> list[Section]:
     blocks = [] if made is None else made(compared, ask)
     if blocks:
         sql = _TUNED.format(kind=compared.kind, way=_WAY[compared.kind])
-        blocks.append(Table(_TUNED_CAPTION, sql, columns(_TUNED_COLUMNS)))
-    return [Section("way-1", "Models beside each other", blocks, "Models")] if blocks else []
+        blocks.append(Table(_TUNED_CAPTION, sql, _TUNED_COLUMNS))
+    return [Section("way-1", "Models beside each other", *blocks, link="Models")] if blocks else []
 
 
 def _label_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
@@ -303,13 +271,11 @@ def _majority_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
     return [
         Fold(
             "Robustness boundary, model size and every setting",
-            [
-                Table(_BY_MODEL, f"from majority_by_model {_ORDER}", columns(_BY_MODEL_COLUMNS)),
-                Table(_SIZE, f"from majority_size_effect {_ORDER}", columns(_SIZE_COLUMNS)),
-                Table(_SETTING, f"from majority_over_seeds {_ORDER}, number", columns(_SETTING_COLUMNS)),
-            ],
+            Table(_BY_MODEL, f"from majority_by_model {_ORDER}", _BY_MODEL_COLUMNS),
+            Table(_SIZE, f"from majority_size_effect {_ORDER}", _SIZE_COLUMNS),
+            Table(_SETTING, f"from majority_over_seeds {_ORDER}, number", _SETTING_COLUMNS),
         ),
-        Fold("Weighted F1 by label proportions", [Figures(_majority_bias_charts(ask), _SEEN)]),
+        Fold("Weighted F1 by label proportions", Figures(_majority_bias_charts(ask), _SEEN)),
     ]
 
 
@@ -331,9 +297,8 @@ n_test_rows|Test rows|count"""
 
 _SIZE = (
     "The larger model minus the smaller, which is the one before it in size, on the same data. In brackets: 95 % "
-    "intervals over resamples of the test rows, behind these draws of demonstrations. They are no test: "
-    "whether another "
-    "draw would show the same is tested under Every difference. Tails: the most skewed settings."
+    "intervals over resamples of the test rows, behind these draws of demonstrations. They are no test: whether "
+    "another draw would show the same is tested under Every difference. Tails: the most skewed settings."
 )
 _SIZE_COLUMNS = """
 run|From|name; larger_run|To|name; task|Data|name; predict|Prediction|way; method|Method|method;

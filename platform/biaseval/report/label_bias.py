@@ -7,24 +7,10 @@ from biaseval.analysis.sql_files import chosen_by
 from biaseval.environment import PRIMARY_BEFORE, raw_spec, read_environment
 from biaseval.metric_files import METRICS, Metric
 from biaseval.prompting.calibration import Calibration
-from biaseval.report.blocks import (
-    Ask,
-    Beside,
-    Definitions,
-    Figures,
-    Fold,
-    Keys,
-    Layout,
-    Row,
-    Section,
-    Sentences,
-    Table,
-    Text,
-    columns,
-)
+from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Keys, Layout, Row, Section, Table, Text
 from biaseval.report.charts import Chart, line_chart
 from biaseval.report.names import SUITES, data_of, explained, method_name, method_order, model_of, side_by_side
-from biaseval.report.settings import notes_block, settings_blocks, training_blocks
+from biaseval.report.settings import first_blocks, notes_block, settings_blocks, training_blocks
 from biaseval.store import Run
 
 SHOWN = ("rsd", "accuracy", "macro_f1", "bias_score")
@@ -119,80 +105,62 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section(
                 "verdict",
                 "Is it biased?",
-                [
-                    Sentences("select lead, text from label_bias_conclusions where line = 1", "headline"),
-                    Beside(
-                        [
-                            Sentences("select lead, text from label_bias_conclusions where line > 1"),
-                            Figures(first, _SEEN),
-                        ]
-                    ),
-                    Table(_CHANGED, _SETTINGS, columns(_SETTINGS_COLUMNS), "cards"),
-                    Sentences(
-                        "select lead, text from label_bias_cautions",
-                        "care",
-                        "Read with care",
-                        label_bias_notes(run, spec, environment),
-                    ),
-                ],
-                "Verdict",
+                *first_blocks(
+                    "label_bias",
+                    Figures(first, _SEEN),
+                    Table(_CHANGED, _SETTINGS, _SETTINGS_COLUMNS),
+                    label_bias_notes(run, spec, environment),
+                ),
+                link="Verdict",
             ),
             Section(
                 "suite",
                 "Every number by method",
-                [
-                    Fold("Means with intervals, noise and baselines", [Table(_MEAN, _MEANS, columns(_MEAN_COLUMNS))]),
-                    Fold("Further metrics", [Table(_FURTHER_CAPTION, _FURTHER, columns(_FURTHER_COLUMNS))]),
-                    Figures([chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN),
-                ],
-                "Methods",
+                Fold("Means with intervals, noise and baselines", Table(_MEAN, _MEANS, _MEAN_COLUMNS)),
+                Fold("Further metrics", Table(_FURTHER_CAPTION, _FURTHER, _FURTHER_COLUMNS)),
+                Figures([chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN),
+                link="Methods",
             ),
             Section(
                 "changes",
                 "What calibration and demonstrations change",
-                [
-                    Fold("Every difference with its test", [Table(_TESTED, _TESTS, columns(_TESTS_COLUMNS))]),
-                    Fold("Where the variance comes from", [Table(_PARTS, _COMPONENTS, columns(_COMPONENTS_COLUMNS))]),
-                ],
-                "Changes",
+                Fold("Every difference with its test", Table(_TESTED, _TESTS, _TESTS_COLUMNS)),
+                Fold("Where the variance comes from", Table(_PARTS, _COMPONENTS, _COMPONENTS_COLUMNS)),
+                link="Changes",
             ),
-            Section("formats", "Wordings of the prompt", _formats(spec), "Wordings"),
+            Section("formats", "Wordings of the prompt", *_formats(spec), link="Wordings"),
             *training_blocks("n_demos|Demonstrations|count", charts),
             Section(
                 "most-biased",
                 "Tasks, most biased first" if scope["n_tasks"] > 1 else "The labels",
-                [
-                    Table(_RANKED_CAPTION, _RANKED, columns(_RANKED_COLUMNS)),
-                    Fold(
-                        "Labels, and rows behind the numbers",
-                        [
-                            Table(_LABELS_CAPTION, _LABELS, columns(_LABELS_COLUMNS)),
-                            Table(_WRONG_CAPTION, _WRONG, columns(_WRONG_COLUMNS)),
-                        ],
-                    ),
-                ],
-                "Tasks" if scope["n_tasks"] > 1 else "Labels",
+                Table(_RANKED_CAPTION, _RANKED, _RANKED_COLUMNS),
+                Fold(
+                    "Labels, and rows behind the numbers",
+                    Table(_LABELS_CAPTION, _LABELS, _LABELS_COLUMNS),
+                    Table(_WRONG_CAPTION, _WRONG, _WRONG_COLUMNS),
+                ),
+                link="Tasks" if scope["n_tasks"] > 1 else "Labels",
             ),
             Section(
                 "tasks",
                 "All settings",
-                [Fold("Every task in every setting", [Table(_TASKS_CAPTION, _TASKS, columns(_TASKS_COLUMNS))])],
+                Fold("Every task in every setting", Table(_TASKS_CAPTION, _TASKS, _TASKS_COLUMNS)),
             ),
             Section(
                 "metrics",
                 "What the metrics and methods mean",
-                [Fold("Metrics, methods, references", _meanings(run, ask))],
-                "Metrics",
+                Fold("Metrics, methods, references", *_meanings(run, ask)),
+                link="Metrics",
             ),
-            Section("settings", "Settings", [*settings_blocks(run), *_OF_DATA]),
+            Section("settings", "Settings", *settings_blocks(run), *_OF_DATA),
         ],
     )
 
 
-def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], scope: Row) -> str:
+def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], scope: Row) -> list[str | None]:
     least, most = scope["n_least"], scope["n_most"]
     sets = f" ({scope['n_sets']} sets of them)" if scope["n_sets"] > 1 else ""
-    parts = [
+    return [
         model_of(spec),
         data_of(spec),
         f"{scope['n_tasks']:,} task{'' if scope['n_tasks'] == 1 else 's'}",
@@ -200,7 +168,6 @@ def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], scope: Row) 
         f"{scope['n_demos']} demonstrations{sets}",
         environment.get("date"),
     ]
-    return " · ".join(str(part) for part in parts if part)
 
 
 def label_bias_notes(run: Run, spec: Mapping[str, Any], environment: Mapping[str, Any]) -> list[str]:
@@ -222,8 +189,8 @@ def _formats(spec: Mapping[str, Any]) -> list[Any]:
         return []
     return [
         Text("All other numbers of this page are for the default wording, which is called base."),
-        Table(_WORDED, _FORMATS, columns(_FORMATS_COLUMNS)),
-        Table(_SPREAD_CAPTION, _SPREAD, columns(_SPREAD_COLUMNS)),
+        Table(_WORDED, _FORMATS, _FORMATS_COLUMNS),
+        Table(_SPREAD_CAPTION, _SPREAD, _SPREAD_COLUMNS),
         Keys("What each wording changes in the prompt", formats),
     ]
 
@@ -294,10 +261,9 @@ _MEAN = (
 _MEAN_COLUMNS = """
 suite|Suite|suite; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate; rsd_floor|Noise|rate;
 n_tasks_rsd|Above|count; rsd_median|Median|rate; rsd_normalized|Normalized|rate; bias_score|BiasScore|rate;
-bias_score_floor|Noise|rate; bias_score_of_perfect|Perfect|rate; n_tasks_bias_score|Above|count;
-accuracy|accuracy|rate; majority_accuracy|Most frequent label|rate; macro_f1|macro-F1|rate;
-n_tasks_not_above|Not above|count; n_tasks_without_hit|No hit|count; n_rows|Rows|count;
-n_bias_score_rows|BiasScore rows|count"""
+bias_score_floor|Noise|rate; bias_score_of_perfect|Perfect|rate; n_tasks_bias_score|Above|count; accuracy|accuracy|rate;
+majority_accuracy|Most frequent label|rate; macro_f1|macro-F1|rate; n_tasks_not_above|Not above|count;
+n_tasks_without_hit|No hit|count; n_rows|Rows|count; n_bias_score_rows|BiasScore rows|count"""
 
 _FURTHER_CAPTION = "Metrics of analysis.metrics and analysis.sql: means over tasks, then over demonstration sets."
 _FURTHER = """
@@ -460,41 +426,35 @@ accuracy|accuracy|rate; macro_f1|macro-F1|rate; n_labels|Labels|count; n_rows|Ro
 _OF_DATA = [
     Fold(
         "Prompts that the length limit changed",
-        [
-            Table(
-                "Prompts with fewer demonstrations than requested, or cut on the right.",
-                "from shortened_prompts where n_fewer_demos > 0 or n_truncated > 0 order by n_demos, purpose",
-                columns("""
+        Table(
+            "Prompts with fewer demonstrations than requested, or cut on the right.",
+            "from shortened_prompts where n_fewer_demos > 0 or n_truncated > 0 order by n_demos, purpose",
+            """
 purpose|Purpose; n_demos|Demonstrations|count; n_rows|Prompts|count; n_fewer_demos|With fewer demonstrations|count;
-n_truncated|Cut|count"""),
-            )
-        ],
+n_truncated|Cut|count""",
+        ),
     ),
     Fold(
         "Labels of the demonstrations",
-        [
-            Table(
-                "How many demonstrations of each set have which label, in its longest prompt.",
-                """
+        Table(
+            "How many demonstrations of each set have which label, in its longest prompt.",
+            """
 select task, n_demos, demo_set, string_agg(label || ' ' || n_with_label, ', ' order by label) as labels
 from demonstration_labels
 group by all
 order by task, n_demos, demo_set""",
-                columns("""
-task|Task|name; n_demos|Demonstrations|count; demo_set|Set|count; labels|Demonstrations with each label|name"""),
-            )
-        ],
+            """
+task|Task|name; n_demos|Demonstrations|count; demo_set|Set|count; labels|Demonstrations with each label|name""",
+        ),
     ),
     Fold(
         "Tasks of the run",
-        [
-            Table(
-                "Performance and RSD are measured on the test rows. DC keeps what its template names of an input.",
-                "from tasks order by task",
-                columns("""
+        Table(
+            "Performance and RSD are measured on the test rows. DC keeps what its template names of an input.",
+            "from tasks order by task",
+            """
 task|Task|name; category|Category|name; labels|Labels|list; n_instances|Instances|count; n_main|Test rows|count;
-template|Template of DC|code; template_source|Source; definition|Definition|quote"""),
-            )
-        ],
+template|Template of DC|code; template_source|Source; definition|Definition|quote""",
+        ),
     ),
 ]

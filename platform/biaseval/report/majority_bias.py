@@ -1,26 +1,13 @@
 """The page of a majority-bias run, as a list of blocks over its marts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from biaseval.environment import raw_spec, read_environment
-from biaseval.report.blocks import (
-    Ask,
-    Beside,
-    Definitions,
-    Figures,
-    Fold,
-    Layout,
-    Row,
-    Section,
-    Sentences,
-    Table,
-    Text,
-    columns,
-)
+from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Layout, Row, Section, Table, Text
 from biaseval.report.charts import Chart, line_chart, triangle_chart
 from biaseval.report.names import INSTRUCTIONS, WAYS, data_of, explained, method_order, model_of, way_name
-from biaseval.report.settings import notes_block, settings_blocks, training_blocks
+from biaseval.report.settings import first_blocks, notes_block, settings_blocks, training_blocks
 from biaseval.store import Run
 
 _BY_SETTING = """
@@ -49,46 +36,54 @@ def f1_charts(ask: Ask) -> list[Chart]:
         title = f"Weighted F1, {way_name(predict, method)} (higher is better)"
         if len(own[0]["labels"]) == 3:
             beside = [row for row in rows if row["predict"] == predict]
-            charts += [
-                _triangle(f"{name}_{shown}", f"{title}, {shown} instruction", given, beside)
-                for instruction, shown in INSTRUCTIONS.items()
-                if (given := [row for row in own if row["instruction"] is instruction])
-            ]
+            charts += f1_triangles(name, title, own, beside)
         else:
-            charts.append(_lines(name, title, own))
+            lines = sorted(own, key=lambda row: (row["instruction"], row["number"]))
+            charts.append(
+                f1_lines(name, title, [(row, f"{INSTRUCTIONS[row['instruction']]} instruction") for row in lines])
+            )
     return charts
 
 
-def _lines(name: str, title: str, rows: Sequence[Row]) -> Chart:
-    labels = rows[0]["labels"]
-    is_binary = len(labels) == 2
-    points = [
+def f1_lines(name: str, title: str, lines: Sequence[tuple[Row, str]], subtitle: str = "") -> Chart:
+    """Return weighted F1 over the settings, with a line for each name beside a row: by the first of two labels."""
+    first = lines[0][0]
+    labels, is_binary = first["labels"], len(first["labels"]) == 2
+    points: list[Mapping[str, Any]] = [
         {"x": round(100 * row["shares"][0], 6) if is_binary else row["setting"], "y": row["weighted_f1"]}
-        | {"low": row["weighted_f1_low"], "high": row["weighted_f1_high"]}
-        | {"series": f"{INSTRUCTIONS[row['instruction']]} instruction", "inside": row["is_marked"]}
-        for row in sorted(rows, key=lambda row: (row["instruction"], row["number"]))
+        | {"low": row["weighted_f1_low"], "high": row["weighted_f1_high"], "series": series}
+        for row, series in lines
     ]
-    across = f"demonstrations labelled {labels[0]} (%)" if is_binary else f"% of {', '.join(labels)}"
-    reference = [{"x": x, "y": rows[0]["constant_f1"]} for x in dict.fromkeys(point["x"] for point in points)]
     return line_chart(
         name,
         points,
         title=title,
-        axes=(across, "weighted F1"),
-        reference=reference,
+        subtitle=subtitle,
+        axes=(f"demonstrations labelled {labels[0]} (%)" if is_binary else f"% of {', '.join(labels)}", "weighted F1"),
+        reference=[{"x": x, "y": first["constant_f1"]} for x in dict.fromkeys(point["x"] for point in points)],
         reference_name="always one label",
         domain=(0, 1),
         is_ordinal=not is_binary,
     )
 
 
-def _triangle(name: str, title: str, rows: Sequence[Row], beside: Sequence[Row]) -> Chart:
+def f1_triangles(name: str, title: str, rows: Sequence[Row], beside: Sequence[Row]) -> list[Chart]:
+    """Return weighted F1 over the settings of three labels, without and with instruction; beside: of the same scale."""
     values = [row["weighted_f1"] for row in beside]
-    points = [
-        {"setting": row["setting"], "shares": row["shares"], "value": row["weighted_f1"], "is_marked": row["is_marked"]}
-        for row in rows
-    ]
-    return triangle_chart(name, points, title=title, labels=rows[0]["labels"], domain=(min(values), max(values)))
+    charts = []
+    for instruction, shown in INSTRUCTIONS.items():
+        points = [
+            {"setting": row["setting"], "shares": row["shares"], "value": row["weighted_f1"]}
+            | {"is_marked": row["is_marked"]}
+            for row in rows
+            if row["instruction"] is instruction
+        ]
+        told, domain = f"{title}, {shown} instruction", (min(values), max(values))
+        if points:
+            charts.append(
+                triangle_chart(f"{name}_{shown}", points, title=told, labels=rows[0]["labels"], domain=domain)
+            )
+    return charts
 
 
 def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
@@ -105,7 +100,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     way = f"f1_{scope['predict']}"
     first = [chart for chart in of_f1 if chart.name in {way, *(f"{way}_{shown}" for shown in INSTRUCTIONS.values())}]
     place = "instruction|With instruction|yes"
-    parts = [
+    about = [
         model_of(spec),
         data_of(spec),
         f"{scope['n_rows']:,} test rows",
@@ -115,75 +110,50 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     ]
     return Layout(
         f"Majority-label bias of {model_of(spec)}",
-        " · ".join(str(part) for part in parts if part),
+        about,
         [
             Section(
                 "verdict",
                 "Do skewed examples (demonstrations) change its answers?",
-                [
-                    Sentences("select lead, text from majority_bias_conclusions where line = 1", "headline"),
-                    Beside(
-                        [
-                            Sentences("select lead, text from majority_bias_conclusions where line > 1"),
-                            Figures(first, _SEEN),
-                        ]
-                    ),
-                    Table(_MEAN, _BY_MODEL, columns(_MEAN_COLUMNS), "cards"),
-                    Sentences(
-                        "select lead, text from majority_bias_cautions", "care", "Read with care", notes_block(run)
-                    ),
-                ],
-                "Verdict",
+                *first_blocks(
+                    "majority_bias", Figures(first, _SEEN), Table(_MEAN, _BY_MODEL, _MEAN_COLUMNS), notes_block(run)
+                ),
+                link="Verdict",
             ),
             Section(
                 "boundary",
                 "Robustness boundary",
-                [
-                    Fold(
-                        "Every number by way of predicting", [Table(_BOUNDARY, _BY_MODEL, columns(_BOUNDARY_COLUMNS))]
-                    ),
-                    Fold("Where the variance comes from", [Table(_VARIANCE, _COMPONENTS, columns(_VARIANCE_COLUMNS))]),
-                    Fold("The instruction", [Table(_GAPS, _GAP, columns(_GAP_COLUMNS))]),
-                    Fold("Outputs of free generation", [Table(_WRITTEN, _OUTPUTS, columns(_OUTPUTS_COLUMNS))]),
-                ],
+                Fold("Every number by way of predicting", Table(_BOUNDARY, _BY_MODEL, _BOUNDARY_COLUMNS)),
+                Fold("Where the variance comes from", Table(_VARIANCE, _COMPONENTS, _VARIANCE_COLUMNS)),
+                Fold("The instruction", Table(_GAPS, _GAP, _GAP_COLUMNS)),
+                Fold("Outputs of free generation", Table(_WRITTEN, _OUTPUTS, _OUTPUTS_COLUMNS)),
             ),
             Section(
                 "calibration",
                 "What mitigation changes",
-                [Table(_CHANGED, _REMEDIES, columns(_REMEDIES_COLUMNS))],
-                "Mitigation",
+                Table(_CHANGED, _REMEDIES, _REMEDIES_COLUMNS),
+                link="Mitigation",
             ),
-            Section(
-                "tests",
-                "Tests",
-                [Fold("Every difference with its test", [Table(_TESTED, _TESTS, columns(_TESTS_COLUMNS))])],
-            ),
+            Section("tests", "Tests", Fold("Every difference with its test", Table(_TESTED, _TESTS, _TESTS_COLUMNS))),
             *training_blocks(place, charts),
             Section(
                 "figures",
                 "Weighted F1 by label proportions",
-                [Figures([chart for chart in of_f1 if chart not in first], _SEEN)],
-                "Figures",
+                Figures([chart for chart in of_f1 if chart not in first], _SEEN),
+                link="Figures",
             ),
             Section(
                 "proportions",
                 "Every setting",
-                [
-                    Fold("Weighted F1 of every setting", [Table(_SETTING, _SETTINGS, columns(_SETTINGS_COLUMNS))]),
-                    Fold(
-                        "Rows whose prediction changes with the proportions",
-                        [Table(_ROWS, _FLIPPED, columns(_FLIPPED_COLUMNS))],
-                    ),
-                    Fold(
-                        "Counts of labels", [Table(_COUNTED, "from settings order by number", columns(_COUNTS_COLUMNS))]
-                    ),
-                ],
-                "Settings",
+                Fold("Weighted F1 of every setting", Table(_SETTING, _SETTINGS, _SETTINGS_COLUMNS)),
+                Fold("Rows whose prediction changes with the proportions", Table(_ROWS, _FLIPPED, _FLIPPED_COLUMNS)),
+                Fold("Counts of labels", Table(_COUNTED, "from settings order by number", _COUNTS_COLUMNS)),
+                link="Settings",
             ),
             Section(
-                "metrics", "What the metrics mean", [Fold("Metrics, methods, reference", _meanings(ask))], "Metrics"
+                "metrics", "What the metrics mean", Fold("Metrics, methods, reference", *_meanings(ask)), link="Metrics"
             ),
-            Section("spec", "Spec and environment", settings_blocks(run), "Spec"),
+            Section("spec", "Spec and environment", *settings_blocks(run), link="Spec"),
         ],
     )
 

@@ -6,23 +6,10 @@ from typing import Any
 
 from biaseval.environment import raw_spec, read_environment
 from biaseval.qa_bias.heuristics.built_in import heuristic_of
-from biaseval.report.blocks import (
-    Ask,
-    Beside,
-    Definitions,
-    Figures,
-    Fold,
-    Layout,
-    Row,
-    Section,
-    Sentences,
-    Table,
-    Text,
-    columns,
-)
+from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Layout, Row, Section, Sentences, Table, Text
 from biaseval.report.charts import SOFT, Chart, dot_chart, line_chart, panels_chart
-from biaseval.report.qa_training import training_charts, training_sections
-from biaseval.report.settings import notes_block, settings_blocks
+from biaseval.report.qa_training import INSIDE, training_charts, training_sections
+from biaseval.report.settings import first_blocks, notes_block, settings_blocks
 from biaseval.store import Run
 
 METRICS = {"exact_match": "exact match", "f1": "F1"}
@@ -30,8 +17,6 @@ METRICS = {"exact_match": "exact match", "f1": "F1"}
 _N_NAMED = 3
 """The most models that a title names."""
 
-_ROLES = "(select distinct dataset, role from qa_examples)"
-_INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside using (dataset)"
 
 _MEASURED = """
 select
@@ -64,7 +49,7 @@ def qa_bias_charts(ask: Ask) -> list[Chart]:
     """Return the charts of prediction bias, of exact match and F1 by data set and shortcut value, and of training."""
     rows = ask(_MEASURED)
     inside = [row for row in rows if row["role"] == "in_distribution"]
-    curves = ask(f"from qa_curves {_INSIDE} inner join qa_shown_models using (model) order by place, bin")
+    curves = ask(f"from qa_curves {INSIDE} inner join qa_shown_models using (model) order by place, bin")
     averages = ask("from qa_by_model inner join qa_shown_models using (model) order by place")
     charts = []
     for dataset in dict.fromkeys(row["dataset"] for row in inside):
@@ -223,6 +208,7 @@ order by all""")
          if chart.name.startswith(begins)),
         None,
     )  # fmt: skip
+    seen = Figures([first], _FIRST[first.name.split("_")[0]]) if first else Figures([], "")
     named = ", ".join(models) if len(models) <= _N_NAMED else f"{len(models)} models"
     return Layout(
         f"Prediction bias of {named}",
@@ -231,64 +217,50 @@ order by all""")
             Section(
                 "verdict",
                 f"Which shortcuts {'do the models' if len(models) > 1 else 'does the model'} lean on?",
-                [
-                    Sentences("select lead, text from qa_bias_conclusions where line = 1", "headline"),
-                    Beside(
-                        [
-                            Sentences("select lead, text from qa_bias_conclusions where line > 1"),
-                            Figures([first], _FIRST[first.name.split("_")[0]]) if first else Text(""),
-                        ]
-                    ),
-                    Table(_MODELS_CAPTION, _MODELS, columns(_MODELS_COLUMNS), "cards"),
-                    Sentences("select lead, text from qa_bias_cautions", "care", "Read with care", qa_bias_notes(run)),
-                    Definitions(list(_heuristics(spec, environment))),
-                ],
-                "Verdict",
+                *first_blocks("qa_bias", seen, Table(_MODELS_CAPTION, _MODELS, _MODELS_COLUMNS), qa_bias_notes(run)),
+                Definitions(list(_heuristics(spec, environment))),
+                link="Verdict",
             ),
             *training_sections(ask, charts, first),
-            Section("bias", "Prediction bias", _bias_blocks(charts, first)),
+            Section("bias", "Prediction bias", *_bias_blocks(charts, first)),
             Section(
                 "datasets",
                 "Exact match and F1 by data set",
-                [
-                    Figures(_named(charts, "out_of_distribution_"), "Bars: 95 % intervals."),
-                    Table(_SETS_CAPTION, _SETS, columns(_SETS_COLUMNS)),
-                ],
-                "Data sets",
+                Figures(_named(charts, "out_of_distribution_"), "Bars: 95 % intervals."),
+                Table(_SETS_CAPTION, _SETS, _SETS_COLUMNS),
+                link="Data sets",
             ),
             Section(
                 "heuristics",
                 "Each shortcut",
-                [
-                    Figures(_named(charts, "curve_", "_exact_match"), _CURVES),
-                    Fold("The same in F1", [Figures(_named(charts, "curve_", "_f1"), _CURVES)]),
-                    Table(_THRESHOLDS_CAPTION, _THRESHOLDS, columns(_THRESHOLDS_COLUMNS)),
-                ],
-                "Shortcuts",
+                Figures(_named(charts, "curve_", "_exact_match"), _CURVES),
+                Fold("The same in F1", Figures(_named(charts, "curve_", "_f1"), _CURVES)),
+                Table(_THRESHOLDS_CAPTION, _THRESHOLDS, _THRESHOLDS_COLUMNS),
+                link="Shortcuts",
             ),
             Section(
-                "examples",
-                "Examples",
-                [Table(_EXAMPLES_CAPTION, _EXAMPLES, columns(_EXAMPLES_COLUMNS)), Sentences(_NO_EXAMPLES)],
+                "examples", "Examples", Table(_EXAMPLES_CAPTION, _EXAMPLES, _EXAMPLES_COLUMNS), Sentences(_NO_EXAMPLES)
             ),
             Section(
                 "metrics",
                 "What the metrics mean",
-                [Fold("Metrics and tests", [Definitions(_terms(spec)), Text(_PAPER)])],
-                "Metrics",
+                Fold("Metrics and tests", Definitions(_terms(spec)), Text(_PAPER)),
+                link="Metrics",
             ),
-            Section("settings", "Settings", settings_blocks(run)),
+            Section("settings", "Settings", *settings_blocks(run)),
         ],
     )
 
 
-def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], named: str, sizes: Sequence[Row]) -> str:
+def _about(
+    spec: Mapping[str, Any], environment: Mapping[str, Any], named: str, sizes: Sequence[Row]
+) -> list[str | None]:
     sets = {
         role: ", ".join(f"{row['dataset']} ({row['n']:,} questions)" for row in sizes if row["role"] == role)
         for role in ("in_distribution", "out_of_distribution")
     }
     outside = sets["out_of_distribution"]
-    parts = [
+    return [
         named,
         sets["in_distribution"],
         f"out of distribution: {outside}" if outside else "",
@@ -296,7 +268,6 @@ def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], named: str, 
         f"variant {spec['variant']}",
         environment.get("date"),
     ]
-    return " · ".join(str(part) for part in parts if part)
 
 
 def _heuristics(spec: Mapping[str, Any], environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -314,22 +285,20 @@ def _named(charts: Sequence[Chart], begins: str, ends: str = "") -> list[Chart]:
 def _bias_blocks(charts: Sequence[Chart], first: Chart | None) -> list[Any]:
     shown = [chart for chart in _named(charts, "segments_") if chart is not first]
     significances = _named(charts, "significance_", "_exact_match")
-    table = columns(_BIASES_COLUMNS)
+    table = _BIASES_COLUMNS
     outside = _MEASURED.replace("\norder by role", "\nwhere role = 'out_of_distribution'\norder by role")
     inside = _MEASURED.replace("\norder by role", "\nwhere role = 'in_distribution'\norder by role")
     return [
         Figures([*shown, *significances], f"{_FIRST['segments']} Significance: filled, more than chance."),
         Table(_BIASES_CAPTION, inside, table),
-        Fold("Out of distribution", [Table(_BIASES_CAPTION, outside, table)]),
+        Fold("Out of distribution", Table(_BIASES_CAPTION, outside, table)),
         Fold(
             "The same in F1",
-            [
-                Figures(_named(charts, "significance_", "_f1"), "Significance in F1 is not tested."),
-                Table(_F1_CAPTION, inside, columns(_F1_COLUMNS)),
-            ],
+            Figures(_named(charts, "significance_", "_f1"), "Significance in F1 is not tested."),
+            Table(_F1_CAPTION, inside, _F1_COLUMNS),
         ),
-        Fold("Models against each other", [Table(_PAIRS_CAPTION, _PAIRS, columns(_PAIRS_COLUMNS))]),
-        Fold("Means over shortcuts", [Table(_MEANS_CAPTION, _MEANS, columns(_MEANS_COLUMNS))]),
+        Fold("Models against each other", Table(_PAIRS_CAPTION, _PAIRS, _PAIRS_COLUMNS)),
+        Fold("Means over shortcuts", Table(_MEANS_CAPTION, _MEANS, _MEANS_COLUMNS)),
     ]
 
 
@@ -493,9 +462,8 @@ inner join qa_shown_models using (model)
 where role = 'out_of_distribution' and n_datasets > 1
 order by place, is_inside desc, dataset like 'mean of%', dataset"""
 _SETS_COLUMNS = """
-model|Model|text; dataset|Data set|text; is_inside|In distribution|yes; exact_match|exact match|percent;
-f1|F1|percent; share_most_frequent|Most frequent answer|percent; n_rows|Questions|count;
-n_missing|Without an answer|count"""
+model|Model|text; dataset|Data set|text; is_inside|In distribution|yes; exact_match|exact match|percent; f1|F1|percent;
+share_most_frequent|Most frequent answer|percent; n_rows|Questions|count; n_missing|Without an answer|count"""
 
 _THRESHOLDS_CAPTION = (
     "Where each threshold T comes from. Tried: thresholds of the search; measured: those with a sample in both groups."
@@ -525,7 +493,7 @@ with biased as (
     from qa_bias_by_heuristic as biases
     inner join qa_bias_tests as tests using (model, dataset, heuristic)
     semi join qa_shown_models using (model)
-    {_INSIDE}
+    {INSIDE}
     where is_supported
 ),
 
@@ -566,4 +534,4 @@ heuristic|Shortcut|text; value|Value|number; closest_word|Nearest word|name; mod
 f1|F1|percent"""
 _NO_EXAMPLES = f"""
 select '' as lead, 'There are none, as no bias is significant.' as text
-where not exists (from qa_bias_tests semi join qa_shown_models using (model) {_INSIDE} where is_supported)"""
+where not exists (from qa_bias_tests semi join qa_shown_models using (model) {INSIDE} where is_supported)"""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Row, Section, Table, columns
+from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Row, Section, Table
 from biaseval.report.charts import COLORS, Chart, Look, dot_chart, line_chart, panels_chart, scatter_chart
 
 METHODS: Mapping[str, tuple[str, str]] = {
@@ -44,7 +44,7 @@ _N_LEAST = 3
 _N_KEPT = 6
 """The most kept steps that a title names."""
 
-_INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside using (dataset)"
+INSIDE = "semi join (from qa_examples where role = 'in_distribution') as inside using (dataset)"
 
 
 def training_charts(ask: Ask) -> list[Chart]:
@@ -54,12 +54,12 @@ def training_charts(ask: Ask) -> list[Chart]:
         return []
     blocks = list(dict.fromkeys((row["base"], row["data"]) for row in readers))
     debiasing = ask(f"""
-select qa_debiasing.* from qa_debiasing {_INSIDE} cross join qa_settings inner join trained_models using (model)
+select qa_debiasing.* from qa_debiasing {INSIDE} cross join qa_settings inner join trained_models using (model)
 order by number, list_position(heuristics, heuristic)""")
     given = ask(f"""
 select biases.*, is_people
 from qa_bias_by_heuristic as biases
-inner join qa_models using (model) {_INSIDE} cross join qa_settings
+inner join qa_models using (model) {INSIDE} cross join qa_settings
 where not is_trained and bias_significance is not null
 order by number, list_position(heuristics, heuristic)""")
     charts: list[Chart] = []
@@ -244,63 +244,57 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         Section(
             "trained",
             "Trained readers",
-            [
-                Table(_METHODS_CAPTION, _BY_METHOD, columns(_METHODS_COLUMNS)),
-                Fold("Methods", [Definitions([one for method, one in METHODS.items() if method in methods])]),
-                Table(
-                    "Trainings that failed; these readers have no results.",
-                    "from trained_models where problem is not null order by number",
-                    columns("model|Reader|text; problem|Problem|quote"),
-                ),
-            ],
+            Table(_METHODS_CAPTION, _BY_METHOD, _METHODS_COLUMNS),
+            Fold("Methods", Definitions([one for method, one in METHODS.items() if method in methods])),
+            Table(
+                "Trainings that failed; these readers have no results.",
+                "from trained_models where problem is not null order by number",
+                "model|Reader|text; problem|Problem|quote",
+            ),
         ),
         Section(
             "debiasing",
             "Prediction bias of the trained readers",
-            [
-                Figures([chart for chart in drawn if chart not in elsewhere], _DRAWN),
-                Table(_READERS_CAPTION, _READERS.format("is_addressed"), columns(_READERS_COLUMNS)),
-                Fold(
-                    "Does a debiased reader lean more on other shortcuts?",
-                    [Table(_READERS_CAPTION, _READERS.format("not is_addressed"), columns(_READERS_COLUMNS))],
-                ),
-                Fold("Means over shortcuts", [Table(_MEANS_CAPTION, _MEANS, columns(_MEANS_COLUMNS))]),
-            ],
-            "Their bias",
+            Figures([chart for chart in drawn if chart not in elsewhere], _DRAWN),
+            Table(_READERS_CAPTION, _READERS.format("is_addressed"), _READERS_COLUMNS),
+            Fold(
+                "Does a debiased reader lean more on other shortcuts?",
+                Table(_READERS_CAPTION, _READERS.format("not is_addressed"), _READERS_COLUMNS),
+            ),
+            Fold("Means over shortcuts", Table(_MEANS_CAPTION, _MEANS, _MEANS_COLUMNS)),
+            link="Their bias",
         ),
         Section(
             "debiased-elsewhere",
             "Trained readers by data set",
-            [
-                Figures(elsewhere, "Hollow: nearly broken. Thin lines: 95 % intervals."),
-                Fold("Every reader on every data set", [Table(_SETS_CAPTION, _SETS, columns(_SETS_COLUMNS))]),
-                Fold(
-                    "Do readers that lean less on a shortcut do better elsewhere?",
-                    [Table(_CORRELATED_CAPTION, _CORRELATED, columns(_CORRELATED_COLUMNS))],
-                ),
-            ],
-            "Elsewhere",
+            Figures(elsewhere, "Hollow: nearly broken. Thin lines: 95 % intervals."),
+            Fold("Every reader on every data set", Table(_SETS_CAPTION, _SETS, _SETS_COLUMNS)),
+            Fold(
+                "Do readers that lean less on a shortcut do better elsewhere?",
+                Table(_CORRELATED_CAPTION, _CORRELATED, _CORRELATED_COLUMNS),
+            ),
+            link="Elsewhere",
         ),
-        Section("training", "Training", _training(charts)),
-    ]  # fmt: skip
+        Section("training", "Training", *_training(charts)),
+    ]
 
 
 def _training(charts: Sequence[Chart]) -> list[Any]:
     courses = [chart for chart in charts if chart.name.startswith("training_")]
     return [
         Figures([chart for chart in courses if "_loss_" in chart.name], _COURSES),
-        Fold("F1 by step", [Figures([chart for chart in courses if "_f1_" in chart.name], _COURSES)]),
+        Fold("F1 by step", Figures([chart for chart in courses if "_f1_" in chart.name], _COURSES)),
         Fold(
             "Debiased and standard readers by shortcut",
-            [Figures([chart for chart in courses if "_by_shortcut_" in chart.name], _BESIDE)],
+            Figures([chart for chart in courses if "_by_shortcut_" in chart.name], _BESIDE),
         ),
-        Table(_GUIDES_CAPTION, _GUIDES, columns(_GUIDES_COLUMNS)),
-        Fold("Segments of the training questions", [Table(_PARTS_CAPTION, _PARTS, columns(_PARTS_COLUMNS))]),
+        Table(_GUIDES_CAPTION, _GUIDES, _GUIDES_COLUMNS),
+        Fold("Segments of the training questions", Table(_PARTS_CAPTION, _PARTS, _PARTS_COLUMNS)),
         Fold(
             "Windows of the training questions",
-            [Table(_WINDOWS_CAPTION, "from qa_training_windows order by base, dataset", columns(_WINDOWS_COLUMNS))],
+            Table(_WINDOWS_CAPTION, "from qa_training_windows order by base, dataset", _WINDOWS_COLUMNS),
         ),
-        Fold("Steps and time of each reader", [Table(_COSTS_CAPTION, _COSTS, columns(_COSTS_COLUMNS))]),
+        Fold("Steps and time of each reader", Table(_COSTS_CAPTION, _COSTS, _COSTS_COLUMNS)),
     ]
 
 
@@ -326,10 +320,9 @@ _DRAWN = (
 )
 
 _METHODS_CAPTION = (
-    "Debiased readers against the standard reader of the same seed: in how many (of each data set in distribution) the"
-    " bias that they address falls or rises significantly, and F1 out of distribution. Nearly broken readers are "
-    "counted alone. Seconds and hours: of all trainings of the method, failed ones and evaluations on the way "
-    "included."
+    "Debiased readers against the standard reader of the same seed: in how many (of each data set in distribution) the "
+    "bias that they address falls or rises significantly, and F1 out of distribution. Nearly broken readers are "
+    "counted alone. Seconds and hours: of all trainings of the method, failed ones and evaluations on the way included."
 )
 _BY_METHOD = f"""
 with changed as (
@@ -337,7 +330,7 @@ with changed as (
         model, count_if(verdict = 'lower' and is_whole) as n_lower, count_if(verdict = 'higher'
         and is_whole) as n_higher,
         count_if(verdict in ('unclear', 'negligible') and is_whole) as n_unclear, count_if(not is_whole) as n_broken
-    from (select *, not coalesce(is_nearly_broken, false) as is_whole from qa_debiasing) {_INSIDE}
+    from (select *, not coalesce(is_nearly_broken, false) as is_whole from qa_debiasing) {INSIDE}
     where is_addressed
     group by model
 )
@@ -376,7 +369,7 @@ select
     standard_gap,
     gap_change, gap_change_low, gap_change_high, exact_match, standard_exact_match, n_rows, n_articles
 from (select debiasing.*, trained_models.number from qa_debiasing as debiasing inner join trained_models using (model))
-{_INSIDE}
+{INSIDE}
 where method <> 'standard' and {{}}
 order by number, dataset, heuristic"""
 _READERS_COLUMNS = """

@@ -9,22 +9,9 @@ from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import BiasevalError
 from biaseval.parsing import json_value
 from biaseval.prompting.calibration import Variant
-from biaseval.report.blocks import (
-    Ask,
-    Beside,
-    Definitions,
-    Figures,
-    Fold,
-    Keys,
-    Layout,
-    Row,
-    Section,
-    Sentences,
-    Table,
-    Text,
-    columns,
-)
+from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Keys, Layout, Row, Section, Table, Text
 from biaseval.report.charts import Chart, trials_chart
+from biaseval.report.settings import first_blocks
 from biaseval.store import Run
 
 N_DRAWN = 24
@@ -195,94 +182,78 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     objectives = spec["objective"] if isinstance(spec["objective"], list) else [spec["objective"]]
     return Layout(
         f"Search: {spec['name']}",
-        " · ".join(
-            str(part) for part in (settings["searched"], ", ".join(settings["keys"]), environment.get("date")) if part
-        ),
+        [settings["searched"], ", ".join(settings["keys"]), environment.get("date")],
         [
             Section(
                 "summary",
                 "Which value is best?",
-                [
-                    Sentences("select lead, text from search_conclusions where line = 1", "headline"),
-                    Beside(
-                        [Sentences("select lead, text from search_conclusions where line > 1"), Figures(first, _SEEN)]
-                    ),
+                *first_blocks(
+                    "search",
+                    Figures(first, _SEEN),
                     Table(
                         _CHOSEN,
                         "select *, as_point(parameters) as point from search_best order by scope",
-                        columns(_best_columns(chose, unseen)),
-                        "cards",
+                        _best_columns(chose, unseen),
                     ),
-                    Sentences("select lead, text from search_cautions", "care", "Read with care", search_notes(run)),
-                ],
+                    search_notes(run),
+                ),
             ),
-            Section("response", "Response", [Figures([one for one in charts if one not in first], _SEEN)]),
-            Section("importance", "Importance", [Table(_IMPORTANT, _IMPORTANCE, columns(_IMPORTANCE_COLUMNS))]),
+            Section("response", "Response", Figures([one for one in charts if one not in first], _SEEN)),
+            Section("importance", "Importance", Table(_IMPORTANT, _IMPORTANCE, _IMPORTANCE_COLUMNS)),
             Section(
                 "flatness",
                 "How flat the optimum is",
-                [Table(_FLAT, "from search_best order by scope", columns(_FLAT_COLUMNS))],
-                "Flatness",
+                Table(_FLAT, "from search_best order by scope", _FLAT_COLUMNS),
+                link="Flatness",
             ),
             Section(
                 "optimism",
                 "What choosing adds",
-                [
-                    Table(_ADDED, "from search_best order by scope", columns(_ADDED_COLUMNS)),
-                    *_reference(own, reference),
-                ],
-                "Optimism",
+                Table(_ADDED, "from search_best order by scope", _ADDED_COLUMNS),
+                *_reference(own, reference),
+                link="Optimism",
             ),
             Section(
                 "thresholds",
                 "Thresholds by the rules of the paper",
-                [Table(_RULES, "from search_thresholds order by scope, rule, sample desc", columns(_RULES_COLUMNS))],
-                "Thresholds",
+                Table(_RULES, "from search_thresholds order by scope, rule, sample desc", _RULES_COLUMNS),
+                link="Thresholds",
             ),
             Section(
                 "cost",
                 "Cost",
-                [
-                    Table(
-                        "Trials by how they ended, and the optimizer steps that each made itself.",
-                        "from search_costs order by state",
-                        columns(
-                            "state|State; n_trials|Trials|count; fewest_steps|Fewest steps|count; "
-                            "most_steps|Most steps|count; steps|All steps|count"
-                        ),
-                    ),
-                    Table(
-                        "Why trials were not done, with the first five of each.",
-                        _PROBLEMS,
-                        columns(
-                            "problem|Problem|name; state|State; n_trials|Trials|count; first_trials|First trials|list"
-                        ),
-                    ),
-                ],
+                Table(
+                    "Trials by how they ended, and the optimizer steps that each made itself.",
+                    "from search_costs order by state",
+                    "state|State; n_trials|Trials|count; fewest_steps|Fewest steps|count; "
+                    "most_steps|Most steps|count; steps|All steps|count",
+                ),
+                Table(
+                    "Why trials were not done, with the first five of each.",
+                    _PROBLEMS,
+                    "problem|Problem|name; state|State; n_trials|Trials|count; first_trials|First trials|list",
+                ),
             ),
             Section(
                 "trials",
                 "Every trial",
-                [Fold("All trials", [Table(_TRIED, _TRIALS, columns(_trials_columns(chose, unseen)))])],
-                "Trials",
+                Fold("All trials", Table(_TRIED, _TRIALS, _trials_columns(chose, unseen))),
+                link="Trials",
             ),
-            Section("terms", "What the terms mean", [Fold("Terms", [Definitions(_TERMS)])], "Terms"),
+            Section("terms", "What the terms mean", Fold("Terms", Definitions(_TERMS)), link="Terms"),
             Section(
                 "settings",
                 "Settings",
-                [
-                    Text("The objective is the number that this query returns for each trial."),
-                    Keys("Objectives", {one.get("name") or "query": one["sql"] for one in objectives}),
-                    Text(
-                        ""
-                        if settings["per"] or not ask("from search_best limit 1")
-                        else "The chosen point is a spec, ready to be run alone: biaseval run RUN/best.yaml."
-                    ),
-                    Fold(
-                        "Spec and environment",
-                        [Keys("The spec, with every default", spec), Keys("Environment", environment)],
-                    ),
-                ],
+                Text("The objective is the number that this query returns for each trial."),
+                Keys("Objectives", {one.get("name") or "query": one["sql"] for one in objectives}),
+                Text(
+                    ""
+                    if settings["per"] or not ask("from search_best limit 1")
+                    else "The chosen point is a spec, ready to be run alone: biaseval run RUN/best.yaml."
+                ),
+                Fold(
+                    "Spec and environment", Keys("The spec, with every default", spec), Keys("Environment", environment)
+                ),
             ),
         ],
     )
@@ -297,7 +268,7 @@ def _reference(trial: int | None, name: str) -> list[Table]:
             f"The trial at {name}, and its difference from the chosen trial with 95 % intervals: on the data that "
             "chose, which favour the chosen one, and on data that did not choose.",
             f"select *, as_point(parameters) as point from search_trials where trial = {trial} order by scope",
-            columns(_REFERENCE_COLUMNS),
+            _REFERENCE_COLUMNS,
         )
     ]
 
@@ -322,9 +293,8 @@ _SEEN = (
     "intervals. Ringed: the chosen trial. With several keys the others vary along."
 )
 _CHOSEN = (
-    "The chosen point. In brackets: 95 % intervals. Intervals with 0: other trials whose difference from it includes "
-    "0 on the data that chose, each alone. Found worse or better: by tests of all together on data that did not "
-    "choose."
+    "The chosen point. In brackets: 95 % intervals. Intervals with 0: other trials whose difference from it includes 0 "
+    "on the data that chose, each alone. Found worse or better: by tests of all together on data that did not choose."
 )
 _IMPORTANT = (
     "The share of the objective's variance over trials that goes with one key alone: 0 where it is no more than "

@@ -1,15 +1,27 @@
-"""The last sections of every page: training of adapters, the spec, the environment and the plan."""
+"""The first blocks of a page, and its last sections: training of adapters, the spec, the environment and the plan."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from biaseval.environment import raw_spec, read_environment
-from biaseval.report.blocks import Ask, Figures, Fold, Keys, Section, Sentences, Table, Text, columns
+from biaseval.report.blocks import Ask, Beside, Figures, Fold, Keys, Section, Sentences, Table, Text
 from biaseval.report.charts import Chart, line_chart
 from biaseval.store import Run
 
 FEW_NOTES = 3
 """The most plan notes among the cautions; if there are more, they are folded under the settings."""
+
+
+def first_blocks(kind: str, seen: Figures, table: Table, notes: Sequence[str]) -> list[Any]:
+    """Return the blocks of the first section: conclusions beside charts, the main table, and cautions."""
+    said = f"select lead, text from {kind}_conclusions where line"
+    return [
+        Sentences(f"{said} = 1", "headline"),
+        Beside(Sentences(f"{said} > 1"), seen),
+        replace(table, style="cards"),
+        Sentences(f"select lead, text from {kind}_cautions", "care", "Read with care", notes),
+    ]
 
 
 def read_plan(run: Run) -> dict[str, Any]:
@@ -42,10 +54,11 @@ def settings_blocks(run: Run) -> list[Any]:
         Text(text),
         Fold(
             "Spec and environment",
-            [Keys("The spec, with every default", raw_spec(run)), Keys("Environment", read_environment(run))],
+            Keys("The spec, with every default", raw_spec(run)),
+            Keys("Environment", read_environment(run)),
         ),
-        Fold(f"Notes of the plan ({len(notes)})", [Sentences("select '' as text limit 0", further=notes)]),
-        Fold("Tasks left out", [Keys("Task and reason", plan.get("left_out") or {})]),
+        Fold(f"Notes of the plan ({len(notes)})", Sentences("select '' as text limit 0", further=notes)),
+        Fold("Tasks left out", Keys("Task and reason", plan.get("left_out") or {})),
     ]
 
 
@@ -64,34 +77,29 @@ def training_blocks(place: str, charts: Sequence[Chart]) -> list[Section]:
         Section(
             "costs",
             "What mitigation needs",
-            [
-                Table(
-                    "Beyond scoring the rows. Prompts: calibration inputs. Tokens: of these inputs, and of the "
-                    "training examples in every epoch. Seconds: of training as measured, of scoring in proportion to "
-                    "tokens.",
-                    f"from mitigation_costs order by {key}, method",
-                    columns(f"""
+            Table(
+                "Beyond scoring the rows. Prompts: calibration inputs. Tokens: of these inputs, and of the training "
+                "examples in every epoch. Seconds: of training as measured, of scoring in proportion to tokens.",
+                f"from mitigation_costs order by {key}, method",
+                f"""
 method|Method|method; {place}; n_prompts|Prompts|count; tokens|Tokens|count; n_adapters|Adapters|count;
-trained_parameters|Parameters|count; seconds|Seconds|seconds"""),
-                )
-            ],
-            "Costs",
+trained_parameters|Parameters|count; seconds|Seconds|seconds""",
+            ),
+            link="Costs",
         ),
         Section(
             "training",
             "Training of the adapters",
-            [
-                Table(
-                    "Loss in nats per target token (label and EOS), mean over adapters. Not falling: adapters whose "
-                    "loss is not lower at the last step than at the first; each step has different examples.",
-                    f"from training_by_setting order by {key}",
-                    columns(f"""
+            Table(
+                "Loss in nats per target token (label and EOS), mean over adapters. Not falling: adapters whose "
+                "loss is not lower at the last step than at the first; each step has different examples.",
+                f"from training_by_setting order by {key}",
+                f"""
 {place}; n_adapters|Adapters|count; n_steps|Steps of each|count; first_loss|Loss, first step|rate;
-last_loss|Loss, last step|rate; n_not_falling|Not falling|count"""),
-                ),
-                Figures(loss, "Training loss by optimizer step, mean over adapters. Shaded: the middle 80 %."),
-            ],
-            "Training",
+last_loss|Loss, last step|rate; n_not_falling|Not falling|count""",
+            ),
+            Figures(loss, "Training loss by optimizer step, mean over adapters. Shaded: the middle 80 %."),
+            link="Training",
         ),
     ]
 
