@@ -1,6 +1,6 @@
 """Prepares a model for training: loads it in its dtype, with its trained parameters and its optimizer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from biaseval.models import (
 )
 from biaseval.spec import TrainingSpec
 from biaseval.training.objectives import Loss, Objective, Share
-from biaseval.training.optimization import Optimization, PlainOptimization
+from biaseval.training.optimization import Optimization
 from biaseval.training.recipe import Recipe
 from biaseval.training.zero import DeepSpeedOptimization, partition
 
@@ -122,7 +122,11 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
             # One dtype for all that is trained: ZeRO lays it out together.
             layers = objective.layers.to(base.device, torch_dtype(recipe.weights_dtype))
             trained |= {f"objective.{name}": parameter for name, parameter in layers.named_parameters()}
-        optimization = _optimization(loss, list(trained.values()), recipe.training, base.device)
+        parameters = list(trained.values())
+        if recipe.training.zero is None:
+            optimization = Optimization(loss, parameters, recipe.training)
+        else:
+            optimization = DeepSpeedOptimization(loss, parameters, recipe.training, base.device)
         try:
             yield Prepared(model, adapter, trained, optimization)
         finally:
@@ -197,19 +201,3 @@ def set_precision(model: PreTrainedModel, precision: str) -> None:
         for buffer in module.buffers(recurse=False):
             if buffer.dtype in (torch.float16, torch.bfloat16):
                 buffer.data = buffer.data.to(dtype)
-
-
-def _optimization(
-    loss: torch.nn.Module, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec, device: torch.device
-) -> Optimization:
-    """Return the optimizer: DeepSpeed if the spec names a ZeRO stage.
-
-    Args:
-        loss: returns the weighted loss of a batch.
-        parameters: the trained parameters.
-        training: the spec's section.
-        device: of this worker.
-    """
-    if training.zero is None:
-        return PlainOptimization(loss, parameters, training)
-    return DeepSpeedOptimization(loss, parameters, training, device)
