@@ -13,7 +13,6 @@ from biaseval.qa_bias.heuristics.built_in import (
     Values,
     Variant,
     heuristic_of,
-    require_answers,
     resources_of,
 )
 from biaseval.qa_bias.heuristics.similarity import Tfidf
@@ -49,7 +48,9 @@ def attributes(
         ValueError: something that a heuristic needs is not given, or a question has no answer.
     """
     asked = Questions({name: examples[name].to_pylist() for name in examples.column_names}, variant)
-    require_answers(asked.answers)
+    for row, own in enumerate(asked.answers):
+        if not own:
+            raise ValueError(f"row {row} has no answer")
     given: dict[str, Any] = {"text": text, "annotator": annotator, "tfidf": tfidf}
     tables = []
     for heuristic in map(heuristic_of, heuristics):
