@@ -54,9 +54,7 @@ class GenerativeReader:
         self._pieces = re.split(r"(\{context\}|\{question\})", prompt)
 
     @classmethod
-    def load(
-        cls, source: ModelSource, loading: Loading = ON_CPU, *, prompt: str = PROMPT, token_budget: int | None = None
-    ) -> GenerativeReader:
+    def load(cls, source: ModelSource, loading: Loading = ON_CPU, *, prompt: str = PROMPT) -> GenerativeReader:
         """Load model and tokenizer and return their reader; which kind of model it is, its configuration says.
 
         Raises:
@@ -64,23 +62,14 @@ class GenerativeReader:
         """
         if not is_sequence_model(source):
             tokenizer = load_tokenizer(source)
-            scorer = LabelScorer(load_model(source, loading), tokenizer, token_budget=token_budget)
-            return cls(scorer, prompt=prompt)
+            return cls(LabelScorer(load_model(source, loading), tokenizer), prompt=prompt)
         tokenizer = read_tokenizer(source)
         model = load_sequence_model(source, loading)
-        return cls(SequenceWriter(model, tokenizer, max_tokens=MAX_TOKENS, token_budget=token_budget), prompt=prompt)
+        return cls(SequenceWriter(model, tokenizer, max_tokens=MAX_TOKENS), prompt=prompt)
 
     def facts(self) -> dict[str, Any]:
         """Return how answers were made, for the record."""
-        if isinstance(self.writer, LabelScorer):
-            return self.writer.facts()
-        model: Any = self.writer.model
-        return {
-            "attention": model.config._attn_implementation,
-            "dtype": str(model.dtype).removeprefix("torch."),
-            "device": str(model.device),
-            "token_budget": self.writer.batches.token_budget,
-        }
+        return self.writer.facts()
 
     def read(self, questions: pa.Table) -> pa.Table:
         """Answer every question.

@@ -1,6 +1,6 @@
 """The best spans of windows from start and end logits. Protocol section 7, for all windows of a batch at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -116,14 +116,10 @@ def merged(answers: Iterable[list[Answer]], n_best: int) -> list[Answer]:
 
 
 def _different(answers: Iterable[Answer], n: int) -> list[Answer]:
-    return list(_first_of_each_text(iter(answers), n))
-
-
-def _first_of_each_text(answers: Iterator[Answer], n: int) -> Iterator[Answer]:
-    seen: set[str] = set()
+    """Return the first answer of each text, up to ``n`` of them."""
+    found: dict[str, Answer] = {}
     for answer in answers:
-        if answer.text not in seen:
-            seen.add(answer.text)
-            yield answer
-            if len(seen) == n:
-                return
+        found.setdefault(answer.text, answer)
+        if len(found) == n:
+            break
+    return list(found.values())

@@ -19,14 +19,6 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class TrainingRow:
-    """One training example of a few-shot adapter."""
-
-    prompt: str
-    label: str
-
-
-@dataclass(frozen=True)
 class EncodedRow:
     """A training row in tokens."""
 
@@ -70,12 +62,12 @@ class WeighedText:
     """``[n]`` what a token adds to the loss as a target; 0 where it is none, as the first cannot be."""
 
 
-def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow]) -> list[EncodedRow]:
+def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: pa.Table) -> list[EncodedRow]:
     """Return the rows in tokens; a label has the very tokens that scoring it behind the same prompt has.
 
     Args:
         tokenizer: one that ``models.load_tokenizer`` accepts.
-        rows: at least one.
+        rows: ``prompt`` and ``label``, at least one.
 
     Raises:
         InputError: a label cannot be scored behind its prompt.
@@ -83,8 +75,8 @@ def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow])
     prompts = pa.table(
         {
             "prompt_id": [str(number) for number in range(len(rows))],
-            "text": [row.prompt for row in rows],
-            "labels": [[row.label] for row in rows],
+            "text": rows["prompt"],
+            "labels": [[label] for label in rows["label"].to_pylist()],
         }
     )
     return [

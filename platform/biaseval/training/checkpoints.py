@@ -71,14 +71,8 @@ def newest_checkpoint(run: Run, place: str = CHECKPOINTS) -> Checkpoint | None:
     if not complete:
         return None
     found = run.read_json(f"{place}/{max(complete)}/{_MARKER}")
-    scale = found.get("loss_scale")
-    return Checkpoint(
-        place,
-        found["n_steps"],
-        found["n_files"],
-        None if scale is None else LossScale(**scale),
-        found.get("sha256", {}),
-    )
+    scale = LossScale(**found["loss_scale"]) if found.get("loss_scale") else None
+    return Checkpoint(place, found["n_steps"], found["n_files"], scale, found.get("sha256", {}))
 
 
 def keep_only(run: Run, place: str, checkpoint: Checkpoint | None) -> None:
