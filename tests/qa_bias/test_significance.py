@@ -22,18 +22,17 @@ VALUES = [1.0, 9.0, 2.0, None, 3.0, 8.0, 2.5, 2.75, None, 0.0]
 
 def test_every_question_stands_there_once_and_the_smaller_segment_makes_up_for_the_rest() -> None:
     found = resampled(VALUES, 3.0, seed=5)
-    assert (found.n_lower, found.n_higher, found.n_undefined, found.n_drawn) == (6, 2, 2, 4)
-    assert found.rows[:10].tolist() == list(range(10))
-    assert len(found.rows) == 14
-    assert set(found.rows[10:].tolist()) <= {1, 5}
-    counts = Counter(found.rows.tolist())
+    assert found[:10].tolist() == list(range(10))
+    assert len(found) == 14
+    assert set(found[10:].tolist()) <= {1, 5}
+    counts = Counter(found.tolist())
     assert sum(counts[row] for row in (0, 2, 4, 6, 7, 9)) == counts[1] + counts[5] == 6
     assert [counts[row] for row in (3, 8)] == [1, 1]
 
 
 def test_the_seed_decides_what_is_drawn() -> None:
     values = [0.0] * 300 + [1.0] * 100
-    one, same, other = (resampled(values, 0.5, seed=seed).rows for seed in (1, 1, 2))
+    one, same, other = (resampled(values, 0.5, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
     # 200 draws of 100: with replacement some are drawn several times, and the larger segment never is.

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as chatter
 
 from biaseval.errors import InputError
-from biaseval.models.sources import kept_folder, missing_weights, reading, weights_files
+from biaseval.models.sources import local_folder, missing_weights, reading, weights_files
 
 _UNUSED = re.compile(
     # Buffers that older versions saved, and that models compute now: rotary frequencies, positions, causal masks.
@@ -132,7 +132,7 @@ def compare_files(path: str, model: PreTrainedModel, part: str, *, is_body: bool
         part: what errors call it.
         is_body: see `refuse_unfit`.
     """
-    folder = kept_folder(path)
+    folder = local_folder(path, is_fetched=False)
     is_quantized = getattr(model.config, "quantization_config", None) is not None
     if folder is None or is_quantized or missing_weights(folder) is not None:
         return []

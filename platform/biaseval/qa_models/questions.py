@@ -8,17 +8,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from biaseval.errors import InputError
+from biaseval.tables import QA_PREDICTIONS
 
 Integers = npt.NDArray[np.int64]
 
-ANSWERS = pa.schema(
-    [
-        ("example_id", pa.string()),
-        ("prediction", pa.string()),
-        ("score", pa.float64()),
-        ("n_best", pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))),
-    ]
-)
+ANSWERS = pa.schema([QA_PREDICTIONS.schema.field(name) for name in ("example_id", "prediction", "score", "n_best")])
 
 _COLUMNS = ("example_id", "question", "context")
 _N_NAMED = 5

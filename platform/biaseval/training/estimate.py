@@ -103,22 +103,6 @@ class TrainingCost:
     """Needed for each shape; 0 where none will do."""
 
 
-def training_cost(shape: ModelShape, recipe: Recipe, *, row_tokens: int, step_tokens: int) -> TrainingCost:
-    """Return what training would cost; loads no weights.
-
-    Args:
-        shape: of the spec's model.
-        recipe: how it is trained.
-        row_tokens: of the longest row, as it goes through the model.
-        step_tokens: of all steps together, of all models or adapters.
-
-    Raises:
-        InputError: the DeepSpeed file cannot be read.
-    """
-    flops = training_flops(shape.n_parameters, step_tokens, recipe)
-    return cost_of([shape, *PUBLISHED_SHAPES], recipe, row_tokens=row_tokens, flops=flops)
-
-
 def cost_of(shapes: list[ModelShape], recipe: Recipe, *, row_tokens: int, flops: int) -> TrainingCost:
     """Return what models of these shapes need.
 

@@ -12,21 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from biaseval.qa_models.windows import Windows, cut_windows
+from biaseval.tables import QA_FEATURES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-FEATURES = pa.schema(
-    [
-        ("example_id", pa.string()),
-        ("window", pa.int32()),  # 0-based, of the question
-        ("token_ids", pa.list_(pa.int32())),
-        ("token_types", pa.list_(pa.int8())),
-        ("start_position", pa.int32()),  # of the answer's first token; the [CLS] token where there is none
-        ("end_position", pa.int32()),  # of its last token
-        ("has_answer", pa.bool_()),  # whether all of it is in the window
-    ]
-)
+FEATURES = pa.schema([field for field in QA_FEATURES.schema if field.name not in ("base", "dataset")])
+"""Of windows. Positions are those of the answer's first and last token, or of [CLS] where there is none."""
 
 
 def question_features(

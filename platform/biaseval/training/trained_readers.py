@@ -173,7 +173,7 @@ def _chosen(run: Run, unit: Mapping[str, Any], features: pa.Table, how: HowReade
             value if is_measured or keeps else None
             for value, is_measured in zip(table["value"].to_pylist(), table["is_measured"].to_pylist(), strict=True)
         ]
-        chosen = resampled(values, segment["threshold"], row["seed"]).rows.tolist()
+        chosen = resampled(values, segment["threshold"], row["seed"]).tolist()
     else:
         chosen = np.flatnonzero(_is_biased(table, segment, how)).tolist()
     windows: dict[str, list[int]] = {}
