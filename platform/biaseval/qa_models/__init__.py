@@ -1,6 +1,6 @@
 """Answers questions about contexts with extractive and generative models: torch and transformers only.
 
-questions   the questions, each different pair once, and the table of answers
+questions   the questions, each different pair once
 windows     questions and contexts -> token ids, long contexts cut into overlapping windows
 spans       start and end logits of windows -> the best answers
 batches     windows of like length together, within memory

@@ -17,8 +17,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import ON_CPU, Loading, ModelSource, encoder_window, load_extractive_model, load_reader_tokenizer
+from biaseval.qa_bias.predictions import ANSWERS
 from biaseval.qa_models.batches import Batches, token_budget_of
-from biaseval.qa_models.questions import ANSWERS, Integers, check_questions, distinct
+from biaseval.qa_models.questions import Integers, check_questions, distinct
 from biaseval.qa_models.spans import Answer, Spans, best_spans, merged, window_answers
 from biaseval.qa_models.windows import AS_PUBLISHED, Windows, WindowSettings, cut_windows, pair_form
 from biaseval.scoring.memory import is_out_of_memory

@@ -18,7 +18,8 @@ from biaseval.models import (
     load_tokenizer,
     read_tokenizer,
 )
-from biaseval.qa_models.questions import check_questions, distinct, written_answers
+from biaseval.qa_bias.predictions import written_answers
+from biaseval.qa_models.questions import check_questions, distinct
 from biaseval.qa_models.sequences import SequenceWriter
 from biaseval.scoring import LabelScorer
 

@@ -41,12 +41,10 @@ class ModelShape:
 
     def n_trained(self, recipe: Recipe) -> int:
         """Return the parameters that are trained."""
-        return self.n_parameters if recipe.adapter is None else n_trainable(self.targets, recipe.adapter.r)
-
-
-def n_trainable(targets: Sequence[tuple[int, int]], r: int) -> int:
-    """Return the parameters of an adapter of rank ``r``: two matrices a layer, ``[r, inputs]`` and ``[outputs, r]``."""
-    return r * sum(n_in + n_out for n_in, n_out in targets)
+        if recipe.adapter is None:
+            return self.n_parameters
+        # Two matrices a layer, [r, inputs] and [outputs, r].
+        return recipe.adapter.r * sum(n_in + n_out for n_in, n_out in self.targets)
 
 
 def _llama(hidden: int, inner: int, n_layers: int, vocabulary: int) -> list[tuple[int, int]]:

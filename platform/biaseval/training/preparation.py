@@ -1,7 +1,7 @@
 """Prepares a model for training: loads it in its dtype, with its trained parameters and its optimizer."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,7 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
         InputError: the model lacks a layer of ``lora.targets``, or the requested gradient checkpointing.
     """
     model = base.model
-    with _subject(model, recipe) as adapter, training_mode(model, recipe.training):
+    with _subject(model, recipe) as adapter, _training_mode(model, recipe.training):
         trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         loss = Loss(model, objective, recipe.training.precision, base.device)
         if objective.layers is not None:
@@ -133,54 +133,44 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
             optimization.close()
 
 
-def _subject(model: PreTrainedModel, recipe: Recipe) -> AbstractContextManager[PeftModel | None]:
-    if recipe.adapter is None:
-        return _all_parameters(model)
-    return attached(model, recipe.adapter, recipe.seed, in_float32=recipe.adapter_in_float32)
-
-
 @contextmanager
-def _all_parameters(model: PreTrainedModel) -> Iterator[None]:
+def _subject(model: PreTrainedModel, recipe: Recipe) -> Iterator[PeftModel | None]:
+    """Yield the adapter that is trained in the block; None: all parameters are."""
+    if recipe.adapter is not None:
+        with attached(model, recipe.adapter, recipe.seed, in_float32=recipe.adapter_in_float32) as adapter:
+            yield adapter
+        return
     model.requires_grad_(True)
     try:
-        yield
+        yield None
     finally:
         model.requires_grad_(False)
 
 
 @contextmanager
-def training_mode(model: PreTrainedModel, training: TrainingSpec) -> Iterator[None]:
-    """Set the model to training mode in the block, with `checkpoint_activations`, and to eval mode after it.
+def _training_mode(model: PreTrainedModel, training: TrainingSpec) -> Iterator[None]:
+    """Set the model to training mode in the block, and to eval mode after it; adapters come before.
 
-    Raises:
-        InputError: the spec asks for gradient checkpointing and the model has none.
-    """
-    switches: Any = model  # transformers leaves these methods untyped
-    try:
-        checkpoint_activations(model, training)
-        switches.train()
-        yield
-    finally:
-        if training.gradient_checkpointing and model.supports_gradient_checkpointing:
-            switches.activation_checkpointing_disable()
-        switches.eval()
-
-
-def checkpoint_activations(model: PreTrainedModel, training: TrainingSpec) -> None:
-    """Let the model compute activations again in the backward pass, where the spec asks for that; adapters come before.
+    The model computes activations again in the backward pass where the spec asks for that.
 
     Raises:
         InputError: it cannot.
     """
-    if not training.gradient_checkpointing:
-        return
-    if not model.supports_gradient_checkpointing:
-        key = f"{training.SECTION}.gradient_checkpointing"
-        raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
     switches: Any = model  # transformers leaves these methods untyped
-    switches.activation_checkpointing_enable({"use_reentrant": False})
-    # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
-    switches.disable_input_require_grads()
+    if training.gradient_checkpointing:
+        if not model.supports_gradient_checkpointing:
+            key = f"{training.SECTION}.gradient_checkpointing"
+            raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
+        switches.activation_checkpointing_enable({"use_reentrant": False})
+        # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
+        switches.disable_input_require_grads()
+    try:
+        switches.train()
+        yield
+    finally:
+        if training.gradient_checkpointing:
+            switches.activation_checkpointing_disable()
+        switches.eval()
 
 
 def set_precision(model: PreTrainedModel, precision: str) -> None:

@@ -5,10 +5,11 @@ A row is a window (`features`). Every window counts the same.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,26 +52,23 @@ class Reading:
     """``bias``, ``teacher``: start and end logits, ``[windows, positions]``."""
 
 
-class Method(Protocol):
+class Method(ABC):
     """A training method of readers: its loss, and its additional layers and logits."""
 
-    @property
-    def guides(self) -> Sequence[str]:
-        """The other models whose logits it needs: ``bias``, ``teacher``."""
+    guides: Sequence[str] = ()
+    """The other models whose logits it needs: ``bias``, ``teacher``."""
+    layers: nn.Module | None
+    """Layers on the reader's hidden states that are trained with it and dropped afterwards; None without any."""
 
-    @property
-    def layers(self) -> nn.Module | None:
-        """Layers on the reader's hidden states that are trained with it and dropped afterwards; None without any."""
-
+    @abstractmethod
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean loss of the windows, in nats."""
 
 
 @dataclass(frozen=True)
-class Standard:
+class Standard(Method):
     """Cross-entropy of the answer's start and end, their mean; also that of ``resample``, which repeats rows."""
 
-    guides = ()
     layers = None
 
     def loss(self, reading: Reading) -> Tensor:
@@ -85,7 +83,7 @@ class Standard:
 
 
 @dataclass(frozen=True)
-class LearnedMixin:
+class LearnedMixin(Method):
     """LearnedMixin+H, see `debias.learned_mixin_loss`."""
 
     layers: nn.Linear
@@ -120,7 +118,7 @@ class LearnedMixin:
 
 
 @dataclass(frozen=True)
-class ConfidenceRegularization:
+class ConfidenceRegularization(Method):
     """Confidence regularisation, see `debias.confidence_regularization_loss`."""
 
     bias_scale: float
@@ -145,7 +143,7 @@ class ConfidenceRegularization:
 
 
 @dataclass(frozen=True)
-class ProductOfExperts:
+class ProductOfExperts(Method):
     """A product of experts, see `debias.product_of_experts_loss`."""
 
     bias_scale: float = 1.0

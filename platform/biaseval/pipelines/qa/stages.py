@@ -23,9 +23,9 @@ from biaseval.qa_bias.heuristics.similarity import Tfidf
 from biaseval.qa_bias.predictions import (
     annotator_rows,
     are_of_annotators,
-    given_answers,
     prediction_rows,
     read_predictions,
+    written_answers,
 )
 from biaseval.spec import ExecutionSpec, QaBiasSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.store import Run
@@ -221,7 +221,9 @@ class GivenAnswers:
             texts = found[dataset]
             is_answered = pa.array([name in texts for name in examples["example_id"].to_pylist()], pa.bool_())
             answered = examples.filter(is_answered)
-            run.write_table(file, prediction_rows(self.model.name, answered, given_answers(answered, texts)))
+            names = answered["example_id"].to_pylist()
+            answers = written_answers(names, [texts[name] for name in names])
+            run.write_table(file, prediction_rows(self.model.name, answered, answers))
             yield Done(unit)
 
     def _texts(self, run: Run, dataset: str) -> dict[str, str]:
