@@ -232,12 +232,7 @@ class AdapterSlot:
         self._config: dict[str, Any] = {}
 
     def put(self, name: str, config: bytes, weights: bytes) -> None:
-        """Put an adapter on the model, and use it.
-
-        Args:
-            name: of the adapter, for messages.
-            config: its ``adapter_config.json``.
-            weights: its ``adapter_model.safetensors``.
+        """Put an adapter on the model by the content of its two files, and use it; messages call it by its name.
 
         Raises:
             InputError: the adapter does not fit the model; the message names both.

@@ -124,13 +124,8 @@ def compare_files(path: str, model: PreTrainedModel, part: str, *, is_body: bool
     """Compare the names and shapes in the files of a local model with it, see `refuse_unfit`; no weight is read.
 
     Nothing is compared, and nothing returned, where files are missing or not on this machine, and where weights are
-    stored quantized: their shapes are the quantization's.
-
-    Args:
-        path: of the model.
-        model: built of its configuration, without storage.
-        part: what errors call it.
-        is_body: see `refuse_unfit`.
+    stored quantized: their shapes are the quantization's. The model was built of its configuration, without storage;
+    errors call it ``part``.
     """
     folder = local_folder(path, is_fetched=False)
     is_quantized = getattr(model.config, "quantization_config", None) is not None

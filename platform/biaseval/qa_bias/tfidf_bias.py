@@ -68,9 +68,7 @@ class SentenceCosines:
 def fitted_weight(cosines: SentenceCosines, questions: Sequence[tuple[str, str, int]]) -> float:
     """Return the weight under which the sentences of the answers are the most probable.
 
-    Args:
-        cosines: of questions and sentences.
-        questions: question, context, and the character where its answer starts.
+    A question comes with its context and the character where its answer starts.
     """
     from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
 

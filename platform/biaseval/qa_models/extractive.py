@@ -255,9 +255,8 @@ def reader_inputs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
 def _later(rank: Rank, *, has_threads: bool) -> Iterator[Rank]:
     """Yield what ranks a batch's spans while the model reads the next; all are ranked behind the block.
 
-    Args:
-        rank: texts are cut and compared in Python, for which a GPU would wait.
-        has_threads: batches run on several threads, each of which ranks its own.
+    Texts are cut and compared in Python, for which a GPU would wait. Batches that run on several threads each rank
+    their own.
     """
     if has_threads:
         yield rank

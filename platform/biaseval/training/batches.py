@@ -63,11 +63,7 @@ class WeighedText:
 
 
 def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: pa.Table) -> list[EncodedRow]:
-    """Return the rows in tokens; a label has the very tokens that scoring it behind the same prompt has.
-
-    Args:
-        tokenizer: one that ``models.load_tokenizer`` accepts.
-        rows: ``prompt`` and ``label``, at least one.
+    """Return rows (``prompt``, ``label``) in tokens; a label has those that scoring it behind the prompt has.
 
     Raises:
         InputError: a label cannot be scored behind its prompt.
@@ -86,12 +82,7 @@ def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: pa.Table) -> list[Enco
 
 
 def collate(rows: Sequence[EncodedRow], weights: Sequence[float]) -> Batch:
-    """Return rows as a batch.
-
-    Args:
-        rows: at least one.
-        weights: of each row's mean loss in the batch's loss.
-    """
+    """Return rows, at least one, as a batch in whose loss each row's mean loss has its weight."""
     texts = []
     for row, weight in zip(rows, weights, strict=True):
         of_tokens = np.zeros(len(row.token_ids), dtype=np.float32)
@@ -101,11 +92,7 @@ def collate(rows: Sequence[EncodedRow], weights: Sequence[float]) -> Batch:
 
 
 def lay_out(rows: Sequence[Sequence[WeighedText]]) -> Batch:
-    """Return a batch of rows, each of texts one behind the other.
-
-    Args:
-        rows: at least one, of at least one text each.
-    """
+    """Return a batch of at least one row, each of at least one text, one behind the other."""
     width = max(sum(len(text.token_ids) for text in row) for row in rows)
     input_ids, text_numbers = np.zeros((2, len(rows), width), dtype=np.int64)
     # A target is predicted one position before its own.

@@ -177,10 +177,8 @@ def fewest_gpus(memory: Callable[[int | None, int], Memory]) -> int:
     """Return how many GPUs of 80 GiB are enough: one, or a power of two up to 64 with ZeRO 3; 0 if none are.
 
     GPUs that are a power of two share a step of the published size evenly. With ZeRO 3 one can be enough where it
-    offloads; with none the activations alone are too much for one GPU.
-
-    Args:
-        memory: of one worker, by ZeRO stage and number of workers.
+    offloads; with none the activations alone are too much for one GPU. ``memory`` is that of one worker, by ZeRO stage
+    and number of workers.
     """
     usable = int(_USABLE * GPU_GIB * 2**30)
     if memory(None, 1).total <= usable:
@@ -189,16 +187,11 @@ def fewest_gpus(memory: Callable[[int | None, int], Memory]) -> int:
 
 
 def training_flops(n_parameters: int, n_tokens: int, recipe: Recipe) -> int:
-    """Return the floating-point operations of training.
+    """Return the floating-point operations of training a base model on the tokens of all steps together.
 
     Two for each parameter and token forward, and two backward, which passes the gradient on; two more for the gradients
     of weights, which frozen ones do not need; and two more for computing activations again under gradient
     checkpointing.
-
-    Args:
-        n_parameters: of the base model.
-        n_tokens: of all steps together.
-        recipe: adapter and gradient checkpointing.
     """
     passes = 4 + 2 * (recipe.adapter is None) + 2 * recipe.training.gradient_checkpointing
     return passes * n_parameters * n_tokens

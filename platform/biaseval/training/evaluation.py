@@ -66,14 +66,7 @@ class Evaluated:
     def of(
         cls, dataset: str, questions: pa.Table, base: Base, inputs: Sequence[str], settings: WindowSettings
     ) -> Evaluated:
-        """Return questions as they are shown.
-
-        Args:
-            dataset: its name.
-            questions: ``example_id``, ``question``, ``context``, ``answers`` and ``answer_starts``; each has an answer.
-            base: whose tokenizer cuts them.
-            inputs: what the model takes, as in `Questions`.
-            settings: how contexts are read, and which spans may be answers.
+        """Return questions, each with an answer, as they are shown; ``inputs`` are those of `Questions`.
 
         Raises:
             InputError: questions that leave too little of the window to their contexts.
@@ -164,10 +157,7 @@ class Watch:
     def stops(self, before: int, n_steps: int, scores: Sequence[Scores]) -> str | None:
         """Return why training ends at an evaluation that misses a cutoff, or None.
 
-        Args:
-            before: steps at the evaluation before, 0 where there was none.
-            n_steps: at this one.
-            scores: of it.
+        ``n_steps`` were made, and ``before`` at the evaluation before, 0 where there was none.
         """
         due = [cutoff for rung, cutoff in self.cutoffs.items() if before < rung <= n_steps]
         f1 = _mean(scores, self.deciding, "f1")

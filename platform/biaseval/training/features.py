@@ -29,13 +29,7 @@ def question_features(
 
 
 def cut_questions(tokenizer: PreTrainedTokenizerBase, questions: pa.Table, *, max_tokens: int, stride: int) -> Windows:
-    """Return the windows of questions.
-
-    Args:
-        tokenizer: one with character offsets.
-        questions: ``example_id``, ``question``, ``context``.
-        max_tokens: most tokens of a window, special ones included.
-        stride: tokens of the context that two neighbouring windows share.
+    """Return the windows of questions (``example_id``, ``question``, ``context``), see `cut_windows`.
 
     Raises:
         InputError: questions that leave too little of the window to their contexts.

@@ -22,17 +22,10 @@ _SHARD_BYTES = 2 << 30
 
 
 def write_weights(run: Run, folder: str, prepared: Prepared, share: Share, dtype: str) -> None:
-    """Write the weights of a model, of which it is complete with `complete_model`; all workers call this at once.
+    """Write the weights of a model, all of whose parameters are trained, in a dtype; all workers call this at once.
 
-    The workers write the shards side by side; where weights are partitioned (ZeRO 3), those of one shard are whole at a
-    time. Tied weights are written once.
-
-    Args:
-        run: where the folder goes.
-        folder: has no weights yet.
-        prepared: the model, all of whose parameters are trained.
-        share: of this worker.
-        dtype: of the floating-point weights in the files.
+    `complete_model` completes the folder. The workers write the shards side by side; where weights are partitioned
+    (ZeRO 3), those of one shard are whole at a time. Tied weights are written once.
     """
     model = prepared.model
     tensors = {**dict(model.named_parameters()), **dict(_persistent_buffers(model))}
@@ -59,14 +52,7 @@ def write_weights(run: Run, folder: str, prepared: Prepared, share: Share, dtype
 
 
 def complete_model(run: Run, folder: str, base: Base, dtype: str) -> None:
-    """Write what belongs to a model beside its weights, the configuration last; the first worker does.
-
-    Args:
-        run: where the folder is.
-        folder: with the weights.
-        base: the model, with its tokenizer.
-        dtype: of the weights in the files.
-    """
+    """Write what belongs to a model beside its weights, the configuration last; the first worker does."""
     if base.share.rank > 0:
         return
     model = base.model

@@ -54,9 +54,7 @@ class Share:
     def batches_of_like_length(self, rows: Sequence[_Row], lengths: Sequence[int]) -> list[Sequence[_Row]]:
         """Deal the rows of a step likewise, from the longest on, so that less of the batches is padding.
 
-        Args:
-            rows: of the step, at least one.
-            lengths: tokens of each.
+        Lengths are the tokens of each row.
         """
         order = sorted(range(len(rows)), key=lambda place: -lengths[place])
         batches = self.batches_of(order)
@@ -66,12 +64,9 @@ class Share:
 
 
 def _cut(rows: Sequence[int], lengths: Sequence[int], pass_tokens: int) -> list[Sequence[int]]:
-    """Cut rows, the longest first, such that padded tokens, and so many more for each part, are fewest.
+    """Cut rows, places in ``lengths``, the longest first, into parts of the least cost.
 
-    Args:
-        rows: places in ``lengths``.
-        lengths: tokens of each row.
-        pass_tokens: what a part costs beside.
+    A part costs its padded tokens and ``pass_tokens``.
     """
     least, starts = [0], [0]  # of the first n rows: their cost, and where the last part of them begins
     for stop in range(1, len(rows) + 1):
@@ -150,11 +145,9 @@ class Loss(torch.nn.Module):
         self._precision = None if precision == "float32" else torch_dtype(precision)
 
     def forward(self, batch: Any, work: Asked | None = None) -> torch.Tensor:
-        """Return the weighted loss of a batch, computed in 16 bits where ``precision`` says so; or what else is asked.
+        """Return the weighted loss of a batch, or what ``work`` makes of it.
 
-        Args:
-            batch: of the objective.
-            work: what to do with it; None: its loss.
+        It is computed in 16 bits where ``precision`` says so.
         """
         work = self._objective.loss if work is None else work
         with torch.autocast(self._device.type, dtype=self._precision, enabled=self._precision is not None):

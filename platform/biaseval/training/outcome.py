@@ -70,15 +70,8 @@ def train(
     """Train one unit and write its results; workers of a group call this at once, and each returns the same.
 
     Its steps are a part of the table ``training``, written before each checkpoint and before the adapter or the model,
-    whose last file makes the unit complete. The row of ``trained_models`` follows, also if a reader was given up.
-
-    Args:
-        run: the run directory.
-        base: the base model of this worker.
-        work: the unit's objective.
-        recipe: the settings.
-        folder: of the run, for the adapter or the model.
-        on_step: receives each step.
+    whose last file, in ``folder``, makes the unit complete. The row of ``trained_models`` follows, also if a reader was
+    given up. ``on_step`` receives each step.
     """
     share, objective = base.share, work.objective
     planned = steps_of(objective, recipe)

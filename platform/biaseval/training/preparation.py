@@ -60,12 +60,7 @@ def load_base(recipe: Recipe, device: torch.device, rank: int = 0, n_workers: in
     """Load a base model for training; all workers of a group call this at once.
 
     With ZeRO 3, one worker reads the weights, and each keeps its share of them: the whole model need not fit a device.
-
-    Args:
-        recipe: of the training.
-        device: of this worker.
-        rank: of this worker.
-        n_workers: in the process group, which must exist for several workers, and with DeepSpeed also for one.
+    The process group must exist for several workers, and with DeepSpeed also for one.
 
     Raises:
         InputError: the model cannot be used.
@@ -105,11 +100,6 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
 
     After the block the model is without the adapter, as before. If all parameters are trained, they keep their new
     values.
-
-    Args:
-        base: as `load_base` returns it.
-        recipe: the settings.
-        objective: the data and the loss.
 
     Raises:
         InputError: the model lacks a layer of ``lora.targets``, or the requested gradient checkpointing.
@@ -177,11 +167,8 @@ def set_precision(model: PreTrainedModel, precision: str) -> None:
     """Give the base model's parameters the dtypes that it is trained in (protocol section 8).
 
     ``bfloat16``: all in bfloat16 but those of norms, in float32. A layer is a norm if its name says so, as in P1's
-    code. Buffers in float32, such as rotary frequencies, stay as they are.
-
-    Args:
-        model: in the dtype of its files, so that norms lose nothing.
-        precision: ``float32`` or ``bfloat16``.
+    code. Buffers in float32, such as rotary frequencies, stay as they are. The model comes in the dtype of its files,
+    so that norms lose nothing.
     """
     for name, module in model.named_modules():
         is_norm = "norm" in name.rpartition(".")[2]

@@ -64,10 +64,10 @@ class HowReadersTrain:
 
 
 def reader_work(run: Run, unit: Mapping[str, Any], base: Base, *, how: HowReadersTrain) -> Work:
-    """Return the training of a reader.
+    """Return the training of a reader, of a run with features, segments, and the logits of bias models and teachers.
 
     Args:
-        run: the run directory with features, segments, and the logits of bias models and teachers.
+        run: the run directory.
         unit: ``row``, its row of ``trained_models``; ``folder`` and ``checkpoints`` of the run; ``features``, its
             parts of ``qa_features``; ``values``, the parts of ``qa_training_attributes`` of its questions; ``guides``,
             by their names the parts of ``qa_guide_logits``.

@@ -140,12 +140,8 @@ class DeepSpeedOptimization(Optimization):
 def partition(model: PreTrainedModel, training: TrainingSpec, device: torch.device) -> None:
     """Leave each worker its share of the base model, on its device, where the ZeRO stage is 3; done once.
 
-    Weight by weight: the whole model need not fit a device. DeepSpeed itself would move it there first.
-
-    Args:
-        model: in the memory of the machine. What counts are the weights of the first worker, which the others get.
-        training: says which stage.
-        device: of this worker.
+    Weight by weight: the whole model need not fit a device. DeepSpeed itself would move it there first. The model comes
+    in the memory of the machine. What counts are the weights of the first worker, which the others get.
     """
     if training.zero != 3:
         return
