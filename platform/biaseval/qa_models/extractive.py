@@ -98,11 +98,6 @@ class ExtractiveReader:
         model = load_extractive_model(source, loading, allow_untrained_head=allow_untrained_head)
         return cls(model, tokenizer, settings)
 
-    @property
-    def token_budget(self) -> int:
-        """Most tokens in one forward pass."""
-        return self._batches.token_budget
-
     def facts(self) -> dict[str, Any]:
         """Return how answers were made, for the record."""
         batches = self._batches
