@@ -70,14 +70,10 @@ def target_shapes(model: torch.nn.Module, lora: LoraShape) -> list[tuple[int, in
     """
     names = set(target_names(model, lora))
     return [
-        _shape(module)
+        (module.nx, module.nf) if isinstance(module, Conv1D) else (module.in_features, module.out_features)
         for name, module in model.named_modules()
         if isinstance(module, _LINEAR) and name.rpartition(".")[2] in names
     ]
-
-
-def _shape(layer: torch.nn.Linear | Conv1D) -> tuple[int, int]:
-    return (layer.nx, layer.nf) if isinstance(layer, Conv1D) else (layer.in_features, layer.out_features)
 
 
 @contextmanager

@@ -87,20 +87,15 @@ class GenerativeReader:
             BiasevalError: the model gives logits that are not numbers, or memory does not suffice.
         """
         ids, asked, contexts = check_questions(questions)
-        prompts = [self._prompt(question, context) for question, context in zip(asked, contexts, strict=True)]
+        prompts = []
+        for question, context in zip(asked, contexts, strict=True):
+            given = {"{context}": context, "{question}": question}
+            prompts.append("".join(given.get(piece, piece) for piece in self._pieces))
         if isinstance(self.writer, SequenceWriter):
             return written_answers(ids, self.writer.write(prompts, ids))
         rows, prompt_of_row = distinct([(prompt,) for prompt in prompts])
-        given = pa.table(
-            {
-                "prompt_id": pa.array([ids[row] for row in rows], pa.string()),
-                "text": pa.array([prompts[row] for row in rows], pa.string()),
-            }
-        )
-        texts = self.writer.generate(given, MAX_TOKENS)["text"].to_pylist()
+        distinct_prompts = {"prompt_id": [ids[row] for row in rows], "text": [prompts[row] for row in rows]}
+        schema = pa.schema([("prompt_id", pa.string()), ("text", pa.string())])
+        texts = self.writer.generate(pa.table(distinct_prompts, schema=schema), MAX_TOKENS)["text"].to_pylist()
         lines = [re.split(r"[\r\n]", text, maxsplit=1)[0].strip() for text in texts]
         return written_answers(ids, [lines[row] for row in prompt_of_row])
-
-    def _prompt(self, question: str, context: str) -> str:
-        given = {"{context}": context, "{question}": question}
-        return "".join(given.get(piece, piece) for piece in self._pieces)

@@ -59,7 +59,8 @@ def labelled(windows: Windows, questions: pa.Table, tokenizer: PreTrainedTokeniz
         if rows[pair]["answers"]:
             start = rows[pair]["answer_starts"][0]
             answer = _tokens_of(windows, window, start, start + len(rows[pair]["answers"][0]))
-        no_answer = _first_token(token_ids.tolist(), tokenizer)
+        # [CLS], or the first token for tokenizers without one.
+        no_answer = int((token_ids == tokenizer.cls_token_id).argmax())
         start_position, end_position = (no_answer, no_answer) if answer is None else answer
         found.append(
             {
@@ -84,8 +85,3 @@ def _tokens_of(windows: Windows, window: int, start: int, stop: int) -> tuple[in
     last = int(np.searchsorted(characters[:, 1], stop, side="left"))
     place = int(windows.context_place[window])
     return place + first, place + last
-
-
-def _first_token(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return where [CLS] stands; the first place for tokenizers without one."""
-    return token_ids.index(tokenizer.cls_token_id) if tokenizer.cls_token_id in token_ids else 0
