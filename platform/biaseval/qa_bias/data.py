@@ -18,20 +18,10 @@ from biaseval.tables import QA_EXAMPLES
 
 _SHOWN_IDS = 5
 
-_NO_ID = "without an id"
-_NO_QUESTION = "without the question's text"
-_NO_CONTEXT = "without a context"
-_NO_CHARACTER = "with half a surrogate pair (\\ud800 to \\udfff), which is no character"
-_NO_ANSWER = "without an answer"
-_NO_LISTS = "with answers that are not texts and starts, as many of each"
 _NO_JSON = {
     "[": 'with answers in brackets that are no JSON list, as ["one", "two"] is',
     "{": 'with answers in braces that are no JSON object, as {"text": ["one"], "answer_start": [0]} is',
 }
-_NO_TRUTH = "with an is_impossible that is neither true nor false"
-_EMPTY_ANSWER = "with an empty answer"
-_ABSENT_ANSWER = "with an answer that is nowhere in the context"
-_SAME_ID = "with the id of an earlier question"
 
 _NOTES = {
     "impossible": "left out {impossible} marked is_impossible: the metric has no null answer",
@@ -220,31 +210,31 @@ class _Found:
     def _question(self, row: FileQuestion) -> Question | str:
         """Return the question, or why it is bad."""
         if not is_id(row.example_id):
-            return _NO_ID
+            return "without an id"
         example_id = str(row.example_id)
         is_same = example_id in self.ids
         self.ids.add(example_id)
         if is_same:
-            return _SAME_ID
+            return "with the id of an earlier question"
         if row.is_impossible is None:
-            return _NO_TRUTH
+            return "with an is_impossible that is neither true nor false"
         if not _is_filled(row.question):
-            return _NO_QUESTION
+            return "without the question's text"
         if not _is_filled(row.context):
-            return _NO_CONTEXT
+            return "without a context"
         title = row.title if isinstance(row.title, str) else ""
         if not all(map(is_text, (example_id, title, row.question, row.context))):
-            return _NO_CHARACTER
+            return "with half a surrogate pair (\\ud800 to \\udfff), which is no character"
         if row.answers is None:
-            return _NO_LISTS
+            return "with answers that are not texts and starts, as many of each"
         if not row.answers:
-            return _NO_ANSWER
+            return "without an answer"
         context = self.contexts.setdefault(row.context, row.context)
         texts, starts = [], []
         counts: Counter[str] = Counter()
         for answer in row.answers:
             if not answer.text.strip():
-                return _EMPTY_ANSWER
+                return "with an empty answer"
             named = answer.start or 0
             start, text = _nearest(context, answer.text, named), answer.text
             span = answer.span_of(context)
@@ -254,7 +244,7 @@ class _Found:
                 start, text = named, span
                 counts["respelled"] += 1
             if start is None:
-                return _NO_JSON.get(text[:1], _ABSENT_ANSWER)
+                return _NO_JSON.get(text[:1], "with an answer that is nowhere in the context")
             if answer.start is None:
                 counts["ambiguous"] += context.find(text, start + 1) >= 0
             else:
