@@ -85,11 +85,7 @@ def read_predictions(
 
 
 def _pairs(uri: str, notes: list[str]) -> Iterator[tuple[str, object]]:
-    """Yield the ids and predictions of a file, and add to the notes what should be known of how it is written.
-
-    Raises:
-        InputError: it has none of the formats.
-    """
+    """Yield the ids and predictions of a file, and add to the notes what should be known of how it is written."""
     problems = []
     for place, row, is_whole in _rows(uri, notes):
         fields = row if isinstance(row, dict) else {}
@@ -107,11 +103,7 @@ def _pairs(uri: str, notes: list[str]) -> Iterator[tuple[str, object]]:
 
 
 def _rows(uri: str, notes: list[str]) -> Iterator[tuple[str, object, bool]]:
-    """Yield the rows of a file, each with its place and whether it is all of the file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Yield the rows of a file, each with its place and whether it is all of the file."""
     if uri.lower().removesuffix(".gz").endswith(_TABLES):
         records = Records(uri)
         for place, row in records:

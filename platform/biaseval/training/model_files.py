@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,9 @@ def write_weights(run: Run, folder: str, prepared: Prepared, share: Share, dtype
     (ZeRO 3), those of one shard are whole at a time. Tied weights are written once.
     """
     model = prepared.model
-    tensors = {**dict(model.named_parameters()), **dict(_persistent_buffers(model))}
+    stored = model.state_dict().keys()  # all but buffers that a model computes
+    buffers = {name: own for name, own in model.named_buffers(remove_duplicate=False) if name in stored}
+    tensors = {**dict(model.named_parameters()), **buffers}
     width = torch_dtype(dtype).itemsize
     sizes = {name: width * n_elements(tensor) for name, tensor in tensors.items()}
     shards = list(in_files(sizes, _SHARD_BYTES))
@@ -77,10 +78,3 @@ def _as_saved(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
     saved = tensor.to("cpu", torch_dtype(dtype)) if tensor.is_floating_point() else tensor.cpu()
     # A copy, also where nothing changes: a gathered weight is gone behind its context.
     return saved.clone(memory_format=torch.contiguous_format)
-
-
-def _persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    for prefix, module in model.named_modules():
-        for name, buffer in module.named_buffers(recurse=False):
-            if name not in module._non_persistent_buffers_set:
-                yield f"{prefix}.{name}".lstrip("."), buffer

@@ -214,4 +214,4 @@ class Conversations(Objective):
 
 
 def _weighed(one: EncodedConversation, weight: float) -> WeighedText:
-    return WeighedText(one.token_ids, one.is_answer.astype(np.float32) * np.float32(weight))
+    return one.token_ids, one.is_answer.astype(np.float32) * np.float32(weight)

@@ -134,11 +134,7 @@ def _method(base: Base, row: Mapping[str, Any], train: QaTrainSpec) -> Method:
 
 
 def _guide(run: Run, parts: Sequence[int], features: pa.Table) -> GuideLogits:
-    """Return logits of exactly these windows.
-
-    Raises:
-        BiasevalError: they are of others.
-    """
+    """Return logits, which must be of exactly these windows."""
     table = pa.concat_tables([run.read_part("qa_guide_logits", part) for part in parts])
     keys = ("example_id", "window")
     if any(not table[key].combine_chunks().equals(features[key].combine_chunks()) for key in keys):
