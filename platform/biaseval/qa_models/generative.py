@@ -87,10 +87,7 @@ class GenerativeReader:
             BiasevalError: the model gives logits that are not numbers, or memory does not suffice.
         """
         ids, asked, contexts = check_questions(questions)
-        prompts = []
-        for question, context in zip(asked, contexts, strict=True):
-            given = {"{context}": context, "{question}": question}
-            prompts.append("".join(given.get(piece, piece) for piece in self._pieces))
+        prompts = [self._prompt(question, context) for question, context in zip(asked, contexts, strict=True)]
         if isinstance(self.writer, SequenceWriter):
             return written_answers(ids, self.writer.write(prompts, ids))
         rows, prompt_of_row = distinct([(prompt,) for prompt in prompts])
@@ -99,3 +96,7 @@ class GenerativeReader:
         texts = self.writer.generate(pa.table(distinct_prompts, schema=schema), MAX_TOKENS)["text"].to_pylist()
         lines = [re.split(r"[\r\n]", text, maxsplit=1)[0].strip() for text in texts]
         return written_answers(ids, [lines[row] for row in prompt_of_row])
+
+    def _prompt(self, question: str, context: str) -> str:
+        given = {"{context}": context, "{question}": question}
+        return "".join(given.get(piece, piece) for piece in self._pieces)
