@@ -16,7 +16,7 @@ from biaseval.cache import FOLDER, file_digest, local_copy
 from biaseval.errors import InputError
 from biaseval.label_bias.templates import read_templates
 from biaseval.models import Loading, ModelSource, describe_reader, fingerprint_model, load_model, load_tokenizer
-from biaseval.qa_models import WindowSettings, load_reader
+from biaseval.qa_models import ExtractiveReader, WindowSettings
 from biaseval.runs import run_spec
 from biaseval.spec import ConversationsSpec, load_spec
 from biaseval.store import Run
@@ -90,7 +90,7 @@ def test_readers_and_adapters_are_found_there(tmp_path: Path, tiny_llama: Path, 
     source = ModelSource(uploaded(bert, f"{object_store}/models/bert"))
     assert describe_reader(source, "extractive") == describe_reader(ModelSource(str(bert)), "extractive")
     windows = WindowSettings(max_tokens=128, stride=32)
-    load_reader(source, Loading("float32", "cpu"), answers="extractive", windows=windows)
+    ExtractiveReader.load(source, Loading("float32", "cpu"), windows)
     base = load_model(ModelSource(str(tiny_llama)))
     get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
     adapter = uploaded(tmp_path / "adapter", f"{object_store}/models/adapter")

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, BertConfig, PretrainedConfig
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, causal, describe_model, describe_reader, load_model
 from biaseval.pipelines.labels.score import score_spec
-from biaseval.qa_models import load_reader
+from biaseval.qa_models import GenerativeReader
 from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
 from biaseval.spec import ExecutionSpec, ModelSpec
@@ -62,7 +62,7 @@ def test_a_configuration_with_fewer_layers_than_the_weights_is_refused(llama: Pa
         model.save_pretrained(llama, max_shard_size="60KB")
         assert len(list(llama.glob("model-*.safetensors"))) > 1
     source = configure(llama, num_hidden_layers=1)
-    readers = (lambda own: describe_reader(own, "generative"), lambda own: load_reader(own, answers="generative"))
+    readers = (lambda own: describe_reader(own, "generative"), GenerativeReader.load)
     for read in (describe_model, load_model, lambda own: LabelScorer.load(own.path), *readers):
         with pytest.raises(InputError, match=UNUSED):
             read(source)

@@ -24,7 +24,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreT
 
 from biaseval.qa_models import ExtractiveReader
 from biaseval.scoring import LabelScorer, Prepared, kernels, prepare
-from biaseval.training.batches import TrainingRow, collate, encode_rows
+from biaseval.training.batches import collate, encode_rows
 from biaseval.training.loss import target_loss
 from tests.bench.demo_models import words
 from tests.bench.flops import matrix_flops_per_s, useful_flops
@@ -274,7 +274,8 @@ def lora(bench: Bench) -> Report:
     model.enable_input_require_grads()
     model.activation_checkpointing_enable({"use_reentrant": False})
     chosen = bench.prompts.slice(0, _LORA_ROWS).to_pylist()
-    rows = encode_rows(bench.tokenizer, [TrainingRow(row["text"], row["labels"][0]) for row in chosen])
+    texts = {"prompt": [row["text"] for row in chosen], "label": [row["labels"][0] for row in chosen]}
+    rows = encode_rows(bench.tokenizer, pa.table(texts))
     batch = collate(rows, [1 / len(rows)] * len(rows))
     optimizer = torch.optim.AdamW([own for own in model.parameters() if own.requires_grad], lr=1e-4)
     losses, seconds = [], []

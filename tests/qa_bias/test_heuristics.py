@@ -11,6 +11,8 @@ from biaseval.errors import InputError
 from biaseval.qa_bias.heuristics.attributes import attributes
 from biaseval.qa_bias.heuristics.built_in import (
     HEURISTICS,
+    Questions,
+    Variant,
     ans_len,
     ans_pos,
     heuristic_of,
@@ -126,15 +128,22 @@ WORKED = [
 ]
 
 
+def asked(variant: Variant = "paper", **columns: list[Any]) -> Questions:
+    return Questions(columns, variant)
+
+
 def test_the_worked_examples() -> None:
     english = load_text(None)
     for question, answers, distance, n_shared, position, length in WORKED:
-        distances, closest = word_dist([MILL], [question], [answers[0]], english.stop_words)
+        worked = asked(context=[MILL], question=[question], answers=[answers])
+        distances, closest = word_dist(worked, english)
+        assert closest is not None
         assert (distances[0], closest[0]) == distance
-        assert sim_word([MILL], [question], english) == [n_shared]
-        assert ans_pos([MILL], [answers[0]], english) == [position]
-        assert ans_len([answers]) == [length]
-    assert sim_word(["The café isn't of Lee 24–10."], ["café, Lee's isn't 24–10?"], english) == [3]  # café, Lee, is
+        assert sim_word(worked, english)[0] == [n_shared]
+        assert ans_pos(worked, english)[0] == [position]
+        assert ans_len(worked, None)[0] == [length]
+    other = asked(context=["The café isn't of Lee 24–10."], question=["café, Lee's isn't 24–10?"])
+    assert sim_word(other, english)[0] == [3]  # café, Lee, is
 
 
 def test_entities_of_the_last_answer_or_of_all() -> None:
@@ -145,8 +154,8 @@ def test_entities_of_the_last_answer_or_of_all() -> None:
     answers = [["Lee", "1921"], ["Lee in Brno"], ["Lee", "river"], ["$3"], ["1921", "1921"]]
     annotator = GivenAnnotator(labels, {})
     contexts = ["context"] * len(answers)
-    assert sim_ents(contexts, answers, annotator, "reference") == [1, 3, 0, 0, 1]
-    assert sim_ents(contexts, answers, annotator, "paper") == [3, 3, 3, 0, 1]
+    assert sim_ents(asked("reference", context=contexts, answers=answers), annotator)[0] == [1, 3, 0, 0, 1]
+    assert sim_ents(asked("paper", context=contexts, answers=answers), annotator)[0] == [3, 3, 3, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +174,8 @@ def test_entities_of_the_last_answer_or_of_all() -> None:
     ],
 )
 def test_subject_positions_by_hand(context: str, subjects: list[str], start: int, position: int) -> None:
-    assert subj_pos([context], ["?"], [start], GivenAnnotator({}, {"?": subjects}), "paper") == [position]
+    given = asked(context=[context], question=["?"], answer_starts=[[start]])
+    assert subj_pos(given, GivenAnnotator({}, {"?": subjects}))[0] == [position]
 
 
 def test_every_resource_is_asked_for_where_it_is_needed() -> None:

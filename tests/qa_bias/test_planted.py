@@ -12,7 +12,7 @@ from biaseval.qa_bias.data import QuestionSet, question_rows
 from biaseval.qa_bias.heuristics.attributes import attributes
 from biaseval.qa_bias.heuristics.text import load_text, words
 from biaseval.qa_bias.planted import N_SENTENCES, SHORTCUTS, THRESHOLDS, planted_questions
-from biaseval.qa_bias.tfidf_bias import UNIFORM_SHARE, Sentence, SentenceCosines, fitted_weight, token_log_probabilities
+from biaseval.qa_bias.tfidf_bias import UNIFORM_SHARE, SentenceCosines, fitted_weight, token_log_probabilities
 
 N_QUESTIONS = 2000
 BY_CHANCE = {"ans_pos": 0.25, "word_dist": 0.5}
@@ -130,7 +130,7 @@ def test_the_weight_is_the_most_probable_one(cosines: SentenceCosines) -> None:
 
 
 def test_tokens_share_the_probability_of_their_sentence() -> None:
-    sentences = [Sentence(0, 10), Sentence(11, 20)]
+    sentences = [(0, 10), (11, 20)]
     characters = np.array([[0, 4], [5, 10], [11, 15], [16, 18], [18, 20]])
     logs = token_log_probabilities(sentences, np.array([1.0, 0.0]), math.log(3), characters, n_tokens=8, place=2)
     found = np.exp(logs)

@@ -12,28 +12,27 @@ import pyarrow as pa
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.qa_bias.splits.changes import change_draws
+from biaseval.qa_bias.splits.article_draws import article_draws
 from biaseval.qa_bias.splits.resampling import resampled
 from biaseval.qa_bias.splits.significance import biased_questions, biased_segment, segment_draws, threshold_grid
-from biaseval.tables import QA_DRAWS
+from biaseval.tables import QA_CHANGE_DRAWS, QA_DRAWS
 
 VALUES = [1.0, 9.0, 2.0, None, 3.0, 8.0, 2.5, 2.75, None, 0.0]
 
 
 def test_every_question_stands_there_once_and_the_smaller_segment_makes_up_for_the_rest() -> None:
     found = resampled(VALUES, 3.0, seed=5)
-    assert (found.n_lower, found.n_higher, found.n_undefined, found.n_drawn) == (6, 2, 2, 4)
-    assert found.rows[:10].tolist() == list(range(10))
-    assert len(found.rows) == 14
-    assert set(found.rows[10:].tolist()) <= {1, 5}
-    counts = Counter(found.rows.tolist())
+    assert found[:10].tolist() == list(range(10))
+    assert len(found) == 14
+    assert set(found[10:].tolist()) <= {1, 5}
+    counts = Counter(found.tolist())
     assert sum(counts[row] for row in (0, 2, 4, 6, 7, 9)) == counts[1] + counts[5] == 6
     assert [counts[row] for row in (3, 8)] == [1, 1]
 
 
 def test_the_seed_decides_what_is_drawn() -> None:
     values = [0.0] * 300 + [1.0] * 100
-    one, same, other = (resampled(values, 0.5, seed=seed).rows for seed in (1, 1, 2))
+    one, same, other = (resampled(values, 0.5, seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
     # 200 draws of 100: with replacement some are drawn several times, and the larger segment never is.
@@ -197,7 +196,7 @@ def weights_of(n_articles: int, **how: Any) -> Floats:
         answers(everything, np.zeros(n_articles), everything == one, heuristic=f"h{one:04}", dataset=dataset)
         for one in range(n_articles)
     ]
-    table = change_draws("probe", pa.concat_tables(probes), **how)
+    table = article_draws(QA_CHANGE_DRAWS, "probe", pa.concat_tables(probes), **how)
     return n_articles * table["lower"].to_numpy().reshape(n_articles, -1).T
 
 
@@ -243,7 +242,7 @@ def test_each_reader_is_split_at_its_own_threshold_and_an_empty_segment_is_null(
         [0, 0, 1, 2, 3, 4, 4], [0.1, 0.95, 0.2, 0.7, 0.8, 0.3, 0.6], [1, 0, 0, 1, 1, 0, 1], [0, 1, 1, 1, 0, 1, 1],
         threshold=0.5, standard_threshold=0.9,
     )  # fmt: skip
-    found = change_draws("reader", table, seed=7, draws=200).to_pylist()
+    found = article_draws(QA_CHANGE_DRAWS, "reader", table, seed=7, draws=200).to_pylist()
     for ours, theirs in zip(found, by_loop(table, weights), strict=True):
         assert {name: ours[name] for name in MEANS} == pytest.approx(theirs, abs=1e-12)
     is_drawn = weights[:, 0] > 0
@@ -254,7 +253,7 @@ def test_each_reader_is_split_at_its_own_threshold_and_an_empty_segment_is_null(
 def test_the_spread_of_the_samples_is_the_clustered_error() -> None:
     """Of a segment's mean, (sum of w_g s_g) / (sum of w_g n_g): sqrt(sum of (s_g - n_g mean)^2) / n to first order."""
     table = random_answers(4000, 50, 5)
-    found = change_draws("reader", table, seed=3, draws=4000)
+    found = article_draws(QA_CHANGE_DRAWS, "reader", table, seed=3, draws=4000)
     article, value, exact_match = (table[name].to_numpy() for name in ("article", "value", "exact_match"))
     for name, is_segment in (("lower", value <= 0.5), ("higher", value > 0.5)):
         mean = exact_match[is_segment].mean()

@@ -13,7 +13,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import qa_chance, qa_changes
 from biaseval.analysis.sign_flips import sign_flips
-from biaseval.qa_bias.splits.changes import change_draws
+from biaseval.qa_bias.splits.article_draws import article_draws
 from biaseval.qa_bias.splits.search_null import search_nulls
 from biaseval.qa_bias.splits.significance import segment_draws
 from biaseval.tables import QA_CHANGE_DRAWS, TABLES, tables_of
@@ -137,7 +137,7 @@ class Study(QaPlan):
             for reader in self.trained:
                 connection.execute("set variable asked = $model", {"model": reader["model"]})
                 answers = table(qa_changes._ANSWERS)
-                changes.append(change_draws(reader["model"], answers, seed=seed, draws=self.n_draws))
+                changes.append(article_draws(QA_CHANGE_DRAWS, reader["model"], answers, seed=seed, draws=self.n_draws))
             connection.from_arrow(pa.concat_tables(changes)).create("qa_change_draws")
         return found
 

@@ -117,7 +117,7 @@ def test_memory_running_out_halves_the_budget_and_goes_on() -> None:
     reader.model.register_forward_pre_hook(refuse_larger_than(150), with_kwargs=True)
     answers = reader.read(asked)
     assert answers["prediction"].equals(expected["prediction"])
-    assert reader.token_budget == 128
+    assert reader.facts()["token_budget"] == 128
 
 
 def test_memory_that_never_suffices_is_said() -> None:

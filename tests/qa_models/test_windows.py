@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
 from biaseval.models import Loading, ModelSource
-from biaseval.qa_models import ExtractiveReader, WindowSettings, load_reader
+from biaseval.qa_models import ExtractiveReader, WindowSettings
 from biaseval.qa_models.spans import best_spans, merged, window_answers
 from biaseval.qa_models.windows import cut_windows
 from tests.qa_models.families import (
@@ -31,8 +31,7 @@ from tests.qa_models.families import (
 def test_an_encoder_reads_spans_with_the_settings_asked_for(bert: Path) -> None:
     settings = WindowSettings(max_tokens=64, stride=8, n_best=3, max_answer_tokens=5)
     source = ModelSource(str(bert))
-    reader = load_reader(source, Loading(dtype="bfloat16"), answers="extractive", windows=settings)
-    assert isinstance(reader, ExtractiveReader)
+    reader = ExtractiveReader.load(source, Loading(dtype="bfloat16"), settings)
     assert reader.settings == settings
     assert reader.facts()["dtype"] == "bfloat16"
 

@@ -58,7 +58,7 @@ def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on
         if work.key["model"] != "bert#1":
             return real(run, base, work, *arguments)
         run.write_part("trained_models", 0, TRAINED_MODELS.rows([{**work.row, "steps": 1, "problem": "loss nan"}]))
-        return Outcome(0, 1, float("nan"), None, is_complete=False, step_seconds=0.0, problem="loss nan")
+        return Outcome(0, 1, float("nan"), None, step_seconds=0.0, problem="loss nan")
 
     monkeypatch.setattr(outcome_module, "train", failing)
     with pytest.raises(BiasevalError, match="2 readers were given up") as caught:

@@ -17,7 +17,7 @@ from biaseval.scoring import LabelScorer, encode
 from biaseval.scoring.boundary import n_context as context_tokens
 from biaseval.scoring.outputs import part_outputs, read_part
 from biaseval.tables import CONTEXTS, PROMPTS
-from biaseval.training.batches import TrainingRow, encode_rows
+from biaseval.training.batches import encode_rows
 from tests.scoring.families import EXACT, llama_like, random_model
 from tests.scoring.test_encoding import CUT, NOT_CUT, encoded_alone, split_by, trained
 
@@ -241,7 +241,8 @@ def test_training_has_the_boundary_of_scoring() -> None:
     for end in (" ", "", "\n", "  "):
         text = f"Input: The soup was good. Output:{end}"
         scored = encode(tokenizer, prompt_of(text, ["not good", "very good", "no"])).to_pylist()
-        trained_on = encode_rows(tokenizer, [TrainingRow(text, row["label"]) for row in scored])
+        rows = pa.table({"prompt": [text] * len(scored), "label": [row["label"] for row in scored]})
+        trained_on = encode_rows(tokenizer, rows)
         assert [row.n_context for row in trained_on] == [row["n_context_tokens"] for row in scored]
         assert [row.token_ids.tolist() for row in trained_on] == [row["token_ids"] for row in scored]
 

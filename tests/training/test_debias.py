@@ -46,9 +46,9 @@ def gate_of(weight: Tensor, bias: Tensor) -> nn.Linear:
 def call(loss: Callable[..., Tensor], own: Mapping[str, Tensor], *more: str, gate: Any = (), **settings: Any) -> Tensor:
     """Give a loss the logits, those of its guides, and labels."""
     names = ["logits", *(name for name in more if name != "hidden_states"), "labels"]
-    given = [own[f"{name}_{side}"] for name in names for side in SIDES]
+    given: list[Any] = [[own[f"{name}_{side}"] for side in SIDES] for name in names]
     if "hidden_states" in more:
-        given.insert(-2, own["hidden_states"])
+        given.insert(-1, own["hidden_states"])
     return loss(*given, *gate, **settings)
 
 
@@ -121,8 +121,8 @@ def test_an_exponential_that_overflows_is_refused() -> None:
     label = torch.tensor([1])
     sides = [logits, logits]
     with pytest.raises(BiasevalError, match=r"variant head: the exponential of a logit of 100 overflows float32; use"):
-        confidence_regularization_loss(*sides, *sides, *sides, label, label, bias_scale=0.2, variant="head")
-    loss = confidence_regularization_loss(*sides, *sides, *sides, label, label, bias_scale=0.2, variant="utama")
+        confidence_regularization_loss(sides, sides, sides, [label, label], bias_scale=0.2, variant="head")
+    loss = confidence_regularization_loss(sides, sides, sides, [label, label], bias_scale=0.2, variant="utama")
     assert loss.isfinite()
 
 

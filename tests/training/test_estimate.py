@@ -9,7 +9,7 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.spec import InstructSpec, LoraSpec, ModelSpec
 from biaseval.training.deepspeed_config import check_deepspeed, deepspeed_config
-from biaseval.training.estimate import PUBLISHED_SHAPES, Memory, ModelShape, memory_of, training_cost, training_flops
+from biaseval.training.estimate import PUBLISHED_SHAPES, Memory, ModelShape, cost_of, memory_of, training_flops
 from biaseval.training.recipe import Recipe, adapters_recipe, tuning_recipe
 
 SHAPE = ModelShape("hand", n_parameters=1000, hidden_size=10, n_layers=3, targets=[(10, 20), (20, 10)])
@@ -64,7 +64,7 @@ def test_flops_are_those_of_a_case_done_by_hand() -> None:
 
 def gpus(recipe: Recipe, row_tokens: int = 2048) -> list[int]:
     """Return the GPUs that the published shapes need."""
-    return training_cost(SHAPE, recipe, row_tokens=row_tokens, step_tokens=1).gpus[1:]
+    return cost_of(list(PUBLISHED_SHAPES), recipe, row_tokens=row_tokens, flops=1).gpus
 
 
 def test_published_models_need_the_gpus_that_they_are_known_to_need() -> None:
@@ -80,7 +80,7 @@ def test_costs_are_those_of_each_shape_and_stage(tmp_path: Path) -> None:
     both = {"offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
     file = write(tmp_path, {"zero_optimization": both})
     recipe = tuning(zero=2, workers=2, deepspeed_config=file)
-    cost = training_cost(SHAPE, recipe, row_tokens=5, step_tokens=100)
+    cost = cost_of([SHAPE, *PUBLISHED_SHAPES], recipe, row_tokens=5, flops=training_flops(1000, 100, recipe))
     assert (cost.row_tokens, cost.flops) == (5, 8 * 1000 * 100)
     assert cost.shapes == [SHAPE, *PUBLISHED_SHAPES]
     assert cost.n_trainable == [shape.n_parameters for shape in cost.shapes]

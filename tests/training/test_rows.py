@@ -21,9 +21,9 @@ from biaseval.prompting.task_files import Task, read_task
 from biaseval.runs import train_lora
 from biaseval.spec import LabelBiasSpec, LoraSpec, differences, load_spec, training_positions
 from biaseval.tables import TRAINING_ROWS
-from biaseval.training.batches import EncodedRow
+from biaseval.training.batches import EncodedRow, encode_rows
 from biaseval.training.features import FEATURES, question_features
-from biaseval.training.rows import adapters_of, encoded_rows, rows_of, with_tokens
+from biaseval.training.rows import adapters_of, rows_of, with_tokens
 from tests.qa_models.families import CONTEXTS, QUESTIONS, bpe, features, left_padding, unigram, wordpiece
 from tests.taskfiles import write_task
 from tests.tinymodels import make_tokenizer
@@ -65,7 +65,7 @@ def test_examples_and_prompts_are_those_of_the_reference(shared: Path) -> None:
         if "prompts" in case:
             assert [row["prompt"] for row in found_rows] == case["prompts"]
             n_prompts += len(found_rows)
-        assert [row.n_targets for row in encoded_rows(tokenizer, table)] == case["loss_tokens"]
+        assert [row.n_targets for row in encode_rows(tokenizer, table)] == case["loss_tokens"]
     assert n_prompts > 0
 
 
@@ -74,7 +74,7 @@ def test_tokens_are_counted_and_rows_that_are_too_long_are_named(drawn: tuple[Ta
     counted, problems = with_tokens(tokenizer, table, LoraSpec(), None)
     assert not problems
     assert counted.drop_columns("n_tokens").equals(table.drop_columns("n_tokens"))
-    lengths = [len(row.token_ids) for row in encoded_rows(tokenizer, rows_of(f"{drawn[0].name}/k2.s0", table))]
+    lengths = [len(row.token_ids) for row in encode_rows(tokenizer, rows_of(f"{drawn[0].name}/k2.s0", table))]
     assert counted["n_tokens"].to_pylist()[16:] == lengths
     assert adapters_of(counted)[1] == {
         "adapter": f"{drawn[0].name}/k2.s0", "n_rows": 16, "tokens": sum(lengths), "longest": max(lengths),

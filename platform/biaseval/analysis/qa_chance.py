@@ -4,7 +4,7 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.analysis.sql_files import opened, rows
-from biaseval.qa_bias.splits.bias_draws import bias_draws
+from biaseval.qa_bias.splits.article_draws import article_draws
 from biaseval.qa_bias.splits.search_null import enough_permutations, search_nulls
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
@@ -58,7 +58,8 @@ def derive_chance(run: Run, spec: QaBiasSpec) -> None:
         for number, model in zip(models["number"].to_pylist(), models["model"].to_pylist(), strict=True):
             run.write_part(QA_SEARCH_NULLS.name, number, nulls.filter(pc.field("model") == model))
             connection.execute("set variable asked = $model", {"model": model})
-            run.write_part(QA_BIAS_DRAWS.name, number, bias_draws(model, rows(_SPLIT, connection), seed=spec.seed))
+            drawn = article_draws(QA_BIAS_DRAWS, model, rows(_SPLIT, connection), seed=spec.seed)
+            run.write_part(QA_BIAS_DRAWS.name, number, drawn)
 
 
 _CHOSEN = """

@@ -1,7 +1,7 @@
 """Derive the SQL's inputs for intervals of changes: exact match of trained readers on bootstrap samples of articles."""
 
 from biaseval.analysis.sql_files import opened, rows
-from biaseval.qa_bias.splits.changes import change_draws
+from biaseval.qa_bias.splits.article_draws import article_draws
 from biaseval.store import Run
 from biaseval.tables import (
     QA_ATTRIBUTES,
@@ -54,7 +54,8 @@ def derive_changes(run: Run, seed: int) -> None:
             connection.execute("set variable asked = $model", {"model": model})
             answers = rows(_ANSWERS, connection)
             if answers.num_rows:
-                run.write_part(QA_CHANGE_DRAWS.name, number, change_draws(model, answers, seed=seed))
+                drawn = article_draws(QA_CHANGE_DRAWS, model, answers, seed=seed)
+                run.write_part(QA_CHANGE_DRAWS.name, number, drawn)
 
 
 _ANSWERS = """

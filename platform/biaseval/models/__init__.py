@@ -16,15 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from biaseval.models.adapters import (
-        AdapterSlot,
-        adapter_files,
-        attached,
-        new_adapter,
-        target_names,
-        target_shapes,
-        trainable,
-    )
+    from biaseval.models.adapters import AdapterSlot, adapter_files, attached, target_names, target_shapes
     from biaseval.models.causal import (
         REFUSED,
         attention_window,
@@ -78,7 +70,6 @@ __all__ = [
     "attached", "attention_window", "bare_model", "check_causal", "check_encoder", "check_source", "check_weights",
     "describe_model", "describe_reader", "encoder_window", "fingerprint_model", "inputs_taken", "is_sequence_model",
     "layer_configs", "load_extractive_model", "load_model", "load_reader_tokenizer", "load_sequence_model",
-    "load_tokenizer", "located", "model_window", "new_adapter", "new_reader", "read_tokenizer", "refuse_looking_ahead",
-    "size_of", "target_names", "target_shapes", "torch_dtype", "trainable", "unfilled_model", "unfilled_reader",
-    "untrained_head",
+    "load_tokenizer", "located", "model_window", "new_reader", "read_tokenizer", "refuse_looking_ahead", "size_of",
+    "target_names", "target_shapes", "torch_dtype", "unfilled_model", "unfilled_reader", "untrained_head",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -70,26 +70,23 @@ def target_shapes(model: torch.nn.Module, lora: LoraShape) -> list[tuple[int, in
     """
     names = set(target_names(model, lora))
     return [
-        _shape(module)
+        (module.nx, module.nf) if isinstance(module, Conv1D) else (module.in_features, module.out_features)
         for name, module in model.named_modules()
         if isinstance(module, _LINEAR) and name.rpartition(".")[2] in names
     ]
 
 
-def _shape(layer: torch.nn.Linear | Conv1D) -> tuple[int, int]:
-    return (layer.nx, layer.nf) if isinstance(layer, Conv1D) else (layer.in_features, layer.out_features)
+@contextmanager
+def attached(model: PreTrainedModel, lora: LoraShape, seed: int, *, in_float32: bool) -> Iterator[PeftModel]:
+    """Yield the model with a fresh adapter, its own weights frozen; behind the block it is the bare model again.
 
-
-def new_adapter(model: PreTrainedModel, lora: LoraShape, seed: int, *, in_float32: bool) -> PeftModel:
-    """Put a fresh adapter on the model, whose own weights are frozen.
-
-    It is drawn on the CPU from ``seed`` alone, so all workers and devices begin with the same one.
+    The adapter is drawn on the CPU from ``seed`` alone, so all workers and devices begin with the same one.
 
     Where the output layer is tied to the embedding, an adapter on it changes the logits alone: base weights stay
     shared, and the adapter must not be merged into them.
 
     Args:
-        model: changed in place.
+        model: changed in the block.
         lora: what the adapter is.
         seed: of its first weights.
         in_float32: the adapter's numbers, whatever the layers have that it changes; otherwise theirs.
@@ -110,19 +107,6 @@ def new_adapter(model: PreTrainedModel, lora: LoraShape, seed: int, *, in_float3
     torch.manual_seed(seed)
     with _unwarned():
         adapted: Any = get_peft_model(model, config, autocast_adapter_dtype=in_float32)
-    return cast("PeftModel", adapted)
-
-
-@contextmanager
-def attached(model: PreTrainedModel, lora: LoraShape, seed: int, *, in_float32: bool) -> Iterator[PeftModel]:
-    """Yield the model with a fresh adapter, see `new_adapter`; behind the block it is the bare model again.
-
-    Base weights are not changed.
-
-    Raises:
-        InputError: the model lacks a layer of ``lora.targets``.
-    """
-    adapted = new_adapter(model, lora, seed, in_float32=in_float32)
     try:
         yield adapted
     finally:
@@ -144,11 +128,6 @@ def _unwarned() -> Iterator[None]:
         # Nor need it say that it adapts itself to each layer whose weights are transposed or not.
         warnings.filterwarnings("ignore", message="fan_in_fan_out")
         yield
-
-
-def trainable(adapted: PeftModel) -> list[torch.nn.Parameter]:
-    """Return the adapter's parameters, in the order of the model's modules."""
-    return [parameter for parameter in adapted.parameters() if parameter.requires_grad]
 
 
 def adapter_files(adapted: PeftModel) -> dict[str, bytes]:
@@ -249,12 +228,7 @@ class AdapterSlot:
         self._config: dict[str, Any] = {}
 
     def put(self, name: str, config: bytes, weights: bytes) -> None:
-        """Put an adapter on the model, and use it.
-
-        Args:
-            name: of the adapter, for messages.
-            config: its ``adapter_config.json``.
-            weights: its ``adapter_model.safetensors``.
+        """Put an adapter on the model by the content of its two files, and use it; messages call it by its name.
 
         Raises:
             InputError: the adapter does not fit the model; the message names both.

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.initialization import no_init_weights
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference, is_in_adapter
@@ -71,11 +72,6 @@ def check_encoder(source: ModelSource) -> None:
     Raises:
         InputError: no such model, a decoder, or an encoder with a decoder.
     """
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
     config = load_config(source)
     family = config.model_type
     if config.is_encoder_decoder:

@@ -95,18 +95,11 @@ def located(path: str, *, has_weights: bool = True) -> str:
     return path
 
 
-def local_folder(path: str) -> Path | None:
-    """Return the directory that the model is, or None for a hub name."""
-    folder = local_copy(path) if is_remote(path) else Path(path).expanduser()
-    return folder if folder.is_dir() else None
-
-
-def kept_folder(path: str) -> Path | None:
-    """Return the directory that the model is on this machine, without fetching it, or None."""
-    if is_remote(path):
-        return kept_copy(path)
-    folder = Path(path).expanduser()
-    return folder if folder.is_dir() else None
+def local_folder(path: str, *, is_fetched: bool = True) -> Path | None:
+    """Return the directory that the model is on this machine, perhaps once it was fetched; None for a hub name."""
+    fetched = local_copy if is_fetched else kept_copy
+    folder = fetched(path) if is_remote(path) else Path(path).expanduser()
+    return folder if folder is not None and folder.is_dir() else None
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as chatter
 
 from biaseval.errors import InputError
-from biaseval.models.sources import kept_folder, missing_weights, reading, weights_files
+from biaseval.models.sources import local_folder, missing_weights, reading, weights_files
 
 _UNUSED = re.compile(
     # Buffers that older versions saved, and that models compute now: rotary frequencies, positions, causal masks.
@@ -124,15 +124,10 @@ def compare_files(path: str, model: PreTrainedModel, part: str, *, is_body: bool
     """Compare the names and shapes in the files of a local model with it, see `refuse_unfit`; no weight is read.
 
     Nothing is compared, and nothing returned, where files are missing or not on this machine, and where weights are
-    stored quantized: their shapes are the quantization's.
-
-    Args:
-        path: of the model.
-        model: built of its configuration, without storage.
-        part: what errors call it.
-        is_body: see `refuse_unfit`.
+    stored quantized: their shapes are the quantization's. The model was built of its configuration, without storage;
+    errors call it ``part``.
     """
-    folder = kept_folder(path)
+    folder = local_folder(path, is_fetched=False)
     is_quantized = getattr(model.config, "quantization_config", None) is not None
     if folder is None or is_quantized or missing_weights(folder) is not None:
         return []

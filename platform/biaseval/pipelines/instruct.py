@@ -19,7 +19,7 @@ from biaseval.spec import InstructSpec
 from biaseval.store import Run
 from biaseval.tables import CONVERSATIONS
 from biaseval.training.deepspeed_config import check_deepspeed
-from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
+from biaseval.training.estimate import PUBLISHED_SHAPES, ModelShape, TrainingCost, cost_of, training_flops
 from biaseval.training.recipe import tuning_recipe
 from biaseval.training.rows import MODEL_CONFIG
 from biaseval.training.schedule import planned_steps, step_rows
@@ -222,12 +222,11 @@ def _planned(
         for epoch, chosen in epochs
         if epoch == 0
     )
-    cost = training_cost(
-        ModelShape.of(asdict(model), [] if spec.lora is None else target_shapes(bare, spec.lora)),
-        recipe,
-        row_tokens=spec.max_tokens if is_packed else max(lengths),
-        step_tokens=sum(lengths[number] for _, chosen in steps for number in chosen),
-    )
+    shape = ModelShape.of(asdict(model), [] if spec.lora is None else target_shapes(bare, spec.lora))
+    step_tokens = sum(lengths[number] for _, chosen in steps for number in chosen)
+    flops = training_flops(shape.n_parameters, step_tokens, recipe)
+    row_tokens = spec.max_tokens if is_packed else max(lengths)
+    cost = cost_of([shape, *PUBLISHED_SHAPES], recipe, row_tokens=row_tokens, flops=flops)
     plan = InstructPlan(
         n_conversations=len(train),
         n_held_out=n_held_out,

@@ -1,8 +1,9 @@
 """Questions of a QA data set, each of which can be measured, and what of a file cannot be used."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
@@ -17,20 +18,21 @@ from biaseval.tables import QA_EXAMPLES
 
 _SHOWN_IDS = 5
 
-_NO_ID = "without an id"
-_NO_QUESTION = "without the question's text"
-_NO_CONTEXT = "without a context"
-_NO_CHARACTER = "with half a surrogate pair (\\ud800 to \\udfff), which is no character"
-_NO_ANSWER = "without an answer"
-_NO_LISTS = "with answers that are not texts and starts, as many of each"
 _NO_JSON = {
     "[": 'with answers in brackets that are no JSON list, as ["one", "two"] is',
     "{": 'with answers in braces that are no JSON object, as {"text": ["one"], "answer_start": [0]} is',
 }
-_NO_TRUTH = "with an is_impossible that is neither true nor false"
-_EMPTY_ANSWER = "with an empty answer"
-_ABSENT_ANSWER = "with an answer that is nowhere in the context"
-_SAME_ID = "with the id of an earlier question"
+
+_NOTES = {
+    "impossible": "left out {impossible} marked is_impossible: the metric has no null answer",
+    "moved": "moved the start of {moved} ({moved_questions}) to the nearest place in the context that has the text",
+    "respelled": "wrote {respelled} as the context has it at its span, in other case, punctuation or articles",
+    "ambiguous": "took the first place in the context of {ambiguous} that stand there more than once without "
+    "answer_start",
+    "repeated": "kept {repeated} whose context and text an earlier one has under another id",
+}
+"""What is said of a file where something was counted; the names of counts are those of `_Found.counts`."""
+_OF_ANSWERS = ("moved", "respelled", "ambiguous")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def read_questions(
             ``on_bad_example`` is ``error``, or no question is left. One message, with places or ids and the remedy.
     """
     records = Records(uri)
-    found = _Found(contexts={}, ids=set(), texts=set(), questions=[], bad={})
+    found = _Found()
     for row in file_questions(records, fields):
         found.add(row)
     bad = "; ".join(f"{len(ids):,} {reason} ({first_ids(ids)})" for reason, ids in found.bad.items())
@@ -112,7 +114,7 @@ def read_questions(
             "datasets.on_bad_example: drop"
         )
     if not found.questions:
-        why = bad or ("all are marked is_impossible" if found.n_impossible else "it has none at all")
+        why = bad or ("all are marked is_impossible" if found.counts["impossible"] else "it has none at all")
         raise InputError(f"{uri}: has no question that can be used ({why}); check the path")
     notes = [f"{name}: {note}" for note in (*records.notes, *found.notes())]
     if bad:
@@ -173,25 +175,21 @@ def first_ids(ids: Sequence[str]) -> str:
 class _Found:
     """The good and the bad questions of a file, in their order."""
 
-    contexts: dict[str, str]
+    contexts: dict[str, str] = field(default_factory=dict)
     """Each distinct context once: files repeat them for every question."""
-    ids: set[str]
-    texts: set[tuple[str, str]]
-    questions: list[Question]
-    bad: dict[str, list[str]]
+    ids: set[str] = field(default_factory=set)
+    texts: set[tuple[str, str]] = field(default_factory=set)
+    questions: list[Question] = field(default_factory=list)
+    bad: dict[str, list[str]] = field(default_factory=dict)
     """Reason to ids, or places where there is no id."""
     n_rows: int = 0
-    n_impossible: int = 0
-    n_repeated: int = 0
-    n_moved: int = 0
-    n_moved_questions: int = 0
-    n_respelled: int = 0
-    n_ambiguous: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    """Questions or answers, by what was done about them, see `_NOTES`."""
 
     def add(self, row: FileQuestion) -> None:
         """Take a question in, or say why not."""
         if row.is_impossible:
-            self.n_impossible += 1
+            self.counts["impossible"] += 1
             return
         self.n_rows += 1
         made = self._question(row)
@@ -201,55 +199,42 @@ class _Found:
             return
         self.questions.append(made)
         text = (made.context, made.question)
-        self.n_repeated += text in self.texts
+        self.counts["repeated"] += text in self.texts
         self.texts.add(text)
 
     def notes(self) -> Iterator[str]:
         """Yield notes on changes to the good questions."""
-        if self.n_impossible:
-            n = _counted(self.n_impossible, "question")
-            yield f"left out {n} marked is_impossible: the metric has no null answer"
-        if self.n_moved:
-            n = f"{_counted(self.n_moved, 'answer')} ({_counted(self.n_moved_questions, 'question')})"
-            yield f"moved the start of {n} to the nearest place in the context that has the text"
-        if self.n_respelled:
-            n = _counted(self.n_respelled, "answer")
-            yield f"wrote {n} as the context has it at its span, in other case, punctuation or articles"
-        if self.n_ambiguous:
-            n = _counted(self.n_ambiguous, "answer")
-            yield f"took the first place in the context of {n} that stand there more than once without answer_start"
-        if self.n_repeated:
-            n = _counted(self.n_repeated, "question")
-            yield f"kept {n} whose context and text an earlier one has under another id"
+        n = {name: _counted(n, "answer" if name in _OF_ANSWERS else "question") for name, n in self.counts.items()}
+        yield from (note.format(**n) for name, note in _NOTES.items() if self.counts[name])
 
     def _question(self, row: FileQuestion) -> Question | str:
         """Return the question, or why it is bad."""
         if not is_id(row.example_id):
-            return _NO_ID
+            return "without an id"
         example_id = str(row.example_id)
         is_same = example_id in self.ids
         self.ids.add(example_id)
         if is_same:
-            return _SAME_ID
+            return "with the id of an earlier question"
         if row.is_impossible is None:
-            return _NO_TRUTH
+            return "with an is_impossible that is neither true nor false"
         if not _is_filled(row.question):
-            return _NO_QUESTION
+            return "without the question's text"
         if not _is_filled(row.context):
-            return _NO_CONTEXT
+            return "without a context"
         title = row.title if isinstance(row.title, str) else ""
         if not all(map(is_text, (example_id, title, row.question, row.context))):
-            return _NO_CHARACTER
+            return "with half a surrogate pair (\\ud800 to \\udfff), which is no character"
         if row.answers is None:
-            return _NO_LISTS
+            return "with answers that are not texts and starts, as many of each"
         if not row.answers:
-            return _NO_ANSWER
+            return "without an answer"
         context = self.contexts.setdefault(row.context, row.context)
         texts, starts = [], []
-        n_moved = n_respelled = n_ambiguous = 0
+        counts: Counter[str] = Counter()
         for answer in row.answers:
             if not answer.text.strip():
-                return _EMPTY_ANSWER
+                return "with an empty answer"
             named = answer.start or 0
             start, text = _nearest(context, answer.text, named), answer.text
             span = answer.span_of(context)
@@ -257,19 +242,17 @@ class _Found:
             is_elsewhere = start is None or start >= answer.end or start + len(text) <= named
             if span and is_elsewhere and normalize_answer(span) == normalize_answer(text):
                 start, text = named, span
-                n_respelled += 1
+                counts["respelled"] += 1
             if start is None:
-                return _NO_JSON.get(text[:1], _ABSENT_ANSWER)
+                return _NO_JSON.get(text[:1], "with an answer that is nowhere in the context")
             if answer.start is None:
-                n_ambiguous += context.find(text, start + 1) >= 0
+                counts["ambiguous"] += context.find(text, start + 1) >= 0
             else:
-                n_moved += start != named
+                counts["moved"] += start != named
             starts.append(start)
             texts.append(text)
-        self.n_moved += n_moved
-        self.n_moved_questions += n_moved > 0
-        self.n_respelled += n_respelled
-        self.n_ambiguous += n_ambiguous
+        counts["moved_questions"] = int(counts["moved"] > 0)
+        self.counts += counts
         return Question(example_id, title, row.question, context, tuple(texts), tuple(starts))
 
 

@@ -1,6 +1,6 @@
 """Predictions made elsewhere: SQuAD's ``{id: text}``, or rows of ids and texts: a list, lines, or a table."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -85,11 +85,7 @@ def read_predictions(
 
 
 def _pairs(uri: str, notes: list[str]) -> Iterator[tuple[str, object]]:
-    """Yield the ids and predictions of a file, and add to the notes what should be known of how it is written.
-
-    Raises:
-        InputError: it has none of the formats.
-    """
+    """Yield the ids and predictions of a file, and add to the notes what should be known of how it is written."""
     problems = []
     for place, row, is_whole in _rows(uri, notes):
         fields = row if isinstance(row, dict) else {}
@@ -107,11 +103,7 @@ def _pairs(uri: str, notes: list[str]) -> Iterator[tuple[str, object]]:
 
 
 def _rows(uri: str, notes: list[str]) -> Iterator[tuple[str, object, bool]]:
-    """Yield the rows of a file, each with its place and whether it is all of the file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Yield the rows of a file, each with its place and whether it is all of the file."""
     if uri.lower().removesuffix(".gz").endswith(_TABLES):
         records = Records(uri)
         for place, row in records:
@@ -136,21 +128,14 @@ def _shown(example_id: str) -> str:
     return example_id.encode("utf-8", "backslashreplace").decode()
 
 
-def given_answers(examples: pa.Table, texts: Mapping[str, str]) -> pa.Table:
-    """Return predictions from elsewhere as a reader's answers: ``example_id``, ``prediction``, ``score``, ``n_best``.
+ANSWERS = pa.schema([QA_PREDICTIONS.schema.field(name) for name in ("example_id", "prediction", "score", "n_best")])
+"""Of a reader's answers."""
 
-    Args:
-        examples: a table of ``QA_EXAMPLES``, each of which has a text.
-        texts: by ``example_id``.
-    """
-    names = examples["example_id"].to_pylist()
+
+def written_answers(ids: Sequence[str], texts: Sequence[str]) -> pa.Table:
+    """Return texts from elsewhere, or that a model wrote, as answers, which have neither score nor alternatives."""
     return pa.table(
-        {
-            "example_id": pa.array(names, pa.string()),
-            "prediction": pa.array([texts[name] for name in names], pa.string()),
-            "score": pa.nulls(len(names), QA_PREDICTIONS.schema.field("score").type),
-            "n_best": pa.array([[]] * len(names), QA_PREDICTIONS.schema.field("n_best").type),
-        }
+        {"example_id": ids, "prediction": texts, "score": [None] * len(ids), "n_best": [[]] * len(ids)}, schema=ANSWERS
     )
 
 
@@ -176,8 +161,8 @@ def annotator_rows(name: str, examples: pa.Table) -> pa.Table:
     answers = several["answers"].to_pylist()
     others = pa.array([[own[0], *own[2:]] for own in answers], pa.list_(pa.string()))
     place = several.column_names.index("answers")
-    texts = dict(zip(several["example_id"].to_pylist(), [own[1] for own in answers], strict=True))
-    return prediction_rows(name, several.set_column(place, "answers", others), given_answers(several, texts))
+    given = written_answers(several["example_id"].to_pylist(), [own[1] for own in answers])
+    return prediction_rows(name, several.set_column(place, "answers", others), given)
 
 
 def prediction_rows(model: str, examples: pa.Table, answers: pa.Table) -> pa.Table:
@@ -186,7 +171,7 @@ def prediction_rows(model: str, examples: pa.Table, answers: pa.Table) -> pa.Tab
     Args:
         model: its name.
         examples: a table of ``QA_EXAMPLES``.
-        answers: for each of them, in order: ``example_id``, ``prediction``, ``score``, ``n_best``.
+        answers: for each of them, in order, see `ANSWERS`.
     """
     if answers["example_id"].to_pylist() != examples["example_id"].to_pylist():
         raise BiasevalError(f"{model}: answers came back for other questions than were asked; report this as a mistake")

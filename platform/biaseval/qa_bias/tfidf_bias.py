@@ -6,7 +6,6 @@ question, and its tokens share it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -24,14 +23,8 @@ is the label of windows without an answer."""
 _LARGEST_WEIGHT = 1000.0
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """Where a sentence stands in its context."""
-
-    start: int
-    """Its first character."""
-    stop: int
-    """Behind its last."""
+Sentences = Sequence[tuple[int, int]]
+"""Where each sentence of a context starts, and where it has ended, in characters."""
 
 
 class SentenceCosines:
@@ -41,7 +34,7 @@ class SentenceCosines:
         self._text = text
         self._fitted = lru_cache(maxsize=256)(self._fit)
 
-    def of(self, question: str, context: str) -> tuple[Sequence[Sentence], Floats]:
+    def of(self, question: str, context: str) -> tuple[Sentences, Floats]:
         """Return the sentences of a context, and the cosine of each with the question, in [0, 1]."""
         sentences, vectorizer, vectors = self._fitted(context)
         if vectorizer is None:  # no sentence has a word
@@ -49,17 +42,17 @@ class SentenceCosines:
         products = vectors @ vectorizer.transform([question]).T
         return sentences, np.asarray(products.todense(), dtype=np.float64).ravel()
 
-    def _fit(self, context: str) -> tuple[Sequence[Sentence], Any, Any]:
+    def _fit(self, context: str) -> tuple[Sentences, Any, Any]:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         sentences, place = [], 0
         for sentence in self._text.sentences(context):
             place = context.index(sentence, place)
-            sentences.append(Sentence(place, place + len(sentence)))
+            sentences.append((place, place + len(sentence)))
             place += len(sentence)
         vectorizer = TfidfVectorizer(stop_words="english")
         try:
-            vectors = vectorizer.fit_transform([context[own.start : own.stop] for own in sentences])
+            vectors = vectorizer.fit_transform([context[start:stop] for start, stop in sentences])
         except ValueError:  # an empty vocabulary
             return sentences, None, None
         return sentences, vectorizer, vectors
@@ -68,16 +61,14 @@ class SentenceCosines:
 def fitted_weight(cosines: SentenceCosines, questions: Sequence[tuple[str, str, int]]) -> float:
     """Return the weight under which the sentences of the answers are the most probable.
 
-    Args:
-        cosines: of questions and sentences.
-        questions: question, context, and the character where its answer starts.
+    A question comes with its context and the character where its answer starts.
     """
     from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]
 
     found: list[tuple[Floats, int]] = []
     for question, context, start in questions:
         sentences, values = cosines.of(question, context)
-        of_answer = [number for number, own in enumerate(sentences) if own.start <= start < own.stop]
+        of_answer = [number for number, (first, stop) in enumerate(sentences) if first <= start < stop]
         if of_answer and len(sentences) > 1:
             found.append((values, of_answer[0]))
     if not found:
@@ -101,12 +92,7 @@ def fitted_weight(cosines: SentenceCosines, questions: Sequence[tuple[str, str, 
 
 
 def token_log_probabilities(
-    sentences: Sequence[Sentence],
-    cosines: Floats,
-    weight: float,
-    characters: npt.NDArray[np.int64],
-    n_tokens: int,
-    place: int,
+    sentences: Sentences, cosines: Floats, weight: float, characters: npt.NDArray[np.int64], n_tokens: int, place: int
 ) -> npt.NDArray[np.float32]:
     """Return the log-probability of each token of a window to be where an answer starts, or ends.
 
@@ -122,7 +108,7 @@ def token_log_probabilities(
         ``[n_tokens]``, which as probabilities add up to 1.
     """
     probabilities = np.full(n_tokens, 1.0 / n_tokens)
-    starts = np.array([own.start for own in sentences], dtype=np.int64)
+    starts = np.array([start for start, _ in sentences], dtype=np.int64)
     of_token = np.searchsorted(starts, characters[:, 0], side="right") - 1
     is_in = of_token >= 0
     if is_in.any():

@@ -17,8 +17,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import ON_CPU, Loading, ModelSource, encoder_window, load_extractive_model, load_reader_tokenizer
+from biaseval.qa_bias.predictions import ANSWERS
 from biaseval.qa_models.batches import Batches, token_budget_of
-from biaseval.qa_models.questions import ANSWERS, Integers, check_questions, distinct
+from biaseval.qa_models.questions import Integers, check_questions, distinct
 from biaseval.qa_models.spans import Answer, Spans, best_spans, merged, window_answers
 from biaseval.qa_models.windows import AS_PUBLISHED, Windows, WindowSettings, cut_windows, pair_form
 from biaseval.scoring.memory import is_out_of_memory
@@ -91,17 +92,11 @@ class ExtractiveReader:
         settings: WindowSettings = AS_PUBLISHED,
         *,
         allow_untrained_head: bool = False,
-        token_budget: int | None = None,
     ) -> ExtractiveReader:
         """Load model and tokenizer (see ``models.load_extractive_model``) and return their reader."""
         tokenizer = load_reader_tokenizer(source)
         model = load_extractive_model(source, loading, allow_untrained_head=allow_untrained_head)
-        return cls(model, tokenizer, settings, token_budget=token_budget)
-
-    @property
-    def token_budget(self) -> int:
-        """Most tokens in one forward pass."""
-        return self._batches.token_budget
+        return cls(model, tokenizer, settings)
 
     def facts(self) -> dict[str, Any]:
         """Return how answers were made, for the record."""
@@ -177,11 +172,8 @@ class ExtractiveReader:
     def _spans(
         self, windows: Windows, rows: Integers, names: list[str], start_logits: torch.Tensor, end_logits: torch.Tensor
     ) -> Spans:
-        n_tokens, place, n_context = (
-            torch.from_numpy(own[rows]).to(start_logits.device)
-            for own in (windows.n_tokens, windows.context_place, windows.stop - windows.start)
-        )
-        is_token = torch.arange(start_logits.shape[1], device=start_logits.device) < n_tokens[:, None]
+        places = windows.places(rows, start_logits.device)
+        is_token = torch.arange(start_logits.shape[1], device=start_logits.device) < places["n_tokens"][:, None]
         is_broken = (~torch.isfinite(start_logits + end_logits) & is_token).any(dim=1).cpu().numpy()
         if is_broken.any():
             dtype = str(self.model.dtype).removeprefix("torch.")
@@ -189,9 +181,7 @@ class ExtractiveReader:
                 f"question {names[rows[is_broken.argmax()]]!r}: the model gives logits that are not finite "
                 f"({is_broken.sum()} of {len(rows)} windows of a batch); try another dtype than {dtype}"
             )
-        return best_spans(
-            start_logits, end_logits, self.settings, n_tokens=n_tokens, context_place=place, n_context=n_context
-        )
+        return best_spans(start_logits, end_logits, self.settings, **places)
 
     def _self_test(self, windows: Windows) -> None:
         """Compare the shortest window beside the longest with the same window alone, once."""
@@ -260,9 +250,8 @@ def reader_inputs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
 def _later(rank: Rank, *, has_threads: bool) -> Iterator[Rank]:
     """Yield what ranks a batch's spans while the model reads the next; all are ranked behind the block.
 
-    Args:
-        rank: texts are cut and compared in Python, for which a GPU would wait.
-        has_threads: batches run on several threads, each of which ranks its own.
+    Texts are cut and compared in Python, for which a GPU would wait. Batches that run on several threads each rank
+    their own.
     """
     if has_threads:
         yield rank

@@ -18,7 +18,8 @@ from biaseval.models import (
     load_tokenizer,
     read_tokenizer,
 )
-from biaseval.qa_models.questions import check_questions, distinct, written_answers
+from biaseval.qa_bias.predictions import written_answers
+from biaseval.qa_models.questions import check_questions, distinct
 from biaseval.qa_models.sequences import SequenceWriter
 from biaseval.scoring import LabelScorer
 
@@ -54,9 +55,7 @@ class GenerativeReader:
         self._pieces = re.split(r"(\{context\}|\{question\})", prompt)
 
     @classmethod
-    def load(
-        cls, source: ModelSource, loading: Loading = ON_CPU, *, prompt: str = PROMPT, token_budget: int | None = None
-    ) -> GenerativeReader:
+    def load(cls, source: ModelSource, loading: Loading = ON_CPU, *, prompt: str = PROMPT) -> GenerativeReader:
         """Load model and tokenizer and return their reader; which kind of model it is, its configuration says.
 
         Raises:
@@ -64,23 +63,14 @@ class GenerativeReader:
         """
         if not is_sequence_model(source):
             tokenizer = load_tokenizer(source)
-            scorer = LabelScorer(load_model(source, loading), tokenizer, token_budget=token_budget)
-            return cls(scorer, prompt=prompt)
+            return cls(LabelScorer(load_model(source, loading), tokenizer), prompt=prompt)
         tokenizer = read_tokenizer(source)
         model = load_sequence_model(source, loading)
-        return cls(SequenceWriter(model, tokenizer, max_tokens=MAX_TOKENS, token_budget=token_budget), prompt=prompt)
+        return cls(SequenceWriter(model, tokenizer, max_tokens=MAX_TOKENS), prompt=prompt)
 
     def facts(self) -> dict[str, Any]:
         """Return how answers were made, for the record."""
-        if isinstance(self.writer, LabelScorer):
-            return self.writer.facts()
-        model: Any = self.writer.model
-        return {
-            "attention": model.config._attn_implementation,
-            "dtype": str(model.dtype).removeprefix("torch."),
-            "device": str(model.device),
-            "token_budget": self.writer.batches.token_budget,
-        }
+        return self.writer.facts()
 
     def read(self, questions: pa.Table) -> pa.Table:
         """Answer every question.
@@ -101,13 +91,9 @@ class GenerativeReader:
         if isinstance(self.writer, SequenceWriter):
             return written_answers(ids, self.writer.write(prompts, ids))
         rows, prompt_of_row = distinct([(prompt,) for prompt in prompts])
-        given = pa.table(
-            {
-                "prompt_id": pa.array([ids[row] for row in rows], pa.string()),
-                "text": pa.array([prompts[row] for row in rows], pa.string()),
-            }
-        )
-        texts = self.writer.generate(given, MAX_TOKENS)["text"].to_pylist()
+        distinct_prompts = {"prompt_id": [ids[row] for row in rows], "text": [prompts[row] for row in rows]}
+        schema = pa.schema([("prompt_id", pa.string()), ("text", pa.string())])
+        texts = self.writer.generate(pa.table(distinct_prompts, schema=schema), MAX_TOKENS)["text"].to_pylist()
         lines = [re.split(r"[\r\n]", text, maxsplit=1)[0].strip() for text in texts]
         return written_answers(ids, [lines[row] for row in prompt_of_row])
 

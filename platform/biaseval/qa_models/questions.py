@@ -1,4 +1,4 @@
-"""Questions to answer and the answers to them, as tables."""
+"""Questions to answer, as a table."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,15 +10,6 @@ import pyarrow as pa
 from biaseval.errors import InputError
 
 Integers = npt.NDArray[np.int64]
-
-ANSWERS = pa.schema(
-    [
-        ("example_id", pa.string()),
-        ("prediction", pa.string()),
-        ("score", pa.float64()),
-        ("n_best", pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))),
-    ]
-)
 
 _COLUMNS = ("example_id", "question", "context")
 _N_NAMED = 5
@@ -68,10 +59,3 @@ def distinct(keys: Sequence[tuple[str, ...]]) -> tuple[Integers, Integers]:
     place = {key: index for index, key in enumerate(ordered)}
     rows = np.array([first[key] for key in ordered], dtype=np.int64)
     return rows, np.array([place[key] for key in keys], dtype=np.int64)
-
-
-def written_answers(ids: Sequence[str], texts: Sequence[str]) -> pa.Table:
-    """Return answers that a model wrote, which have neither score nor alternatives."""
-    return pa.table(
-        {"example_id": ids, "prediction": texts, "score": [None] * len(ids), "n_best": [[]] * len(ids)}, schema=ANSWERS
-    )

@@ -44,6 +44,15 @@ class SequenceWriter:
         self.max_tokens = max_tokens
         self.batches = Batches(token_budget if token_budget is not None else token_budget_of(model, 512))
 
+    def facts(self) -> dict[str, Any]:
+        """Return how answers were made, for the record."""
+        return {
+            "attention": self.model.config._attn_implementation,
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.model.device),
+            "token_budget": self.batches.token_budget,
+        }
+
     @torch.inference_mode()
     def write(self, prompts: Sequence[str], names: Sequence[str]) -> list[str]:
         """Return the answer to each prompt, without special tokens.

@@ -1,6 +1,6 @@
 """The best spans of windows from start and end logits. Protocol section 7, for all windows of a batch at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -87,8 +87,8 @@ def window_answers(
     """Return a window's best answers with different texts, at most ``n_best``, best first.
 
     Args:
-        spans: of a batch.
-        row: the window in it.
+        spans: of a batch, in which ``row`` is the window.
+        row: 0-based.
         context: the whole context.
         characters: ``[n_context, 2]`` where in it each token of the window's part starts and stops.
         n_best: how many.
@@ -102,12 +102,7 @@ def window_answers(
 
 
 def merged(answers: Iterable[list[Answer]], n_best: int) -> list[Answer]:
-    """Return the best answers of all windows of a question, with different texts; of equal scores the first window's.
-
-    Args:
-        answers: per window, in order, what ``window_answers`` returned.
-        n_best: how many.
-    """
+    """Return the best answers of a question's windows with different texts; of equal scores the first window's."""
     found = list(answers)
     if len(found) == 1:
         return found[0]
@@ -116,14 +111,10 @@ def merged(answers: Iterable[list[Answer]], n_best: int) -> list[Answer]:
 
 
 def _different(answers: Iterable[Answer], n: int) -> list[Answer]:
-    return list(_first_of_each_text(iter(answers), n))
-
-
-def _first_of_each_text(answers: Iterator[Answer], n: int) -> Iterator[Answer]:
-    seen: set[str] = set()
+    """Return the first answer of each text, up to ``n`` of them."""
+    found: dict[str, Answer] = {}
     for answer in answers:
-        if answer.text not in seen:
-            seen.add(answer.text)
-            yield answer
-            if len(seen) == n:
-                return
+        found.setdefault(answer.text, answer)
+        if len(found) == n:
+            break
+    return list(found.values())

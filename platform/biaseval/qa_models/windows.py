@@ -15,6 +15,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from biaseval.errors import InputError
+from biaseval.models import ModelSource, load_reader_tokenizer
+from biaseval.qa_bias.data import Question
 from biaseval.qa_models.questions import Integers, distinct, named
 
 _PROBE = ("Who was it?", "It was nobody, or so they said.")
@@ -174,6 +176,15 @@ class Windows:
         types = (before, np.full(len(first), first_type), between, np.full(len(second), second_type), after)
         return np.concatenate([form.before, first, form.between, second, form.after]), np.concatenate(types)
 
+    def places(self, rows: Integers, device: torch.device) -> dict[str, torch.Tensor]:
+        """Return of windows what `spans.best_spans` must know, ``[n_rows]`` each, on a device."""
+        found = {
+            "n_tokens": self.n_tokens[rows],
+            "context_place": self.context_place[rows],
+            "n_context": (self.stop - self.start)[rows],
+        }
+        return {name: torch.from_numpy(values).to(device) for name, values in found.items()}
+
     def characters(self, row: int) -> Integers:
         """Return where in the context's text each token of the window's part starts and stops, ``[n, 2]``."""
         found: Integers = self.contexts.characters[self.context[row]][self.start[row] : self.stop[row]]
@@ -232,6 +243,20 @@ def cut_windows(
         n_tokens=form.n_special + n_question[pair] + stop - start,
         context_place=before if form.has_context_first else before + n_question[pair] + len(form.between),
     )
+
+
+def count_windows(
+    source: ModelSource, questions: Sequence[Question], *, max_tokens: int, stride: int
+) -> tuple[int, int]:
+    """Return the number of windows that a model will read, and of the tokens in them, from its tokenizer alone.
+
+    Raises:
+        InputError: no usable tokenizer, or questions that are too long for the windows.
+    """
+    pairs = [(question.question, question.context) for question in questions]
+    names = [question.example_id for question in questions]
+    windows = cut_windows(load_reader_tokenizer(source), pairs, names, max_tokens=max_tokens, stride=stride)
+    return len(windows.n_tokens), int(windows.n_tokens.sum())
 
 
 def _refuse_long_questions(

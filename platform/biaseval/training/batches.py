@@ -19,14 +19,6 @@ Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class TrainingRow:
-    """One training example of a few-shot adapter."""
-
-    prompt: str
-    label: str
-
-
-@dataclass(frozen=True)
 class EncodedRow:
     """A training row in tokens."""
 
@@ -60,22 +52,12 @@ class Batch:
     """``[rows, p]`` what each target adds to the loss; the weights of a row sum to the row's weight."""
 
 
-@dataclass(frozen=True)
-class WeighedText:
-    """A text in tokens, and what each of them counts."""
-
-    token_ids: Integers
-    """``[n]``."""
-    weights: npt.NDArray[np.float32]
-    """``[n]`` what a token adds to the loss as a target; 0 where it is none, as the first cannot be."""
+WeighedText = tuple[Integers, npt.NDArray[np.float32]]
+"""The tokens of a text, ``[n]``, and what each adds to the loss as a target: 0 where it is none, as the first is."""
 
 
-def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow]) -> list[EncodedRow]:
-    """Return the rows in tokens; a label has the very tokens that scoring it behind the same prompt has.
-
-    Args:
-        tokenizer: one that ``models.load_tokenizer`` accepts.
-        rows: at least one.
+def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: pa.Table) -> list[EncodedRow]:
+    """Return rows (``prompt``, ``label``) in tokens; a label has those that scoring it behind the prompt has.
 
     Raises:
         InputError: a label cannot be scored behind its prompt.
@@ -83,8 +65,8 @@ def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow])
     prompts = pa.table(
         {
             "prompt_id": [str(number) for number in range(len(rows))],
-            "text": [row.prompt for row in rows],
-            "labels": [[row.label] for row in rows],
+            "text": rows["prompt"],
+            "labels": [[label] for label in rows["label"].to_pylist()],
         }
     )
     return [
@@ -94,37 +76,28 @@ def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: Sequence[TrainingRow])
 
 
 def collate(rows: Sequence[EncodedRow], weights: Sequence[float]) -> Batch:
-    """Return rows as a batch.
-
-    Args:
-        rows: at least one.
-        weights: of each row's mean loss in the batch's loss.
-    """
+    """Return rows, at least one, as a batch in whose loss each row's mean loss has its weight."""
     texts = []
     for row, weight in zip(rows, weights, strict=True):
         of_tokens = np.zeros(len(row.token_ids), dtype=np.float32)
         of_tokens[row.n_context :] = weight / row.n_targets
-        texts.append([WeighedText(row.token_ids, of_tokens)])
+        texts.append([(row.token_ids, of_tokens)])
     return lay_out(texts)
 
 
 def lay_out(rows: Sequence[Sequence[WeighedText]]) -> Batch:
-    """Return a batch of rows, each of texts one behind the other.
-
-    Args:
-        rows: at least one, of at least one text each.
-    """
-    width = max(sum(len(text.token_ids) for text in row) for row in rows)
+    """Return a batch of at least one row, each of at least one text, one behind the other."""
+    width = max(sum(len(token_ids) for token_ids, _ in row) for row in rows)
     input_ids, text_numbers = np.zeros((2, len(rows), width), dtype=np.int64)
     # A target is predicted one position before its own.
     weights = np.zeros((len(rows), width), dtype=np.float32)
     for place, row in enumerate(rows):
         start = 0
-        for number, text in enumerate(row, start=1):
-            stop = start + len(text.token_ids)
-            input_ids[place, start:stop] = text.token_ids
+        for number, (token_ids, of_tokens) in enumerate(row, start=1):
+            stop = start + len(token_ids)
+            input_ids[place, start:stop] = token_ids
             text_numbers[place, start:stop] = number
-            weights[place, start : stop - 1] = text.weights[1:]
+            weights[place, start : stop - 1] = of_tokens[1:]
             start = stop
     # The model runs, and its backward pass too, where nothing counts: other workers may wait for its part in both.
     positions = np.flatnonzero(weights.any(axis=0)) if weights.any() else np.zeros(1, dtype=np.int64)

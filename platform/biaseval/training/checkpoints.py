@@ -71,14 +71,8 @@ def newest_checkpoint(run: Run, place: str = CHECKPOINTS) -> Checkpoint | None:
     if not complete:
         return None
     found = run.read_json(f"{place}/{max(complete)}/{_MARKER}")
-    scale = found.get("loss_scale")
-    return Checkpoint(
-        place,
-        found["n_steps"],
-        found["n_files"],
-        None if scale is None else LossScale(**scale),
-        found.get("sha256", {}),
-    )
+    scale = LossScale(**found["loss_scale"]) if found.get("loss_scale") else None
+    return Checkpoint(place, found["n_steps"], found["n_files"], scale, found.get("sha256", {}))
 
 
 def keep_only(run: Run, place: str, checkpoint: Checkpoint | None) -> None:
@@ -91,14 +85,7 @@ def keep_only(run: Run, place: str, checkpoint: Checkpoint | None) -> None:
 
 
 def write_checkpoint(run: Run, place: str, n_steps: int, prepared: Prepared, share: Share) -> None:
-    """Write a checkpoint and delete the one before; all workers call this at once.
-
-    Args:
-        run: the run directory.
-        place: the folder of the run for this training's checkpoints.
-        n_steps: optimizer steps before the checkpoint.
-        prepared: the model and its trained parameters.
-        share: of this worker.
+    """Write a checkpoint behind ``n_steps`` optimizer steps, and delete the one before; all workers call this at once.
 
     Raises:
         BiasevalError: the disk is full or the store does not answer; the previous checkpoint stays.
@@ -133,11 +120,6 @@ def read_states(
 ) -> Iterator[tuple[torch.nn.Parameter, State]]:
     """Yield the state of every trained parameter, one file in memory at a time.
 
-    Args:
-        run: the run directory.
-        checkpoint: of it.
-        trained: the trained parameters by name.
-
     Raises:
         BiasevalError: a file is damaged, or does not have the parameters of this model.
     """
@@ -166,12 +148,7 @@ def read_states(
 
 
 def in_files(sizes: Mapping[str, int], file_bytes: int) -> Iterator[list[str]]:
-    """Yield the names that share a file, in order: as many as fit, at least one.
-
-    Args:
-        sizes: bytes by name.
-        file_bytes: of a file.
-    """
+    """Yield the names that share a file of ``file_bytes``, in order: as many as fit by their sizes, at least one."""
     names: list[str] = []
     for name, size in sizes.items():
         if names and sum(sizes[other] for other in names) + size > file_bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -120,7 +120,7 @@ class _RowError(Exception):
 
 def _flat(path: str, form: str, rows: Sequence[tuple[int, Row]]) -> Conversations:
     """Read one conversation a row."""
-    turns_of = {"alpaca": _alpaca_turns, "dolly": _dolly_turns, "messages": _message_turns}[form]
+    turns_of = _TURNS[form]
     found = Conversations([])
     problems = []
     for number, row in rows:
@@ -136,14 +136,6 @@ def _flat(path: str, form: str, rows: Sequence[tuple[int, Row]]) -> Conversation
             found.left_out["without an answer"] += 1
     _refuse(problems)
     return found
-
-
-def _alpaca_turns(row: Row) -> list[Turn]:
-    return _instruction(row, "input", "output")
-
-
-def _dolly_turns(row: Row) -> list[Turn]:
-    return _instruction(row, "context", "response")
 
 
 def _instruction(row: Row, extra: str, answer: str) -> list[Turn]:
@@ -175,6 +167,13 @@ def _message_turns(row: Row) -> list[Turn]:
     if any(turn.role != "system" and not turn.text.strip() for turn in turns):
         raise _RowError("a message is empty; write its text, or take the conversation out")
     return turns
+
+
+_TURNS: dict[str, Callable[[Row], list[Turn]]] = {
+    "alpaca": lambda row: _instruction(row, "input", "output"),
+    "dolly": lambda row: _instruction(row, "context", "response"),
+    "messages": _message_turns,
+}
 
 
 def _text(row: Row, key: str) -> str:

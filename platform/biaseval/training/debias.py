@@ -1,11 +1,14 @@
 """Losses that train a reader against a shortcut, as functions of tensors (P3 section 4.4).
 
-A shortcut is given as a bias model: a reader that answers by it. All logits are raw, ``[batch, positions]``, a row for
-each window; start and end of an answer are two classifications over the positions, and each loss is the mean of both.
-Bias and teacher are constants: no gradient reaches them.
+A shortcut is given as a bias model: a reader that answers by it. Start and end of an answer are two classifications
+over the positions of a window. A loss is a scalar in nats, the mean over rows and over start and end. Bias and teacher
+are constants: no gradient reaches them.
 
-Where there is a ``mask``, positions that are false in it (padding) take no part in any softmax or entropy; P3's code
-has none, and lets padding take part. Logits in 16 bits are computed with in float32; a gate
+Every loss takes pairs, the start before the end. Logits are raw, in floating point, ``[batch, positions]``, a row for
+each window. ``labels`` are integers, ``[batch]``, inclusive, at positions that the mask leaves in.
+
+Where there is a ``mask``, ``[batch, positions]``, positions that are false in it (padding) take no part in any softmax
+or entropy; P3's code has none, and lets padding take part. Logits in 16 bits are computed with in float32; a gate
 computes in its own numbers.
 
     learned_mixin_loss              Clark et al., 2019; P3's LMIX
@@ -13,6 +16,7 @@ computes in its own numbers.
     product_of_experts_loss         Clark et al., 2019; He et al., 2019
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -24,15 +28,15 @@ from biaseval.errors import BiasevalError
 LearnedMixinVariant = Literal["paper", "head", "clark"]
 ConfidenceVariant = Literal["utama", "head"]
 
+Sides = Sequence[Tensor]
+"""Of the start and of the end."""
+
 
 def learned_mixin_loss(
-    start_logits: Tensor,
-    end_logits: Tensor,
-    bias_start_logits: Tensor,
-    bias_end_logits: Tensor,
+    logits: Sides,
+    biases: Sides,
     hidden_states: Tensor,
-    start_positions: Tensor,
-    end_positions: Tensor,
+    labels: Sides,
     gate: nn.Linear,
     *,
     bias_scale: float,
@@ -50,25 +54,19 @@ def learned_mixin_loss(
       of its hidden states, and b is a log-probability.
 
     Args:
-        start_logits: of the trained model; floating point, ``[batch, positions]``. So are the next three.
-        end_logits: of the trained model.
-        bias_start_logits: of the bias model, raw.
-        bias_end_logits: of the bias model, raw.
+        logits: of the trained model.
+        biases: logits of the bias model.
         hidden_states: of the trained model's last layer, ``[batch, positions, width]``.
-        start_positions: labels, integers ``[batch]``; inclusive, at positions that the mask leaves in.
-        end_positions: likewise.
+        labels: of the answers.
         gate: to one number, from ``2 * width`` for ``paper``, else from ``width``; g is its softplus. It is trained
             with the model.
         bias_scale: u, in (0, 1]; how much of the bias is kept (P3: 0.2, its code 0.1; 1 is the original method).
         entropy_penalty: H, at least 0; of z as it is, without u (P3: 0.4).
         variant: which form.
-        mask: true where a position counts, ``[batch, positions]``; None counts all.
-
-    Returns:
-        A scalar in nats, the mean over rows and over start and end.
+        mask: true where a position counts; None counts all.
     """
-    logits = [_wide(own) for own in (start_logits, end_logits)]
-    biases = [_in_mask(_wide(own).detach(), mask, 0.0) for own in (bias_start_logits, bias_end_logits)]
+    logits = [_wide(own) for own in logits]
+    biases = [_in_mask(_wide(own).detach(), mask, 0.0) for own in biases]
     hidden = _wide(hidden_states)
     if variant == "paper":
         rows = torch.arange(len(hidden), device=hidden.device)
@@ -80,21 +78,17 @@ def learned_mixin_loss(
         mixed = _gate(gate, _mean(hidden, mask))
         biases = [_in_mask(_log_softmax(own, mask), mask, 0.0) for own in biases]
     losses = []
-    for own, bias, position in zip(logits, biases, (start_positions, end_positions), strict=True):
+    for own, bias, position in zip(logits, biases, labels, strict=True):
         z = mixed * bias
         losses.append(_cross_entropy(own + bias_scale * z, position, mask) + entropy_penalty * _entropy(z, mask))
     return torch.stack(losses).mean()
 
 
 def confidence_regularization_loss(
-    start_logits: Tensor,
-    end_logits: Tensor,
-    teacher_start_logits: Tensor,
-    teacher_end_logits: Tensor,
-    bias_start_logits: Tensor,
-    bias_end_logits: Tensor,
-    start_positions: Tensor,
-    end_positions: Tensor,
+    logits: Sides,
+    teachers: Sides,
+    biases: Sides,
+    labels: Sides,
     *,
     bias_scale: float,
     variant: ConfidenceVariant = "utama",
@@ -109,29 +103,19 @@ def confidence_regularization_loss(
     - ``head``, P3's repository at its last commit: softmax of the exponential of logits.
 
     Args:
-        start_logits: of the trained model; floating point, ``[batch, positions]``. So are the next five.
-        end_logits: of the trained model.
-        teacher_start_logits: of a model that was trained without regard to the bias, raw.
-        teacher_end_logits: likewise.
-        bias_start_logits: of the bias model, raw.
-        bias_end_logits: likewise.
-        start_positions: labels, integers ``[batch]``; inclusive, at positions that the mask leaves in.
-        end_positions: likewise.
+        logits: of the trained model.
+        teachers: logits of a model that was trained without regard to the bias.
+        biases: logits of the bias model.
+        labels: of the answers.
         bias_scale: u, in (0, 1] (P3: 0.1, its code 0.2; 1 is the original method).
         variant: which form.
-        mask: true where a position counts, ``[batch, positions]``; None counts all.
-
-    Returns:
-        A scalar in nats, the mean over rows and over start and end.
+        mask: true where a position counts; None counts all.
 
     Raises:
         BiasevalError: ``head``, and a logit is so large that its exponential overflows.
     """
     losses = []
-    for own, teacher, bias, position in (
-        (start_logits, teacher_start_logits, bias_start_logits, start_positions),
-        (end_logits, teacher_end_logits, bias_end_logits, end_positions),
-    ):
+    for own, teacher, bias, position in zip(logits, teachers, biases, labels, strict=True):
         sure, biased = _wide(teacher).detach(), _wide(bias).detach()
         if variant == "head":
             sure, biased = _exponential(sure, mask), _exponential(biased, mask)
@@ -144,36 +128,19 @@ def confidence_regularization_loss(
 
 
 def product_of_experts_loss(
-    start_logits: Tensor,
-    end_logits: Tensor,
-    bias_start_logits: Tensor,
-    bias_end_logits: Tensor,
-    start_positions: Tensor,
-    end_positions: Tensor,
-    *,
-    bias_scale: float = 1.0,
-    mask: Tensor | None = None,
+    logits: Sides, biases: Sides, labels: Sides, *, bias_scale: float = 1.0, mask: Tensor | None = None
 ) -> Tensor:
     """Return the cross-entropy of the model and its bias together, CE(l + u log_softmax(b), y).
 
     Args:
-        start_logits: of the trained model; floating point, ``[batch, positions]``. So are the next three.
-        end_logits: of the trained model.
-        bias_start_logits: of the bias model, raw.
-        bias_end_logits: likewise.
-        start_positions: labels, integers ``[batch]``; inclusive, at positions that the mask leaves in.
-        end_positions: likewise.
+        logits: of the trained model.
+        biases: logits of the bias model.
+        labels: of the answers.
         bias_scale: u, in (0, 1]; 1 is the original method.
-        mask: true where a position counts, ``[batch, positions]``; None counts all.
-
-    Returns:
-        A scalar in nats, the mean over rows and over start and end.
+        mask: true where a position counts; None counts all.
     """
     losses = []
-    for own, bias, position in (
-        (start_logits, bias_start_logits, start_positions),
-        (end_logits, bias_end_logits, end_positions),
-    ):
+    for own, bias, position in zip(logits, biases, labels, strict=True):
         known = _in_mask(_log_softmax(_wide(bias).detach(), mask), mask, 0.0)
         losses.append(_cross_entropy(_wide(own) + bias_scale * known, position, mask))
     return torch.stack(losses).mean()

@@ -37,14 +37,10 @@ _OF_PRECISION = ("amp", "bfloat16", "torch_autocast")
 
 
 def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]:
-    """Return the configuration for training one adapter or model.
+    """Return the configuration for training one adapter or model with ZeRO; the trained parameters bound its buffers.
 
-    DeepSpeed casts nothing: the model has its dtypes already, and ZeRO keeps the optimizer's own weights in float32.
-    In float16 ZeRO scales losses by the factor that it gets before each step (`loss_scale.LossScale`).
-
-    Args:
-        training: its ``zero`` is not null.
-        n_trainable: trained parameters; they bound the buffers.
+    DeepSpeed casts nothing: the model has its dtypes already, and ZeRO keeps the optimizer's own weights in float32. In
+    float16 ZeRO scales losses by the factor that it gets before each step (`loss_scale.LossScale`).
 
     Raises:
         InputError: the file cannot be read, is no JSON object, has a key that DeepSpeed would ignore, or

@@ -41,12 +41,10 @@ class ModelShape:
 
     def n_trained(self, recipe: Recipe) -> int:
         """Return the parameters that are trained."""
-        return self.n_parameters if recipe.adapter is None else n_trainable(self.targets, recipe.adapter.r)
-
-
-def n_trainable(targets: Sequence[tuple[int, int]], r: int) -> int:
-    """Return the parameters of an adapter of rank ``r``: two matrices a layer, ``[r, inputs]`` and ``[outputs, r]``."""
-    return r * sum(n_in + n_out for n_in, n_out in targets)
+        if recipe.adapter is None:
+            return self.n_parameters
+        # Two matrices a layer, [r, inputs] and [outputs, r].
+        return recipe.adapter.r * sum(n_in + n_out for n_in, n_out in self.targets)
 
 
 def _llama(hidden: int, inner: int, n_layers: int, vocabulary: int) -> list[tuple[int, int]]:
@@ -101,22 +99,6 @@ class TrainingCost:
     """Of one worker, by ZeRO stage, for each shape."""
     gpus: list[int]
     """Needed for each shape; 0 where none will do."""
-
-
-def training_cost(shape: ModelShape, recipe: Recipe, *, row_tokens: int, step_tokens: int) -> TrainingCost:
-    """Return what training would cost; loads no weights.
-
-    Args:
-        shape: of the spec's model.
-        recipe: how it is trained.
-        row_tokens: of the longest row, as it goes through the model.
-        step_tokens: of all steps together, of all models or adapters.
-
-    Raises:
-        InputError: the DeepSpeed file cannot be read.
-    """
-    flops = training_flops(shape.n_parameters, step_tokens, recipe)
-    return cost_of([shape, *PUBLISHED_SHAPES], recipe, row_tokens=row_tokens, flops=flops)
 
 
 def cost_of(shapes: list[ModelShape], recipe: Recipe, *, row_tokens: int, flops: int) -> TrainingCost:
@@ -195,10 +177,8 @@ def fewest_gpus(memory: Callable[[int | None, int], Memory]) -> int:
     """Return how many GPUs of 80 GiB are enough: one, or a power of two up to 64 with ZeRO 3; 0 if none are.
 
     GPUs that are a power of two share a step of the published size evenly. With ZeRO 3 one can be enough where it
-    offloads; with none the activations alone are too much for one GPU.
-
-    Args:
-        memory: of one worker, by ZeRO stage and number of workers.
+    offloads; with none the activations alone are too much for one GPU. ``memory`` is that of one worker, by ZeRO stage
+    and number of workers.
     """
     usable = int(_USABLE * GPU_GIB * 2**30)
     if memory(None, 1).total <= usable:
@@ -207,16 +187,11 @@ def fewest_gpus(memory: Callable[[int | None, int], Memory]) -> int:
 
 
 def training_flops(n_parameters: int, n_tokens: int, recipe: Recipe) -> int:
-    """Return the floating-point operations of training.
+    """Return the floating-point operations of training a base model on the tokens of all steps together.
 
     Two for each parameter and token forward, and two backward, which passes the gradient on; two more for the gradients
     of weights, which frozen ones do not need; and two more for computing activations again under gradient
     checkpointing.
-
-    Args:
-        n_parameters: of the base model.
-        n_tokens: of all steps together.
-        recipe: adapter and gradient checkpointing.
     """
     passes = 4 + 2 * (recipe.adapter is None) + 2 * recipe.training.gradient_checkpointing
     return passes * n_parameters * n_tokens

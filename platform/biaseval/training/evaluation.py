@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -21,7 +21,6 @@ import torch.distributed as dist
 from torch.nn import functional as F
 
 from biaseval.qa_bias.squad_metric import exact_match, f1
-from biaseval.qa_models.questions import Integers
 from biaseval.qa_models.spans import best_spans
 from biaseval.qa_models.windows import Windows, WindowSettings
 from biaseval.training.features import cut_questions, labelled
@@ -67,14 +66,7 @@ class Evaluated:
     def of(
         cls, dataset: str, questions: pa.Table, base: Base, inputs: Sequence[str], settings: WindowSettings
     ) -> Evaluated:
-        """Return questions as they are shown.
-
-        Args:
-            dataset: its name.
-            questions: ``example_id``, ``question``, ``context``, ``answers`` and ``answer_starts``; each has an answer.
-            base: whose tokenizer cuts them.
-            inputs: what the model takes, as in `Questions`.
-            settings: how contexts are read, and which spans may be answers.
+        """Return questions, each with an answer, as they are shown; ``inputs`` are those of `Questions`.
 
         Raises:
             InputError: questions that leave too little of the window to their contexts.
@@ -114,20 +106,15 @@ class Evaluated:
 
         The score is minus infinity where it has none; tokens are counted from the first of the window's context.
         """
-        start_logits, end_logits = self._without_padding(rows, logits)
+        places = self.windows.places(np.array(rows), logits.device)
+        is_padding = torch.arange(logits.shape[-1], device=logits.device) >= places["n_tokens"][:, None]
+        sides = logits.masked_fill(is_padding, -torch.inf)
+        labels = (self.shown.windows[name].to_numpy()[rows] for name in ("start_position", "end_position"))
         losses = [
-            F.cross_entropy(side, self._on(logits, self._labels(name)[rows]), reduction="none")
-            for name, side in (("start_position", start_logits), ("end_position", end_logits))
+            F.cross_entropy(side, torch.from_numpy(own).to(side.device, torch.long), reduction="none")
+            for side, own in zip(sides, labels, strict=True)
         ]
-        windows, chosen = self.windows, np.array(rows)
-        spans = best_spans(
-            start_logits,
-            end_logits,
-            self.settings,
-            n_tokens=self._on(logits, windows.n_tokens[chosen]),
-            context_place=self._on(logits, windows.context_place[chosen]),
-            n_context=self._on(logits, (windows.stop - windows.start)[chosen]),
-        )
+        spans = best_spans(sides[0], sides[1], self.settings, **places)
         score = np.where(spans.n > 0, spans.score[:, 0], -np.inf)
         loss = torch.stack(losses).mean(dim=0).cpu().numpy()
         return np.stack([loss, score, spans.first[:, 0], spans.last[:, 0]], axis=1, dtype=np.float64)
@@ -146,19 +133,6 @@ class Evaluated:
             characters = windows.characters(row)
             texts.append(context[characters[first, 0] : characters[last, 1]])
         return texts
-
-    def _without_padding(self, rows: Sequence[int], logits: torch.Tensor) -> torch.Tensor:
-        n_tokens = self._on(logits, self.windows.n_tokens[np.array(rows)])
-        is_padding = torch.arange(logits.shape[-1], device=logits.device) >= n_tokens[:, None]
-        return logits.masked_fill(is_padding, -torch.inf)
-
-    def _labels(self, name: str) -> Integers:
-        labels: Integers = self.shown.windows[name].to_numpy().astype(np.int64)
-        return labels
-
-    @staticmethod
-    def _on(like: torch.Tensor, values: Integers) -> torch.Tensor:
-        return torch.from_numpy(values).to(like.device)
 
 
 @dataclass(frozen=True)
@@ -183,57 +157,50 @@ class Watch:
     def stops(self, before: int, n_steps: int, scores: Sequence[Scores]) -> str | None:
         """Return why training ends at an evaluation that misses a cutoff, or None.
 
-        Args:
-            before: steps at the evaluation before, 0 where there was none.
-            n_steps: at this one.
-            scores: of it.
+        ``n_steps`` were made, and ``before`` at the evaluation before, 0 where there was none.
         """
         due = [cutoff for rung, cutoff in self.cutoffs.items() if before < rung <= n_steps]
-        found = [own.f1 for own in scores if own.dataset in self.deciding]
-        f1 = sum(found) / max(1, len(found))
+        f1 = _mean(scores, self.deciding, "f1")
         if not due or f1 >= max(due):
             return None
         return (
             f"stopped early behind {n_steps:,} steps: F1 {f1:.4f} on validation, and the search asks for {max(due):.4f}"
         )
 
-    def selection(self) -> Selection:
-        """Return what hears of the evaluations of a training."""
-        return Selection(self.criterion, self.deciding, self.patience, self.against)
-
 
 @dataclass
 class Selection:
     """Which evaluation was the best so far, and whether it is time to stop."""
 
-    criterion: Criterion
-    datasets: frozenset[str]
-    patience: int | None
-    against: frozenset[str] = frozenset()
+    watch: Watch
     best_step: int | None = None
     """0-based; None before the first finite evaluation."""
     _best: float = field(default=-math.inf, init=False)
     _n_worse: int = field(default=0, init=False)
 
-    def add(self, step: int, scores: Sequence[Mapping[str, float | str]]) -> bool:
+    def add(self, step: int, scores: Sequence[Scores]) -> bool:
         """Hear of an evaluation behind a step; return whether it is the best so far.
 
         Of equal ones the first is; none is whose loss on some set is not finite.
         """
-        value = self._mean(scores, self.datasets) - (self._mean(scores, self.against) if self.against else 0.0)
-        value *= -1 if self.criterion == "loss" else 1
-        is_finite = all(math.isfinite(float(own["loss"])) for own in scores)  # else answers mean nothing
+        means = [
+            _mean(scores, datasets, self.watch.criterion) for datasets in (self.watch.deciding, self.watch.against)
+        ]
+        value = (means[0] - means[1]) * (-1 if self.watch.criterion == "loss" else 1)
+        is_finite = all(math.isfinite(own.loss) for own in scores)  # else answers mean nothing
         if is_finite and value > self._best:
             self._best, self.best_step, self._n_worse = value, step, 0
             return True
         self._n_worse += 1
         return False
 
-    def _mean(self, scores: Sequence[Mapping[str, float | str]], datasets: frozenset[str]) -> float:
-        values = [float(own[self.criterion]) for own in scores if own["dataset"] in datasets]
-        return sum(values) / len(values)
-
     @property
     def is_over(self) -> bool:
         """Whether patience is exhausted."""
-        return self.patience is not None and self._n_worse >= self.patience
+        return self.watch.patience is not None and self._n_worse >= self.watch.patience
+
+
+def _mean(scores: Sequence[Scores], datasets: Collection[str], criterion: Criterion) -> float:
+    """Return the mean over these sets, 0 without any."""
+    found = [float(getattr(own, criterion)) for own in scores if own.dataset in datasets]
+    return sum(found) / max(1, len(found))

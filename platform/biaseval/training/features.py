@@ -12,21 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from biaseval.qa_models.windows import Windows, cut_windows
+from biaseval.tables import QA_FEATURES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-FEATURES = pa.schema(
-    [
-        ("example_id", pa.string()),
-        ("window", pa.int32()),  # 0-based, of the question
-        ("token_ids", pa.list_(pa.int32())),
-        ("token_types", pa.list_(pa.int8())),
-        ("start_position", pa.int32()),  # of the answer's first token; the [CLS] token where there is none
-        ("end_position", pa.int32()),  # of its last token
-        ("has_answer", pa.bool_()),  # whether all of it is in the window
-    ]
-)
+FEATURES = pa.schema([field for field in QA_FEATURES.schema if field.name not in ("base", "dataset")])
+"""Of windows. Positions are those of the answer's first and last token, or of [CLS] where there is none."""
 
 
 def question_features(
@@ -37,13 +29,7 @@ def question_features(
 
 
 def cut_questions(tokenizer: PreTrainedTokenizerBase, questions: pa.Table, *, max_tokens: int, stride: int) -> Windows:
-    """Return the windows of questions.
-
-    Args:
-        tokenizer: one with character offsets.
-        questions: ``example_id``, ``question``, ``context``.
-        max_tokens: most tokens of a window, special ones included.
-        stride: tokens of the context that two neighbouring windows share.
+    """Return the windows of questions (``example_id``, ``question``, ``context``), see `cut_windows`.
 
     Raises:
         InputError: questions that leave too little of the window to their contexts.
@@ -73,7 +59,8 @@ def labelled(windows: Windows, questions: pa.Table, tokenizer: PreTrainedTokeniz
         if rows[pair]["answers"]:
             start = rows[pair]["answer_starts"][0]
             answer = _tokens_of(windows, window, start, start + len(rows[pair]["answers"][0]))
-        no_answer = _first_token(token_ids.tolist(), tokenizer)
+        # [CLS], or the first token for tokenizers without one.
+        no_answer = int((token_ids == tokenizer.cls_token_id).argmax())
         start_position, end_position = (no_answer, no_answer) if answer is None else answer
         found.append(
             {
@@ -98,8 +85,3 @@ def _tokens_of(windows: Windows, window: int, start: int, stop: int) -> tuple[in
     last = int(np.searchsorted(characters[:, 1], stop, side="left"))
     place = int(windows.context_place[window])
     return place + first, place + last
-
-
-def _first_token(token_ids: list[int], tokenizer: PreTrainedTokenizerBase) -> int:
-    """Return where [CLS] stands; the first place for tokenizers without one."""
-    return token_ids.index(tokenizer.cls_token_id) if tokenizer.cls_token_id in token_ids else 0

@@ -53,10 +53,8 @@ def attention_inputs(model: PreTrainedModel, text_numbers: Integers, device: tor
 def weighted_loss(logits: torch.Tensor, target_ids: torch.Tensor, target_weights: torch.Tensor) -> torch.Tensor:
     """Return the sum of the targets' negative log-probabilities (nats), each times its weight; computed in float32.
 
-    Args:
-        logits: ``[rows, positions, vocabulary]``.
-        target_ids: ``[rows, positions]``.
-        target_weights: ``[rows, positions]``; 0 where there is no target.
+    Logits are ``[rows, positions, vocabulary]``, the others ``[rows, positions]``; weights are 0 where there is no
+    target.
     """
     logprobs = logits.float().log_softmax(dim=-1).gather(-1, target_ids.unsqueeze(-1)).squeeze(-1)
     # Not a product: where a position is no target, an infinite logit there must not turn the sum into NaN.

@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,15 @@ _SHARD_BYTES = 2 << 30
 
 
 def write_weights(run: Run, folder: str, prepared: Prepared, share: Share, dtype: str) -> None:
-    """Write the weights of a model, of which it is complete with `complete_model`; all workers call this at once.
+    """Write the weights of a model, all of whose parameters are trained, in a dtype; all workers call this at once.
 
-    The workers write the shards side by side; where weights are partitioned (ZeRO 3), those of one shard are whole at a
-    time. Tied weights are written once.
-
-    Args:
-        run: where the folder goes.
-        folder: has no weights yet.
-        prepared: the model, all of whose parameters are trained.
-        share: of this worker.
-        dtype: of the floating-point weights in the files.
+    `complete_model` completes the folder. The workers write the shards side by side; where weights are partitioned
+    (ZeRO 3), those of one shard are whole at a time. Tied weights are written once.
     """
     model = prepared.model
-    tensors = {**dict(model.named_parameters()), **dict(_persistent_buffers(model))}
+    stored = model.state_dict().keys()  # all but buffers that a model computes
+    buffers = {name: own for name, own in model.named_buffers(remove_duplicate=False) if name in stored}
+    tensors = {**dict(model.named_parameters()), **buffers}
     width = torch_dtype(dtype).itemsize
     sizes = {name: width * n_elements(tensor) for name, tensor in tensors.items()}
     shards = list(in_files(sizes, _SHARD_BYTES))
@@ -59,14 +53,7 @@ def write_weights(run: Run, folder: str, prepared: Prepared, share: Share, dtype
 
 
 def complete_model(run: Run, folder: str, base: Base, dtype: str) -> None:
-    """Write what belongs to a model beside its weights, the configuration last; the first worker does.
-
-    Args:
-        run: where the folder is.
-        folder: with the weights.
-        base: the model, with its tokenizer.
-        dtype: of the weights in the files.
-    """
+    """Write what belongs to a model beside its weights, the configuration last; the first worker does."""
     if base.share.rank > 0:
         return
     model = base.model
@@ -91,10 +78,3 @@ def _as_saved(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
     saved = tensor.to("cpu", torch_dtype(dtype)) if tensor.is_floating_point() else tensor.cpu()
     # A copy, also where nothing changes: a gathered weight is gone behind its context.
     return saved.clone(memory_format=torch.contiguous_format)
-
-
-def _persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    for prefix, module in model.named_modules():
-        for name, buffer in module.named_buffers(recurse=False):
-            if name not in module._non_persistent_buffers_set:
-                yield f"{prefix}.{name}".lstrip("."), buffer

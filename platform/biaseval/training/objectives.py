@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -52,9 +54,7 @@ class Share:
     def batches_of_like_length(self, rows: Sequence[_Row], lengths: Sequence[int]) -> list[Sequence[_Row]]:
         """Deal the rows of a step likewise, from the longest on, so that less of the batches is padding.
 
-        Args:
-            rows: of the step, at least one.
-            lengths: tokens of each.
+        Lengths are the tokens of each row.
         """
         order = sorted(range(len(rows)), key=lambda place: -lengths[place])
         batches = self.batches_of(order)
@@ -64,12 +64,9 @@ class Share:
 
 
 def _cut(rows: Sequence[int], lengths: Sequence[int], pass_tokens: int) -> list[Sequence[int]]:
-    """Cut rows, the longest first, such that padded tokens, and so many more for each part, are fewest.
+    """Cut rows, places in ``lengths``, the longest first, into parts of the least cost.
 
-    Args:
-        rows: places in ``lengths``.
-        lengths: tokens of each row.
-        pass_tokens: what a part costs beside.
+    A part costs its padded tokens and ``pass_tokens``.
     """
     least, starts = [0], [0]  # of the first n rows: their cost, and where the last part of them begins
     for stop in range(1, len(rows) + 1):
@@ -83,34 +80,40 @@ def _cut(rows: Sequence[int], lengths: Sequence[int], pass_tokens: int) -> list[
     return parts[::-1]
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """Rows to train on, and the loss that is minimised over them."""
 
-    @property
-    def n_rows(self) -> int:
-        """Of an epoch, at least one."""
-
-    @property
-    def held_out(self) -> Objective | None:
-        """The held-out rows, whose loss is computed after each epoch; None without any."""
+    held_out: Objective | None = None
+    """The held-out rows, whose loss is computed after each epoch; None without any."""
 
     @property
     def layers(self) -> torch.nn.Module | None:
         """Layers that are trained with the model and dropped afterwards; None without any."""
+        return None
+
+    @cached_property
+    @abstractmethod
+    def lengths(self) -> list[int]:
+        """Tokens of each row of an epoch, at least one, without padding."""
 
     @property
-    def lengths(self) -> Sequence[int]:
-        """Tokens of each row."""
+    def n_rows(self) -> int:
+        """Of an epoch."""
+        return len(self.lengths)
 
     def weight(self, rows: Sequence[int]) -> float:
-        """Return what the loss of these rows counts beside that of others."""
+        """Return what the loss of these rows counts beside that of others: each the same, if nothing else is said."""
+        return len(rows)
 
     def names(self, rows: Sequence[int]) -> Sequence[str]:
         """Return what messages call these rows; nothing where they have no names."""
+        return ()
 
     def n_tokens(self, rows: Sequence[int]) -> int | None:
         """Return the tokens of all texts of a step, where the table of steps is to say so."""
+        return sum(self.lengths[row] for row in rows)
 
+    @abstractmethod
     def batches(self, rows: Sequence[int], share: Share) -> Sequence[Any]:
         """Return what one worker computes of a step.
 
@@ -123,7 +126,11 @@ class Objective(Protocol):
         """
 
     def loss(self, model: PreTrainedModel, batch: Any, device: torch.device) -> torch.Tensor:
-        """Return the weighted loss of a batch, a float32 scalar in nats, which every trained parameter is part of."""
+        """Return the weighted loss of a batch, a float32 scalar in nats, which every trained parameter is part of.
+
+        If nothing else is said, it is that of texts: the negative log-probabilities of the targets.
+        """
+        return target_loss(model, batch, device)
 
 
 class Loss(torch.nn.Module):
@@ -138,11 +145,9 @@ class Loss(torch.nn.Module):
         self._precision = None if precision == "float32" else torch_dtype(precision)
 
     def forward(self, batch: Any, work: Asked | None = None) -> torch.Tensor:
-        """Return the weighted loss of a batch, computed in 16 bits where ``precision`` says so; or what else is asked.
+        """Return the weighted loss of a batch, or what ``work`` makes of it.
 
-        Args:
-            batch: of the objective.
-            work: what to do with it; None: its loss.
+        It is computed in 16 bits where ``precision`` says so.
         """
         work = self._objective.loss if work is None else work
         with torch.autocast(self._device.type, dtype=self._precision, enabled=self._precision is not None):
@@ -150,7 +155,7 @@ class Loss(torch.nn.Module):
 
 
 @dataclass(frozen=True)
-class LabelledPrompts:
+class LabelledPrompts(Objective):
     """Prompts with their labels: label and EOS are predicted.
 
     Each row counts by the mean over its own targets, however many it has. Hugging Face's Trainer did so at the time of
@@ -158,26 +163,11 @@ class LabelledPrompts:
     """
 
     rows: Sequence[EncodedRow]
-    held_out = None
-    layers = None
 
-    @property
-    def n_rows(self) -> int:
-        """Prompts."""
-        return len(self.rows)
-
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
-        """Tokens of each row."""
+        """Tokens of each prompt with its label."""
         return [len(row.token_ids) for row in self.rows]
-
-    def names(self, rows: Sequence[int]) -> list[str]:
-        """Return nothing: the adapter says whose they are."""
-        return []
-
-    def weight(self, rows: Sequence[int]) -> float:
-        """Each row counts the same."""
-        return len(rows)
 
     def n_tokens(self, rows: Sequence[int]) -> None:
         """Return nothing: the table of training rows says it."""
@@ -190,42 +180,24 @@ class LabelledPrompts:
             for own in share.batches_of(step)
         ]
 
-    def loss(self, model: PreTrainedModel, batch: Batch, device: torch.device) -> torch.Tensor:
-        """Return the weighted sum of the targets' negative log-probabilities."""
-        return target_loss(model, batch, device)
-
 
 @dataclass(frozen=True)
-class Conversations:
+class Conversations(Objective):
     """Conversations: every answer token of a step counts the same, however they are laid out in rows."""
 
     conversations: Sequence[EncodedConversation]
     capacity: int | None
     """Tokens of a packed row; None puts each conversation in a row of its own."""
     held_out: Conversations | None = None
-    layers = None
 
-    @property
-    def n_rows(self) -> int:
-        """Conversations."""
-        return len(self.conversations)
-
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
         """Tokens of each conversation."""
         return [len(one.token_ids) for one in self.conversations]
 
-    def names(self, rows: Sequence[int]) -> list[str]:
-        """Return nothing: they are not kept in tokens."""
-        return []
-
     def weight(self, rows: Sequence[int]) -> float:
         """Return the answer tokens."""
         return sum(int(self.conversations[number].is_answer.sum()) for number in rows)
-
-    def n_tokens(self, rows: Sequence[int]) -> int:
-        """Return all tokens, answers or not."""
-        return sum(len(self.conversations[number].token_ids) for number in rows)
 
     def batches(self, rows: Sequence[int], share: Share) -> list[Batch]:
         """Return what one worker computes of the mean over all answer tokens; rows are dealt from the longest on."""
@@ -240,10 +212,6 @@ class Conversations:
         nothing = [[_weighed(step[packed[-1][-1]], 0.0)]]
         return [lay_out(own or nothing) for own in share.batches_of(texts)]
 
-    def loss(self, model: PreTrainedModel, batch: Batch, device: torch.device) -> torch.Tensor:
-        """Return the weighted sum of the answer tokens' negative log-probabilities."""
-        return target_loss(model, batch, device)
-
 
 def _weighed(one: EncodedConversation, weight: float) -> WeighedText:
-    return WeighedText(one.token_ids, one.is_answer.astype(np.float32) * np.float32(weight))
+    return one.token_ids, one.is_answer.astype(np.float32) * np.float32(weight)

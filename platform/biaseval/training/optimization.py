@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from biaseval.spec import TrainingSpec
-from biaseval.training.loss_scale import LossScale, Step, loss_scale_of, step_of, steps_made
+from biaseval.training.loss_scale import LossScale, Step, step_of, steps_made
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -35,48 +35,24 @@ Asked = Callable[["PreTrainedModel", Any, torch.device], torch.Tensor]
 """What a model is made to do with a batch, on a device."""
 
 
-class Optimization(Protocol):
-    """Makes the steps of one adapter or model."""
+class Optimization:
+    """Makes the steps of one adapter or model: AdamW on every worker; gradients are summed over the workers."""
 
     loss_scale: LossScale | None
     """Behind the last step; None where nothing is scaled."""
 
-    def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
-        """Make one step of this worker's batches, whose losses over all workers sum to the step's."""
-
-    def evaluate(self, batches: Sequence[Any]) -> float:
-        """Return the loss of batches that over all workers make one whole, without a step."""
-
-    def ask(self, batch: Any, work: Asked) -> torch.Tensor:
-        """Return what the model in eval mode makes of a batch, without a step; all workers ask at once."""
-
-    def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Any:
-        """Return a context in which parameters, all trained ones if none are named, are whole in every worker."""
-
-    def state_of(self, parameter: torch.nn.Parameter) -> State:
-        """Return the state of a trained parameter behind a step; all workers ask for it at once."""
-
-    def restore(
-        self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
-    ) -> None:
-        """Go on behind step ``n_steps`` of another process, whose states these are, of every trained parameter."""
-
-    def close(self) -> None:
-        """Leave nothing on the model."""
-
-
-class PlainOptimization:
-    """AdamW on every worker; gradients are summed over the workers."""
-
     def __init__(self, loss: torch.nn.Module, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec) -> None:
-        self._loss = loss
+        self._loss: Any = loss
         self._parameters = list(parameters)
         self._max_grad_norm = training.max_grad_norm
-        self._optimizer = adamw(parameters, training, fused=True)
-        self.loss_scale = loss_scale_of(training)
+        self._optimizer: Any = adamw(parameters, training, fused=training.zero is None)
+        self.loss_scale = LossScale() if training.precision == "float16" else None
 
     def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
-        """Make one step; none if loss or gradient is not finite."""
+        """Make one step of this worker's batches, whose losses over all workers sum to the step's.
+
+        None is made if loss or gradient is not finite.
+        """
         scale = 1.0 if self.loss_scale is None else self.loss_scale.value
         self._optimizer.zero_grad(set_to_none=True)
         losses = []
@@ -96,35 +72,37 @@ class PlainOptimization:
         return step_of(self.loss_scale, total, grad_norm)
 
     def evaluate(self, batches: Sequence[Any]) -> float:
-        """Return the loss, without gradients."""
+        """Return the loss of batches that over all workers make one whole, without a step."""
         with torch.no_grad(), evaluating(self._loss):
             return sum_over_workers(torch.stack([self._loss(batch) for batch in batches]).sum())
 
     def ask(self, batch: Any, work: Asked) -> torch.Tensor:
-        """Return what the model makes of a batch, without gradients."""
+        """Return what the model in eval mode makes of a batch, without a step; all workers ask at once."""
         with torch.no_grad(), evaluating(self._loss):
             answer: torch.Tensor = self._loss(batch, work)
         return answer
 
     @contextmanager
     def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Iterator[None]:
-        """Parameters are whole at all times."""
+        """Have parameters, all trained ones if none are named, whole in every worker inside the block."""
         yield
 
     def state_of(self, parameter: torch.nn.Parameter) -> State:
-        """Return the parameter and what Adam keeps of it."""
-        return plain_state(parameter, self._optimizer)
+        """Return the state of a trained parameter behind a step; all workers ask for it at once."""
+        weight = parameter.detach().float()
+        own = self._optimizer.state.get(parameter)  # nothing of a parameter that no loss depends on
+        return {"weight": weight, **{key: own[key].float() if own else torch.zeros_like(weight) for key in MOMENTS}}
 
     def restore(
         self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
     ) -> None:
-        """Set parameters, what Adam keeps, and the scale."""
+        """Go on behind step ``n_steps`` of another process, whose states these are, of every trained parameter."""
         self.loss_scale = loss_scale
         for parameter, state in states:
             plain_restore(parameter, state, steps_made(n_steps, loss_scale), self._optimizer)
 
     def close(self) -> None:
-        """Drop the gradients."""
+        """Leave nothing on the model."""
         self._optimizer.zero_grad(set_to_none=True)
 
     def _sum_gradients(self) -> None:
@@ -159,13 +137,6 @@ def divide(parameters: Sequence[torch.nn.Parameter], scale: float) -> None:
     for parameter in parameters if scale != 1 else ():
         if parameter.grad is not None:
             parameter.grad.mul_(1 / scale)
-
-
-def plain_state(parameter: torch.nn.Parameter, optimizer: torch.optim.Optimizer) -> State:
-    """Return the state of a parameter that is whole in this worker."""
-    weight = parameter.detach().float()
-    own = optimizer.state.get(parameter)  # nothing of a parameter that no loss depends on
-    return {"weight": weight, **{key: own[key].float() if own else torch.zeros_like(weight) for key in MOMENTS}}
 
 
 def plain_restore(parameter: torch.nn.Parameter, state: State, n_steps: int, optimizer: torch.optim.Optimizer) -> None:

@@ -15,7 +15,7 @@ from biaseval.models import CONFIG_FILE, adapter_files
 from biaseval.store import Run, part_name
 from biaseval.tables import EVALUATIONS, TRAINED_MODELS, TRAINING, TableSchema
 from biaseval.training.checkpoints import folders_of, keep_only, newest_checkpoint, read_states, write_checkpoint
-from biaseval.training.evaluation import Scores
+from biaseval.training.evaluation import Scores, Selection
 from biaseval.training.loop import StepRecord, steps_of, training_steps
 from biaseval.training.model_files import complete_model, write_weights
 from biaseval.training.objectives import Share
@@ -47,8 +47,6 @@ class Outcome:
     """Of the last step."""
     grad_norm: float | None
     """Of the last step."""
-    is_complete: bool
-    """False if loss or gradient was not finite at the last step, or no evaluation was: there is no adapter or model."""
     step_seconds: float
     """Seconds of optimizer steps in this process: forward, backward and update."""
     evaluation_seconds: float = 0.0
@@ -56,9 +54,14 @@ class Outcome:
     best_step: int | None = None
     """Behind which the weights are that were kept; None where nothing was."""
     problem: str | None = None
-    """Why it is not complete."""
+    """Why there is no adapter or model: loss or gradient was not finite at the last step, or no evaluation was."""
     is_stopped: bool = False
     """A search ended it early."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there is an adapter or a model."""
+        return self.problem is None
 
 
 def train(
@@ -67,15 +70,8 @@ def train(
     """Train one unit and write its results; workers of a group call this at once, and each returns the same.
 
     Its steps are a part of the table ``training``, written before each checkpoint and before the adapter or the model,
-    whose last file makes the unit complete. The row of ``trained_models`` follows, also if a reader was given up.
-
-    Args:
-        run: the run directory.
-        base: the base model of this worker.
-        work: the unit's objective.
-        recipe: the settings.
-        folder: of the run, for the adapter or the model.
-        on_step: receives each step.
+    whose last file, in ``folder``, makes the unit complete. The row of ``trained_models`` follows, also if a reader was
+    given up. ``on_step`` receives each step.
     """
     share, objective = base.share, work.objective
     planned = steps_of(objective, recipe)
@@ -162,7 +158,7 @@ class _Notes:
         self._step_seconds = self._evaluation_seconds = 0.0
         self._steps: list[Row] = []
         self._evaluations: list[Row] = []
-        self._selection = None if work.watch is None else work.watch.selection()
+        self._selection = None if work.watch is None else Selection(work.watch)
         self.stopped: str | None = None
         """Why a search ends it here; None: it does not."""
         self._asked_behind = 0
@@ -197,7 +193,7 @@ class _Notes:
             self.stopped = self._work.watch.stops(self._asked_behind, step + 1, scores)
             self._asked_behind = step + 1
         self._evaluations += [{"model": self._work.key["model"], "step": step, **asdict(own)} for own in scores]
-        return self._selection is not None and self._selection.add(step, [asdict(own) for own in scores])
+        return self._selection is not None and self._selection.add(step, scores)
 
     def outcome(self, start: int, last: StepRecord, problem: str | None) -> Outcome:
         """Return the outcome of a training from step ``start`` of this process to its last."""
@@ -206,7 +202,6 @@ class _Notes:
             n_steps=last.step + 1,
             loss=last.loss,
             grad_norm=last.grad_norm,
-            is_complete=problem is None,
             step_seconds=self._step_seconds,
             evaluation_seconds=self._evaluation_seconds,
             best_step=self.best_step,

@@ -28,12 +28,7 @@ def why_not_packed(model: PreTrainedModel, max_tokens: int) -> str | None:
 
 
 def pack(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Return rows of indices whose lengths fit ``capacity``: first fit, the longest first.
-
-    Args:
-        lengths: none above ``capacity``.
-        capacity: of a row.
-    """
+    """Return rows of indices whose lengths, none above ``capacity``, fit it: first fit, the longest first."""
     rows: list[list[int]] = []
     free: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):

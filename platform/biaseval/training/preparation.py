@@ -1,7 +1,7 @@
 """Prepares a model for training: loads it in its dtype, with its trained parameters and its optimizer."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from biaseval.models import (
 )
 from biaseval.spec import TrainingSpec
 from biaseval.training.objectives import Loss, Objective, Share
-from biaseval.training.optimization import Optimization, PlainOptimization
+from biaseval.training.optimization import Optimization
 from biaseval.training.recipe import Recipe
 from biaseval.training.zero import DeepSpeedOptimization, partition
 
@@ -60,12 +60,7 @@ def load_base(recipe: Recipe, device: torch.device, rank: int = 0, n_workers: in
     """Load a base model for training; all workers of a group call this at once.
 
     With ZeRO 3, one worker reads the weights, and each keeps its share of them: the whole model need not fit a device.
-
-    Args:
-        recipe: of the training.
-        device: of this worker.
-        rank: of this worker.
-        n_workers: in the process group, which must exist for several workers, and with DeepSpeed also for one.
+    The process group must exist for several workers, and with DeepSpeed also for one.
 
     Raises:
         InputError: the model cannot be used.
@@ -106,88 +101,74 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
     After the block the model is without the adapter, as before. If all parameters are trained, they keep their new
     values.
 
-    Args:
-        base: as `load_base` returns it.
-        recipe: the settings.
-        objective: the data and the loss.
-
     Raises:
         InputError: the model lacks a layer of ``lora.targets``, or the requested gradient checkpointing.
     """
     model = base.model
-    with _subject(model, recipe) as adapter, training_mode(model, recipe.training):
+    with _subject(model, recipe) as adapter, _training_mode(model, recipe.training):
         trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         loss = Loss(model, objective, recipe.training.precision, base.device)
         if objective.layers is not None:
             # One dtype for all that is trained: ZeRO lays it out together.
             layers = objective.layers.to(base.device, torch_dtype(recipe.weights_dtype))
             trained |= {f"objective.{name}": parameter for name, parameter in layers.named_parameters()}
-        optimization = _optimization(loss, list(trained.values()), recipe.training, base.device)
+        parameters = list(trained.values())
+        if recipe.training.zero is None:
+            optimization = Optimization(loss, parameters, recipe.training)
+        else:
+            optimization = DeepSpeedOptimization(loss, parameters, recipe.training, base.device)
         try:
             yield Prepared(model, adapter, trained, optimization)
         finally:
             optimization.close()
 
 
-def _subject(model: PreTrainedModel, recipe: Recipe) -> AbstractContextManager[PeftModel | None]:
-    if recipe.adapter is None:
-        return _all_parameters(model)
-    return attached(model, recipe.adapter, recipe.seed, in_float32=recipe.adapter_in_float32)
-
-
 @contextmanager
-def _all_parameters(model: PreTrainedModel) -> Iterator[None]:
+def _subject(model: PreTrainedModel, recipe: Recipe) -> Iterator[PeftModel | None]:
+    """Yield the adapter that is trained in the block; None: all parameters are."""
+    if recipe.adapter is not None:
+        with attached(model, recipe.adapter, recipe.seed, in_float32=recipe.adapter_in_float32) as adapter:
+            yield adapter
+        return
     model.requires_grad_(True)
     try:
-        yield
+        yield None
     finally:
         model.requires_grad_(False)
 
 
 @contextmanager
-def training_mode(model: PreTrainedModel, training: TrainingSpec) -> Iterator[None]:
-    """Set the model to training mode in the block, with `checkpoint_activations`, and to eval mode after it.
+def _training_mode(model: PreTrainedModel, training: TrainingSpec) -> Iterator[None]:
+    """Set the model to training mode in the block, and to eval mode after it; adapters come before.
 
-    Raises:
-        InputError: the spec asks for gradient checkpointing and the model has none.
-    """
-    switches: Any = model  # transformers leaves these methods untyped
-    try:
-        checkpoint_activations(model, training)
-        switches.train()
-        yield
-    finally:
-        if training.gradient_checkpointing and model.supports_gradient_checkpointing:
-            switches.activation_checkpointing_disable()
-        switches.eval()
-
-
-def checkpoint_activations(model: PreTrainedModel, training: TrainingSpec) -> None:
-    """Let the model compute activations again in the backward pass, where the spec asks for that; adapters come before.
+    The model computes activations again in the backward pass where the spec asks for that.
 
     Raises:
         InputError: it cannot.
     """
-    if not training.gradient_checkpointing:
-        return
-    if not model.supports_gradient_checkpointing:
-        key = f"{training.SECTION}.gradient_checkpointing"
-        raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
     switches: Any = model  # transformers leaves these methods untyped
-    switches.activation_checkpointing_enable({"use_reentrant": False})
-    # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
-    switches.disable_input_require_grads()
+    if training.gradient_checkpointing:
+        if not model.supports_gradient_checkpointing:
+            key = f"{training.SECTION}.gradient_checkpointing"
+            raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
+        switches.activation_checkpointing_enable({"use_reentrant": False})
+        # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
+        switches.disable_input_require_grads()
+    try:
+        switches.train()
+        yield
+    finally:
+        if training.gradient_checkpointing:
+            switches.activation_checkpointing_disable()
+        switches.eval()
 
 
 def set_precision(model: PreTrainedModel, precision: str) -> None:
     """Give the base model's parameters the dtypes that it is trained in (protocol section 8).
 
     ``bfloat16``: all in bfloat16 but those of norms, in float32. A layer is a norm if its name says so, as in P1's
-    code. Buffers in float32, such as rotary frequencies, stay as they are.
-
-    Args:
-        model: in the dtype of its files, so that norms lose nothing.
-        precision: ``float32`` or ``bfloat16``.
+    code. Buffers in float32, such as rotary frequencies, stay as they are. The model comes in the dtype of its files,
+    so that norms lose nothing.
     """
     for name, module in model.named_modules():
         is_norm = "norm" in name.rpartition(".")[2]
@@ -197,19 +178,3 @@ def set_precision(model: PreTrainedModel, precision: str) -> None:
         for buffer in module.buffers(recurse=False):
             if buffer.dtype in (torch.float16, torch.bfloat16):
                 buffer.data = buffer.data.to(dtype)
-
-
-def _optimization(
-    loss: torch.nn.Module, parameters: Sequence[torch.nn.Parameter], training: TrainingSpec, device: torch.device
-) -> Optimization:
-    """Return the optimizer: DeepSpeed if the spec names a ZeRO stage.
-
-    Args:
-        loss: returns the weighted loss of a batch.
-        parameters: the trained parameters.
-        training: the spec's section.
-        device: of this worker.
-    """
-    if training.zero is None:
-        return PlainOptimization(loss, parameters, training)
-    return DeepSpeedOptimization(loss, parameters, training, device)

@@ -5,9 +5,11 @@ A row is a window (`features`). Every window counts the same.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +29,7 @@ from biaseval.training.debias import (
     learned_mixin_loss,
     product_of_experts_loss,
 )
-from biaseval.training.objectives import Share
+from biaseval.training.objectives import Objective, Share
 
 Integers = npt.NDArray[np.int64]
 Guide = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
@@ -50,26 +52,23 @@ class Reading:
     """``bias``, ``teacher``: start and end logits, ``[windows, positions]``."""
 
 
-class Method(Protocol):
+class Method(ABC):
     """A training method of readers: its loss, and its additional layers and logits."""
 
-    @property
-    def guides(self) -> Sequence[str]:
-        """The other models whose logits it needs: ``bias``, ``teacher``."""
+    guides: Sequence[str] = ()
+    """The other models whose logits it needs: ``bias``, ``teacher``."""
+    layers: nn.Module | None
+    """Layers on the reader's hidden states that are trained with it and dropped afterwards; None without any."""
 
-    @property
-    def layers(self) -> nn.Module | None:
-        """Layers on the reader's hidden states that are trained with it and dropped afterwards; None without any."""
-
+    @abstractmethod
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean loss of the windows, in nats."""
 
 
 @dataclass(frozen=True)
-class Standard:
+class Standard(Method):
     """Cross-entropy of the answer's start and end, their mean; also that of ``resample``, which repeats rows."""
 
-    guides = ()
     layers = None
 
     def loss(self, reading: Reading) -> Tensor:
@@ -84,7 +83,7 @@ class Standard:
 
 
 @dataclass(frozen=True)
-class LearnedMixin:
+class LearnedMixin(Method):
     """LearnedMixin+H, see `debias.learned_mixin_loss`."""
 
     layers: nn.Linear
@@ -106,10 +105,10 @@ class LearnedMixin:
         if reading.hidden_states is None:
             raise ValueError("the gate needs hidden states")
         return learned_mixin_loss(
-            *reading.logits,
-            *reading.guides["bias"],
+            reading.logits,
+            reading.guides["bias"],
             reading.hidden_states,
-            *reading.positions,
+            reading.positions,
             self.layers,
             bias_scale=self.bias_scale,
             entropy_penalty=self.entropy_penalty,
@@ -119,7 +118,7 @@ class LearnedMixin:
 
 
 @dataclass(frozen=True)
-class ConfidenceRegularization:
+class ConfidenceRegularization(Method):
     """Confidence regularisation, see `debias.confidence_regularization_loss`."""
 
     bias_scale: float
@@ -131,10 +130,10 @@ class ConfidenceRegularization:
         """Return the mean over windows and over start and end; not a number where the variant ``head`` overflows."""
         try:
             return confidence_regularization_loss(
-                *reading.logits,
-                *reading.guides["teacher"],
-                *reading.guides["bias"],
-                *reading.positions,
+                reading.logits,
+                reading.guides["teacher"],
+                reading.guides["bias"],
+                reading.positions,
                 bias_scale=self.bias_scale,
                 variant=self.variant,
                 mask=reading.mask,
@@ -144,7 +143,7 @@ class ConfidenceRegularization:
 
 
 @dataclass(frozen=True)
-class ProductOfExperts:
+class ProductOfExperts(Method):
     """A product of experts, see `debias.product_of_experts_loss`."""
 
     bias_scale: float = 1.0
@@ -154,7 +153,7 @@ class ProductOfExperts:
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean over windows and over start and end."""
         return product_of_experts_loss(
-            *reading.logits, *reading.guides["bias"], *reading.positions, bias_scale=self.bias_scale, mask=reading.mask
+            reading.logits, reading.guides["bias"], reading.positions, bias_scale=self.bias_scale, mask=reading.mask
         )
 
 
@@ -175,7 +174,7 @@ class QuestionBatch:
 
 
 @dataclass(frozen=True)
-class Questions:
+class Questions(Objective):
     """Windows of questions to train on."""
 
     windows: pa.Table
@@ -189,18 +188,12 @@ class Questions:
     padded_to: int | None = None
     """All rows have so many positions, and padding takes part in the loss, as in the published code; None: rows are as
     long as the longest of their batch, and padding takes no part."""
-    held_out = None
 
     def __post_init__(self) -> None:
         """Lay the windows out in one piece: of parts, Arrow would put all together again for the rows of each step."""
         object.__setattr__(self, "windows", self.windows.combine_chunks())
 
-    @property
-    def n_rows(self) -> int:
-        """Windows."""
-        return int(self.windows.num_rows)
-
-    @property
+    @cached_property
     def lengths(self) -> list[int]:
         """Tokens of each window."""
         found: list[int] = pc.list_value_length(self.windows["token_ids"]).to_pylist()
@@ -215,21 +208,12 @@ class Questions:
         """Return the ids of their questions, each once."""
         return list(dict.fromkeys(self.windows["example_id"].take(pa.array(rows)).to_pylist()))
 
-    def weight(self, rows: Sequence[int]) -> float:
-        """Each window counts the same."""
-        return len(rows)
-
-    def n_tokens(self, rows: Sequence[int]) -> int:
-        """Return all tokens, without padding."""
-        lengths: pa.ChunkedArray = pc.list_value_length(self.windows["token_ids"].take(pa.array(rows)))
-        return int(pc.sum(lengths).as_py())
-
     def batches(self, rows: Sequence[int], share: Share) -> list[QuestionBatch]:
         """Return what one worker computes of the mean over the windows of a step."""
-        lengths = pc.list_value_length(self.windows["token_ids"].take(pa.array(rows))).to_pylist()
+        lengths = [self.padded_to or self.lengths[row] for row in rows]
         return [
             self.batch(own, len(own) / len(rows)) if own else self.batch(rows[:1], 0.0)
-            for own in share.batches_of_like_length(rows, [self.padded_to or length for length in lengths])
+            for own in share.batches_of_like_length(rows, lengths)
         ]
 
     def loss(self, model: PreTrainedModel, batch: QuestionBatch, device: torch.device) -> Tensor:

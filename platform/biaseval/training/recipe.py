@@ -71,14 +71,7 @@ def tuning_recipe(spec: InstructSpec) -> Recipe:
 
 
 def reader_recipe(train: QaTrainSpec, base: QaBaseSpec, method: str, seed: int) -> Recipe:
-    """Return the settings of training an extractive reader.
-
-    Args:
-        train: the spec's section.
-        base: the base model.
-        method: of ``train.methods``, or ``bias_model``.
-        seed: of random weights, order and dropout.
-    """
+    """Return the settings of training an extractive reader by one of ``train.methods``, or as ``bias_model``."""
     is_bias_model = method == "bias_model"
     own_steps = train.steps_of(method)
     return Recipe(

@@ -19,8 +19,6 @@ from biaseval.tables import TRAINING_ROWS
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from biaseval.training.batches import EncodedRow
-
 CUTOFFS = "cutoffs.json"
 """The file of a run in which a search says what its readers must reach to go on: reader to steps to F1."""
 
@@ -36,18 +34,6 @@ def rows_of(adapter: str, rows: pa.Table) -> pa.Table:
     return rows.filter(pc.equal(rows["adapter"], adapter)).sort_by("row")
 
 
-def encoded_rows(tokenizer: PreTrainedTokenizerBase, rows: pa.Table) -> list[EncodedRow]:
-    """Return one adapter's rows of ``training_rows`` in tokens.
-
-    Raises:
-        InputError: a label cannot be scored behind its prompt.
-    """
-    from biaseval.training.batches import TrainingRow, encode_rows
-
-    columns = rows.select(["prompt", "label"]).to_pylist()
-    return encode_rows(tokenizer, [TrainingRow(row["prompt"], row["label"]) for row in columns])
-
-
 def with_tokens(
     tokenizer: PreTrainedTokenizerBase, rows: pa.Table, lora: LoraSpec, window: int | None
 ) -> tuple[pa.Table, list[str]]:
@@ -59,11 +45,13 @@ def with_tokens(
         lora: sets the longest row.
         window: tokens that the model can take; None if unknown.
     """
+    from biaseval.training.batches import encode_rows
+
     counted: list[dict[str, Any]] = []
     problems = []
     for adapter, own in _by_adapter(rows):
         try:
-            lengths = [len(row.token_ids) for row in encoded_rows(tokenizer, own)]
+            lengths = [len(row.token_ids) for row in encode_rows(tokenizer, own)]
         except InputError as error:
             problems.append(f"{adapter}: {error}")
             continue

@@ -22,13 +22,9 @@ def n_steps_of(n_rows: int, training: TrainingSpec) -> int:
 def learning_rate_at(
     step: int, n_steps: int, training: TrainingSpec, schedule: Literal["linear", "cosine"] = "linear"
 ) -> float:
-    """Return the learning rate of a step (0-based): a linear rise over the warm-up, then a fall towards 0.
+    """Return the learning rate of a step: a linear rise over the warm-up, then a fall towards 0.
 
-    Args:
-        step: below ``n_steps``.
-        n_steps: of the whole training.
-        training: learning rate and warm-up.
-        schedule: the fall is linear, or half a cosine.
+    Steps are counted from 0, below ``n_steps``. The fall is linear, or half a cosine.
     """
     n_warmup = min(math.ceil(training.warmup * n_steps), n_steps - 1)  # a single step is no warm-up
     if step < n_warmup:
@@ -77,10 +73,7 @@ def _of_like_length(order: Sequence[int], size: int, lengths: Sequence[int]) -> 
 def planned_steps(n_rows: int, recipe: Recipe, lengths: Sequence[int] | None = None) -> list[tuple[int, list[int]]]:
     """Return the epoch and the rows of every step of a training, see `step_rows`.
 
-    Args:
-        n_rows: of an epoch.
-        recipe: how it is trained.
-        lengths: of each row, where the recipe groups rows by them.
+    Lengths of the rows are given where the recipe groups rows by them.
     """
     steps = step_rows(n_rows, recipe.training, recipe.seed, is_endless=recipe.goes_by_steps, lengths=lengths)
     return list(islice(steps, recipe.max_steps))

@@ -64,10 +64,10 @@ class HowReadersTrain:
 
 
 def reader_work(run: Run, unit: Mapping[str, Any], base: Base, *, how: HowReadersTrain) -> Work:
-    """Return the training of a reader.
+    """Return the training of a reader, of a run with features, segments, and the logits of bias models and teachers.
 
     Args:
-        run: the run directory with features, segments, and the logits of bias models and teachers.
+        run: the run directory.
         unit: ``row``, its row of ``trained_models``; ``folder`` and ``checkpoints`` of the run; ``features``, its
             parts of ``qa_features``; ``values``, the parts of ``qa_training_attributes`` of its questions; ``guides``,
             by their names the parts of ``qa_guide_logits``.
@@ -134,11 +134,7 @@ def _method(base: Base, row: Mapping[str, Any], train: QaTrainSpec) -> Method:
 
 
 def _guide(run: Run, parts: Sequence[int], features: pa.Table) -> GuideLogits:
-    """Return logits of exactly these windows.
-
-    Raises:
-        BiasevalError: they are of others.
-    """
+    """Return logits, which must be of exactly these windows."""
     table = pa.concat_tables([run.read_part("qa_guide_logits", part) for part in parts])
     keys = ("example_id", "window")
     if any(not table[key].combine_chunks().equals(features[key].combine_chunks()) for key in keys):
@@ -173,7 +169,7 @@ def _chosen(run: Run, unit: Mapping[str, Any], features: pa.Table, how: HowReade
             value if is_measured or keeps else None
             for value, is_measured in zip(table["value"].to_pylist(), table["is_measured"].to_pylist(), strict=True)
         ]
-        chosen = resampled(values, segment["threshold"], row["seed"]).rows.tolist()
+        chosen = resampled(values, segment["threshold"], row["seed"]).tolist()
     else:
         chosen = np.flatnonzero(_is_biased(table, segment, how)).tolist()
     windows: dict[str, list[int]] = {}

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.store import Run
+from biaseval.training.batches import encode_rows
 from biaseval.training.checkpoints import CHECKPOINTS
 from biaseval.training.evaluation import Watch
 from biaseval.training.objectives import Conversations, LabelledPrompts, Objective
 from biaseval.training.packing import why_not_packed
 from biaseval.training.preparation import Base
-from biaseval.training.rows import encoded_rows, rows_of
+from biaseval.training.rows import rows_of
 from biaseval.training.templates import EncodedConversation
 
 _KEY = ["adapter", "task", "n_demos", "demo_set", "setting", "instruction"]
@@ -54,7 +55,7 @@ def few_shot_adapter(run: Run, unit: Mapping[str, Any], base: Base, *, name: str
     """
     rows = rows_of(unit["adapter"], run.read_part("training_rows", unit["rows_part"]))
     [key] = rows.select(_KEY).slice(0, 1).to_pylist()
-    return Work(LabelledPrompts(encoded_rows(base.tokenizer, rows)), {"model": name, **key}, unit["part"])
+    return Work(LabelledPrompts(encode_rows(base.tokenizer, rows)), {"model": name, **key}, unit["part"])
 
 
 def tuned_model(

@@ -14,18 +14,14 @@ import torch.distributed as dist
 
 from biaseval.spec import TrainingSpec
 from biaseval.training.deepspeed_config import deepspeed_config
-from biaseval.training.loss_scale import LossScale, Step, loss_scale_of, step_of, steps_made
+from biaseval.training.loss_scale import LossScale, Step, step_of, steps_made
 from biaseval.training.optimization import (
     MOMENTS,
-    Asked,
+    Optimization,
     State,
-    adamw,
     divide,
-    evaluating,
     n_elements,
     n_workers,
-    plain_restore,
-    plain_state,
     set_learning_rate,
     sum_over_workers,
 )
@@ -34,7 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class DeepSpeedOptimization:
+class DeepSpeedOptimization(Optimization):
     """AdamW under DeepSpeed, at the ZeRO stage of the spec."""
 
     def __init__(
@@ -44,16 +40,14 @@ class DeepSpeedOptimization:
         training: TrainingSpec,
         device: torch.device,
     ) -> None:
-        deepspeed = _deepspeed(device)
+        super().__init__(loss, parameters, training)
         self._stage = training.zero or 0
-        self._loss = loss
-        self._parameters = list(parameters)
-        self._n_workers = n_workers()
+        self._bare_loss = loss
         self._has_moments = False
-        self.loss_scale = loss_scale_of(training)
-        self._engine, self._optimizer, _, _ = deepspeed.initialize(
+        # The engine gives losses as the module in it does.
+        self._loss, self._optimizer, _, _ = _deepspeed(device).initialize(
             model=loss,
-            optimizer=adamw(parameters, training),
+            optimizer=self._optimizer,
             config=deepspeed_config(training, sum(map(n_elements, parameters))),
             dist_init_required=False,
         )
@@ -64,13 +58,13 @@ class DeepSpeedOptimization:
         if self._stage > 0 and self.loss_scale is not None:
             self._optimizer.loss_scale = scale
         # What ZeRO does not scale itself. DeepSpeed takes the mean over workers, and these losses are to be summed.
-        factor = self._n_workers * (scale if self._stage == 0 else 1)
+        factor = n_workers() * (scale if self._stage == 0 else 1)
         losses = []
         for number, batch in enumerate(batches):
-            self._engine.set_gradient_accumulation_boundary(number == len(batches) - 1)
-            loss = self._engine(batch)
+            self._loss.set_gradient_accumulation_boundary(number == len(batches) - 1)
+            loss = self._loss(batch)
             losses.append(loss.detach())
-            self._engine.backward(loss * factor, scale_wrt_gas=False)
+            self._loss.backward(loss * factor, scale_wrt_gas=False)
         total = sum_over_workers(torch.stack(losses).sum())
         if not math.isfinite(total):
             return Step(total, None)
@@ -81,24 +75,13 @@ class DeepSpeedOptimization:
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             grad_norm = float(torch.nn.utils.get_total_norm(gradients))
             if math.isfinite(grad_norm):
-                self._engine.step()
+                self._loss.step()
             else:
-                self._engine.zero_grad()
+                self._loss.zero_grad()
             return step_of(self.loss_scale, total, grad_norm)
-        self._engine.step()
+        self._loss.step()
         self._has_moments |= not self._optimizer.overflow
-        return step_of(self.loss_scale, total, float(self._engine.get_global_grad_norm()))
-
-    def evaluate(self, batches: Sequence[Any]) -> float:
-        """Return the loss, without gradients."""
-        with torch.no_grad(), evaluating(self._engine):
-            return sum_over_workers(torch.stack([self._engine(batch) for batch in batches]).sum())
-
-    def ask(self, batch: Any, work: Asked) -> torch.Tensor:
-        """Return what the model makes of a batch, without gradients."""
-        with torch.no_grad(), evaluating(self._engine):
-            answer: torch.Tensor = self._engine(batch, work)
-        return answer
+        return step_of(self.loss_scale, total, float(self._loss.get_global_grad_norm()))
 
     @contextmanager
     def gathered(self, parameters: Sequence[torch.nn.Parameter] | None = None) -> Iterator[None]:
@@ -114,7 +97,7 @@ class DeepSpeedOptimization:
         from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
         if self._stage == 0:
-            return plain_state(parameter, self._optimizer)
+            return super().state_of(parameter)
         weight = safe_get_full_fp32_param(parameter)
         if not self._has_moments:  # every step was skipped
             return {"weight": weight, **{key: torch.zeros_like(weight) for key in MOMENTS}}
@@ -124,12 +107,11 @@ class DeepSpeedOptimization:
         self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
     ) -> None:
         """Set this worker's shares of parameters, of their float32 copies, and of what Adam keeps; and the scale."""
+        if self._stage == 0:
+            super().restore(states, n_steps, loss_scale)
+            return
         self.loss_scale, self._has_moments = loss_scale, True
         n_made = steps_made(n_steps, loss_scale)
-        if self._stage == 0:
-            for parameter, state in states:
-                plain_restore(parameter, state, n_made, self._optimizer)
-            return
         zero = self._optimizer
         flat = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
         for share in flat:
@@ -146,24 +128,20 @@ class DeepSpeedOptimization:
 
     def close(self) -> None:
         """Take DeepSpeed's hooks off the model; a partitioned base model stays so, for the next adapter."""
-        self._engine.destroy()
+        self._loss.destroy()
         if self._stage == 3:
-            _forget_partitioned(self._loss)
+            _forget_partitioned(self._bare_loss)
         # The engine and its optimizer refer to each other: their buffers, some GiB for a large model, would wait for
         # Python's next look while the next adapter asks for its own.
-        del self._engine, self._optimizer, self._loss
+        del self._loss, self._optimizer, self._bare_loss
         gc.collect()
 
 
 def partition(model: PreTrainedModel, training: TrainingSpec, device: torch.device) -> None:
     """Leave each worker its share of the base model, on its device, where the ZeRO stage is 3; done once.
 
-    Weight by weight: the whole model need not fit a device. DeepSpeed itself would move it there first.
-
-    Args:
-        model: in the memory of the machine. What counts are the weights of the first worker, which the others get.
-        training: says which stage.
-        device: of this worker.
+    Weight by weight: the whole model need not fit a device. DeepSpeed itself would move it there first. The model comes
+    in the memory of the machine. What counts are the weights of the first worker, which the others get.
     """
     if training.zero != 3:
         return

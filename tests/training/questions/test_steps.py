@@ -101,13 +101,11 @@ def test_every_window_counts_the_same_without_its_padding(name: str, bert: Path,
         if isinstance(method, LearnedMixin):
             states = outputs.hidden_states[-1]
             settings = {"bias_scale": 0.3, "entropy_penalty": 0.4, "variant": method.variant}
-            own_loss = learned_mixin_loss(*logits, *others["bias"], states, *labels, method.layers, **settings)
+            own_loss = learned_mixin_loss(logits, others["bias"], states, labels, method.layers, **settings)
         elif isinstance(method, ConfidenceRegularization):
-            own_loss = confidence_regularization_loss(
-                *logits, *others["teacher"], *others["bias"], *labels, bias_scale=0.3
-            )
+            own_loss = confidence_regularization_loss(logits, others["teacher"], others["bias"], labels, bias_scale=0.3)
         elif isinstance(method, ProductOfExperts):
-            own_loss = product_of_experts_loss(*logits, *others["bias"], *labels, bias_scale=0.5)
+            own_loss = product_of_experts_loss(logits, others["bias"], labels, bias_scale=0.5)
         else:
             sides = [nn.functional.cross_entropy(*side) for side in zip(logits, labels, strict=True)]
             own_loss = torch.stack(sides).mean()

@@ -13,7 +13,7 @@ from biaseval.pipelines.kind import Plan, Stage
 from biaseval.spec import AnySpec, CausalSpec, ExecutionSpec, LoraSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED
-from biaseval.training.estimate import ModelShape, TrainingCost, training_cost
+from biaseval.training.estimate import PUBLISHED_SHAPES, ModelShape, TrainingCost, cost_of, training_flops
 from biaseval.training.recipe import adapters_recipe
 from biaseval.training.rows import ADAPTERS, trained_adapters
 from biaseval.training.schedule import n_steps_of
@@ -133,12 +133,11 @@ def adapter_cost(
         adapters: those of the run, as `biaseval.training.rows.adapters_of` describes them; at least one.
         model: the base model's facts.
     """
-    return training_cost(
-        ModelShape.of(asdict(model), check_lora(spec, lora)),
-        adapters_recipe(spec.model, lora),
-        row_tokens=max(adapter["longest"] for adapter in adapters),
-        step_tokens=lora.epochs * sum(adapter["tokens"] for adapter in adapters),
-    )
+    recipe, shape = adapters_recipe(spec.model, lora), ModelShape.of(asdict(model), check_lora(spec, lora))
+    step_tokens = lora.epochs * sum(adapter["tokens"] for adapter in adapters)
+    flops = training_flops(shape.n_parameters, step_tokens, recipe)
+    row_tokens = max(adapter["longest"] for adapter in adapters)
+    return cost_of([shape, *PUBLISHED_SHAPES], recipe, row_tokens=row_tokens, flops=flops)
 
 
 def adapter_lines(

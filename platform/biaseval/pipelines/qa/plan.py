@@ -84,13 +84,7 @@ def model_plan(
             raise untrained_head(source.path, facts.missing)
         if facts.window is not None and max_tokens > facts.window:
             raise InputError(f"windows.max_tokens: {max_tokens}; {source.path} takes {facts.window} tokens, lower it")
-        n_windows, tokens = count_windows(
-            source,
-            [(question.question, question.context) for question in questions],
-            [question.example_id for question in questions],
-            max_tokens=max_tokens,
-            stride=spec.windows.stride,
-        )
+        n_windows, tokens = count_windows(source, questions, max_tokens=max_tokens, stride=spec.windows.stride)
     except InputError as error:
         raise InputError(f"{model.name}: {error}") from error
     return ModelPlan(model.name, len(questions), facts.n_parameters, n_windows, tokens)

@@ -23,9 +23,9 @@ from biaseval.qa_bias.heuristics.similarity import Tfidf
 from biaseval.qa_bias.predictions import (
     annotator_rows,
     are_of_annotators,
-    given_answers,
     prediction_rows,
     read_predictions,
+    written_answers,
 )
 from biaseval.spec import ExecutionSpec, QaBiasSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.store import Run
@@ -143,19 +143,18 @@ class AnswersWorker:
 
     def __init__(self, run: Run, allocation: Allocation, *, model: QaModelSpec, windows: WindowsSpec) -> None:
         from biaseval.models import Loading, ModelSource
-        from biaseval.qa_models import WindowSettings, load_reader
+        from biaseval.qa_models import ExtractiveReader, GenerativeReader, WindowSettings
 
         take_share(allocation.n_threads, allocation.num_gpus)
         self._run = run
         self._name = model.name
-        self._reader = load_reader(
-            ModelSource.of(model),
-            Loading(model.dtype, allocation.device),
-            answers=model.answers,
-            prompt=model.prompt,
-            windows=WindowSettings(**windows.model_dump()),
-            allow_untrained_head=model.allow_untrained_head,
-        )
+        source, loading = ModelSource.of(model), Loading(model.dtype, allocation.device)
+        self._reader: ExtractiveReader | GenerativeReader
+        if model.answers == "generative":
+            self._reader = GenerativeReader.load(source, loading, prompt=model.prompt)
+        else:
+            settings, is_new = WindowSettings(**windows.model_dump()), model.allow_untrained_head
+            self._reader = ExtractiveReader.load(source, loading, settings, allow_untrained_head=is_new)
 
     def make(self, task: Task, prepared: None) -> Made:
         """Return a part of ``qa_predictions``, with the reader's facts."""
@@ -222,7 +221,9 @@ class GivenAnswers:
             texts = found[dataset]
             is_answered = pa.array([name in texts for name in examples["example_id"].to_pylist()], pa.bool_())
             answered = examples.filter(is_answered)
-            run.write_table(file, prediction_rows(self.model.name, answered, given_answers(answered, texts)))
+            names = answered["example_id"].to_pylist()
+            answers = written_answers(names, [texts[name] for name in names])
+            run.write_table(file, prediction_rows(self.model.name, answered, answers))
             yield Done(unit)
 
     def _texts(self, run: Run, dataset: str) -> dict[str, str]:

@@ -252,11 +252,7 @@ def _counted(spec: QaBiasSpec, train: QaTrainSpec, base: QaBaseSpec, questions: 
 
     try:
         n_windows, tokens = count_windows(
-            ModelSource.of(base),
-            [(question.question, question.context) for question in questions.questions],
-            [question.example_id for question in questions.questions],
-            max_tokens=spec.windows.max_tokens,
-            stride=spec.windows.stride,
+            ModelSource.of(base), questions.questions, max_tokens=spec.windows.max_tokens, stride=spec.windows.stride
         )
     except InputError as error:
         raise InputError(f"train.bases: {base.name} on {questions.name}: {error}") from error

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _BATCH_SIZE = 64
 
 _NOT_NEEDED = frozenset(
-    {
+    (
         "tagger",
         "morphologizer",
         "attribute_ruler",
@@ -21,7 +21,7 @@ _NOT_NEEDED = frozenset(
         "trainable_lemmatizer",
         "textcat",
         "textcat_multilabel",
-    }
+    )
 )
 _ENTITY_PIPES = frozenset({"ner", "beam_ner"})
 # The recogniser does not cross the sentence boundaries that a parser has set: the parser stays for entities too.

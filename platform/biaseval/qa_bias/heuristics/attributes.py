@@ -6,16 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from biaseval.qa_bias.heuristics.annotation import SpacyAnnotator
-from biaseval.qa_bias.heuristics.built_in import (
-    UNDEFINED,
-    Heuristic,
-    Questions,
-    Values,
-    Variant,
-    heuristic_of,
-    require_answers,
-    resources_of,
-)
+from biaseval.qa_bias.heuristics.built_in import UNDEFINED, Questions, Variant, heuristic_of, resources_of
 from biaseval.qa_bias.heuristics.similarity import Tfidf
 from biaseval.qa_bias.heuristics.text import EnglishText
 from biaseval.tables import QA_ATTRIBUTES
@@ -49,7 +40,9 @@ def attributes(
         ValueError: something that a heuristic needs is not given, or a question has no answer.
     """
     asked = Questions({name: examples[name].to_pylist() for name in examples.column_names}, variant)
-    require_answers(asked.answers)
+    for row, own in enumerate(asked.answers):
+        if not own:
+            raise ValueError(f"row {row} has no answer")
     given: dict[str, Any] = {"text": text, "annotator": annotator, "tfidf": tfidf}
     tables = []
     for heuristic in map(heuristic_of, heuristics):
@@ -58,22 +51,15 @@ def attributes(
             resource = given[needed]
             if resource is None:
                 raise ValueError(f"{heuristic.id} needs a resource that was not given: {needed}")
-        tables.append(_table(asked, heuristic, heuristic.values(asked, resource)))
-    return pa.concat_tables(tables) if tables else QA_ATTRIBUTES.empty()
-
-
-def _table(asked: Questions, heuristic: Heuristic, found: Values) -> pa.Table:
-    values, words = found
-    n_questions = len(values)
-    return pa.table(
-        {
-            "dataset": pa.array(asked.columns["dataset"], pa.string()),
-            "example_id": pa.array(asked.columns["example_id"], pa.string()),
-            "heuristic": pa.array([heuristic.id] * n_questions, pa.string()),
-            "value": pa.array([UNDEFINED if value is None else value for value in values], pa.float64()),
+        values, closest = heuristic.values(asked, resource)
+        columns = {
+            "dataset": asked.columns["dataset"],
+            "example_id": asked.columns["example_id"],
+            "heuristic": [heuristic.id] * len(values),
+            "value": [UNDEFINED if value is None else value for value in values],
             # A user's -1 is a value like any other: only None says that a question is not measured.
-            "is_measured": pa.array([value != heuristic.undefined for value in values], pa.bool_()),
-            "closest_word": pa.array([None] * n_questions if words is None else words, pa.string()),
-        },
-        schema=QA_ATTRIBUTES.schema,
-    )
+            "is_measured": [value != heuristic.undefined for value in values],
+            "closest_word": [None] * len(values) if closest is None else closest,
+        }
+        tables.append(pa.table(columns, schema=QA_ATTRIBUTES.schema))
+    return pa.concat_tables(tables) if tables else QA_ATTRIBUTES.empty()

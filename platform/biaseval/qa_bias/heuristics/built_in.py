@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from biaseval.qa_bias.heuristics.text import words
 
@@ -63,11 +63,6 @@ class Questions:
         """``[n_questions]``."""
         return [own[0] for own in self.answers]
 
-    @property
-    def first_starts(self) -> list[int]:
-        """``[n_questions]``, the first answer's first character in the context."""
-        return [own[0] for own in self.columns["answer_starts"]]
-
 
 @dataclass(frozen=True)
 class Heuristic:
@@ -88,20 +83,12 @@ class Heuristic:
     """The value of questions for which the heuristic is not defined."""
 
 
-def word_dist(
-    contexts: Sequence[str], questions: Sequence[str], answers: Sequence[str], stop_words: frozenset[str]
-) -> tuple[list[int], list[str | None]]:
+def word_dist(asked: Questions, text: EnglishText) -> Values:
     """Return how many words lie between the answer and the nearest word of the question (P3 section 3.1).
 
     Measured from the first word of the answer's first occurrence as words, wherever the answer is said to start:
-    neighbours have distance 1, and a word inside or at the start of the answer counts. Case matters, also for stop
-    words.
-
-    Args:
-        contexts: ``[n_questions]``.
-        questions: ``[n_questions]``.
-        answers: ``[n_questions]``, the first answer of each question.
-        stop_words: lower-case words of the question that do not count.
+    neighbours have distance 1, and a word inside or at the start of the answer counts. Case matters, also for the
+    lower-case stop words, which do not count.
 
     Returns:
         Distances in words, from 0, and the question's word at that distance: among equals the one latest in the
@@ -111,7 +98,7 @@ def word_dist(
     places: dict[str, tuple[list[str], dict[str, list[int]]]] = {}
     distances: list[int] = []
     closest: list[str | None] = []
-    for context, question, answer in zip(contexts, questions, answers, strict=True):
+    for context, question, answer in zip(asked.contexts, asked.texts, asked.first_answers, strict=True):
         if context not in places:
             places[context] = _indexed(words(context))
         context_words, positions = places[context]
@@ -120,7 +107,7 @@ def word_dist(
         word: str | None = None
         if start is not None:
             for candidate in words(question):
-                if candidate in stop_words or candidate not in positions:
+                if candidate in text.stop_words or candidate not in positions:
                     continue
                 candidate_distance = _distance(positions[candidate], start)
                 if distance is None or candidate_distance <= distance:
@@ -152,116 +139,84 @@ def _distance(positions: list[int], start: int) -> int:
     return min(abs(position - start) for position in positions[max(right - 1, 0) : right + 1])
 
 
-def sim_word(contexts: Sequence[str], questions: Sequence[str], text: EnglishText) -> list[int]:
+def sim_word(asked: Questions, text: EnglishText) -> Values:
     """Return how many different words question and context share (P3 section 3.2).
 
     Words are NLTK's tokens that are alphanumeric as a whole ("U.S." and "well-known" are not); case matters, and stop
     words count. Each distinct text is split once.
     """
     found: dict[str, set[str]] = {}
-    for each in (*contexts, *questions):
+    for each in (*asked.contexts, *asked.texts):
         if each not in found:
             found[each] = {token for token in text.tokens(text.sentences(each)) if token.isalnum()}
-    return [len(found[context] & found[question]) for context, question in zip(contexts, questions, strict=True)]
+    pairs = zip(asked.contexts, asked.texts, strict=True)
+    return [len(found[context] & found[question]) for context, question in pairs], None
 
 
-def ans_pos(contexts: Sequence[str], answers: Sequence[str], text: EnglishText) -> list[int]:
-    """Return the number, from 0, of the first sentence of the context that holds the answer's text (P3 section 3.3).
+def ans_pos(asked: Questions, text: EnglishText) -> Values:
+    """Return the number, from 0, of the context's first sentence that holds the first answer's text (P3 section 3.3).
 
     The text may be inside a word, and before the place where the answer is said to start. An answer in no sentence,
     because it spans two, has the number of sentences.
-
-    Args:
-        contexts: ``[n_questions]``.
-        answers: ``[n_questions]``, the first answer of each question.
-        text: splits sentences.
     """
     sentences: dict[str, list[str]] = {}
     positions = []
-    for context, answer in zip(contexts, answers, strict=True):
+    for context, answer in zip(asked.contexts, asked.first_answers, strict=True):
         if context not in sentences:
             sentences[context] = text.sentences(context)
         own = sentences[context]
         positions.append(next((number for number, sentence in enumerate(own) if answer in sentence), len(own)))
-    return positions
+    return positions, None
 
 
-def cos_sim(contexts: Sequence[str], questions: Sequence[str], tfidf: Tfidf) -> list[float]:
+def cos_sim(asked: Questions, tfidf: Tfidf) -> Values:
     """Return the TF-IDF cosine of context and question, 0 to 1 (P3 section 3.4)."""
-    return cast("list[float]", tfidf.cosines(contexts, questions).tolist())
+    return tfidf.cosines(asked.contexts, asked.texts).tolist(), None
 
 
-def ans_len(answers: Sequence[Sequence[str]]) -> list[float]:
-    """Return the mean number of words of each question's answers, duplicates included (P3 section 3.5).
-
-    Raises:
-        ValueError: a question has no answer, which the reading of questions has refused.
-    """
-    require_answers(answers)
-    return [sum(len(words(answer)) for answer in own) / len(own) for own in answers]
+def ans_len(asked: Questions, _: None) -> Values:
+    """Return the mean number of words of each question's answers, duplicates included (P3 section 3.5)."""
+    return [sum(len(words(answer)) for answer in own) / len(own) for own in asked.answers], None
 
 
-def sim_ents(
-    contexts: Sequence[str], answers: Sequence[Sequence[str]], annotator: SpacyAnnotator, variant: Variant
-) -> list[int]:
+def sim_ents(asked: Questions, annotator: SpacyAnnotator) -> Values:
     """Return how many entities of the context have the type of an entity of the answer (P3 section 3.6).
 
     For each entity type of the answer, alone and without its context: the number of entities of that type in the
     context, the answer itself included; the largest of these. 0 where the answer has no entity, or none of its types.
     ``paper`` takes the maximum over all answers, ``reference`` looks at the last one only.
-
-    Raises:
-        ValueError: a question has no answer.
     """
-    require_answers(answers)
-    considered = [[own[-1]] if variant == "reference" else list(dict.fromkeys(own)) for own in answers]
-    in_contexts = _once_each(contexts, annotator.entity_labels)
+    considered = [[own[-1]] if asked.variant == "reference" else list(dict.fromkeys(own)) for own in asked.answers]
+    in_contexts = _once_each(asked.contexts, annotator.entity_labels)
     in_answers = _once_each([answer for own in considered for answer in own], annotator.entity_labels)
     counts = {context: Counter(labels) for context, labels in in_contexts.items()}
     return [
         max((counts[context][label] for answer in own for label in in_answers[answer]), default=0)
-        for context, own in zip(contexts, considered, strict=True)
-    ]
+        for context, own in zip(asked.contexts, considered, strict=True)
+    ], None
 
 
-def subj_pos(
-    contexts: Sequence[str],
-    questions: Sequence[str],
-    answer_starts: Sequence[int],
-    annotator: SpacyAnnotator,
-    variant: Variant,
-) -> list[int]:
-    """Return how often the question's subject stands in the context up to the answer's start (P3 section 3.7).
+def subj_pos(asked: Questions, annotator: SpacyAnnotator) -> Values:
+    """Return how often the question's subject stands in the context up to the first answer's start (P3 section 3.7).
 
     A subject is a single token with the dependency ``nsubj``; its text is searched literally, also inside words, and
     occurrences do not overlap. Of several subjects the largest number counts, unless the last one is nowhere in the
     context: then -1. A question without a subject is undefined (-1), and 0 in ``reference``.
-
-    Args:
-        contexts: ``[n_questions]``.
-        questions: ``[n_questions]``.
-        answer_starts: ``[n_questions]``, the first answer's first character in the context.
-        annotator: finds the subjects.
-        variant: the meaning of a question without a subject.
     """
-    subjects = _once_each(questions, annotator.subjects)
+    subjects = _once_each(asked.texts, annotator.subjects)
     values = []
-    for context, question, answer_start in zip(contexts, questions, answer_starts, strict=True):
-        value = 0 if variant == "reference" or subjects[question] else UNDEFINED
+    for context, question, starts in zip(asked.contexts, asked.texts, asked.columns["answer_starts"], strict=True):
+        value = 0 if asked.variant == "reference" or subjects[question] else UNDEFINED
         most = 0
         for subject in subjects[question]:
             if subject in context:
-                most = max(most, _n_occurrences(subject, context, answer_start))
+                # Left to right, without overlap; one at the answer's start counts.
+                most = max(most, context.count(subject, 0, starts[0] + len(subject)))
                 value = most
             else:
                 value = UNDEFINED
         values.append(value)
-    return values
-
-
-def _n_occurrences(subject: str, context: str, last_start: int) -> int:
-    """Return the number of occurrences, left to right without overlap, that start at ``last_start`` or before."""
-    return context.count(subject, 0, last_start + len(subject))
+    return values, None
 
 
 def _once_each(
@@ -271,24 +226,13 @@ def _once_each(
     return dict(zip(distinct, annotate(distinct), strict=True))
 
 
-def require_answers(answers: Sequence[Sequence[str]]) -> None:
-    """Make sure that every question has an answer, as the reading of questions has.
-
-    Raises:
-        ValueError: one has none.
-    """
-    for row, own in enumerate(answers):
-        if not own:
-            raise ValueError(f"row {row} has no answer")
-
-
 HEURISTICS = {
     heuristic.id: heuristic
     for heuristic in (
         Heuristic(
             id="word_dist",
             meaning="words from the start of the answer to the nearest word of the question in the context",
-            values=lambda asked, text: word_dist(asked.contexts, asked.texts, asked.first_answers, text.stop_words),
+            values=word_dist,
             needs="text",
             threshold=7,
             step=1,
@@ -296,7 +240,7 @@ HEURISTICS = {
         Heuristic(
             id="sim_word",
             meaning="different words that question and context share",
-            values=lambda asked, text: (sim_word(asked.contexts, asked.texts, text), None),
+            values=sim_word,
             needs="text",
             threshold=3,
             step=1,
@@ -304,7 +248,7 @@ HEURISTICS = {
         Heuristic(
             id="ans_pos",
             meaning="number, from 0, of the context's sentence that holds the answer",
-            values=lambda asked, text: (ans_pos(asked.contexts, asked.first_answers, text), None),
+            values=ans_pos,
             needs="text",
             threshold=0,  # P3 finds no significant one and prints none; this is that of its released trials
             step=1,
@@ -312,22 +256,18 @@ HEURISTICS = {
         Heuristic(
             id="cos_sim",
             meaning="TF-IDF similarity of question and context, 0 to 1",
-            values=lambda asked, tfidf: (cos_sim(asked.contexts, asked.texts, tfidf), None),
+            values=cos_sim,
             needs="tfidf",
             threshold=0.1,
             step=0.1,
         ),
         Heuristic(
-            id="ans_len",
-            meaning="words of the answer, mean over the gold answers",
-            values=lambda asked, _: (ans_len(asked.answers), None),
-            threshold=4,
-            step=1,
+            id="ans_len", meaning="words of the answer, mean over the gold answers", values=ans_len, threshold=4, step=1
         ),
         Heuristic(
             id="sim_ents",
             meaning="named entities in the context that are of the answer's kind",
-            values=lambda asked, annotator: (sim_ents(asked.contexts, asked.answers, annotator, asked.variant), None),
+            values=sim_ents,
             needs="entities",
             threshold=0,
             step=1,
@@ -335,10 +275,7 @@ HEURISTICS = {
         Heuristic(
             id="subj_pos",
             meaning="occurrences of the question's subject in the context up to the answer",
-            values=lambda asked, annotator: (
-                subj_pos(asked.contexts, asked.texts, asked.first_starts, annotator, asked.variant),
-                None,
-            ),
+            values=subj_pos,
             needs="subjects",
             threshold=1,
             step=1,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +12,6 @@ import pyarrow as pa
 
 from biaseval.errors import InputError
 from biaseval.tables import QA_TFIDF
-
-if TYPE_CHECKING:
-    from sklearn.feature_extraction.text import TfidfVectorizer
 
 
 class Tfidf:
@@ -27,10 +23,14 @@ class Tfidf:
     """
 
     def __init__(self, terms: Sequence[str], document_frequencies: npt.NDArray[np.int64], n_documents: int) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         self.terms = list(terms)
         self.document_frequencies = document_frequencies
         self.n_documents = n_documents
-        self._vectorizer = _vectorizer(self.terms, document_frequencies, n_documents)
+        self._vectorizer = TfidfVectorizer(stop_words="english", use_idf=True, vocabulary=self.terms)
+        # In scikit-learn's order of operations, so that not a bit differs from a vectorizer fitted on the texts.
+        self._vectorizer.idf_ = np.log((1 + n_documents) / (1.0 + document_frequencies)) + 1.0
 
     @classmethod
     def fit(cls, contexts: Sequence[str]) -> Tfidf:
@@ -88,12 +88,3 @@ class Tfidf:
         context_vectors = self._vectorizer.transform(rows)[row_of_each]
         products = context_vectors.multiply(self._vectorizer.transform(questions)).sum(axis=1)
         return np.minimum(np.asarray(products, dtype=np.float64).ravel(), 1.0)
-
-
-def _vectorizer(terms: Sequence[str], document_frequencies: npt.NDArray[np.int64], n_documents: int) -> TfidfVectorizer:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    vectorizer = TfidfVectorizer(stop_words="english", use_idf=True, vocabulary=list(terms))
-    # In scikit-learn's order of operations, so that not a bit differs from a vectorizer fitted on the texts.
-    vectorizer.idf_ = np.log((1 + n_documents) / (1.0 + document_frequencies)) + 1.0
-    return vectorizer

@@ -25,11 +25,7 @@ def without_pipeline(spacy: str | None, heuristics: Iterable[str]) -> list[str]:
 
 
 def load_annotator(name: str | None, heuristics: Collection[str]) -> SpacyAnnotator:
-    """Return the annotator that a spec's ``text.spacy`` names.
-
-    Args:
-        name: a pipeline's name or directory.
-        heuristics: those of the run; a pipeline must have the components that they need.
+    """Return the annotator that a spec's ``text.spacy`` names: a pipeline with the components that heuristics need.
 
     Raises:
         InputError: no pipeline is named, it is not installed, cannot be read, or lacks a component.

@@ -54,8 +54,13 @@ despite once where what who why how
 """)
 
 _PUNKT_FOLDER = Path("tokenizers") / "punkt_tab" / "english"
-_PUNKT_FILES = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
-_STOP_WORDS_FILE = Path("corpora") / "stopwords" / "english"
+_DATA_FILES = [
+    *(
+        _PUNKT_FOLDER / name
+        for name in ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
+    ),
+    Path("corpora") / "stopwords" / "english",
+]
 
 _WORD = re.compile(r"\w+")
 
@@ -140,15 +145,14 @@ def _read(folder: Path) -> tuple[frozenset[str], PunktParameters]:
     """
     from nltk.tokenize.punkt import PunktParameters
 
-    names = _data_files()
-    missing = [str(name) for name in names if not (folder / name).is_file()]
+    missing = [str(name) for name in _DATA_FILES if not (folder / name).is_file()]
     if missing:
         raise InputError(
             f"text.nltk_data: {folder} lacks {', '.join(missing)}; fill it with "
             f"nltk.download('punkt_tab', download_dir=...) and nltk.download('stopwords', download_dir=...), "
             f"or leave nltk_data out for the embedded approximation"
         )
-    abbreviations, collocations, contexts, starters, stop_words = (_lines(folder / name) for name in names)
+    abbreviations, collocations, contexts, starters, stop_words = (_lines(folder / name) for name in _DATA_FILES)
     parameters = PunktParameters()
     try:
         parameters.abbrev_types = set(abbreviations)
@@ -163,13 +167,9 @@ def _read(folder: Path) -> tuple[frozenset[str], PunktParameters]:
     return frozenset(stop_words), parameters
 
 
-def _data_files() -> list[Path]:
-    return [_PUNKT_FOLDER / name for name in _PUNKT_FILES] + [_STOP_WORDS_FILE]
-
-
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for name in _data_files():
+    for name in _DATA_FILES:
         digest.update((folder / name).read_bytes())
     return digest.hexdigest()
 

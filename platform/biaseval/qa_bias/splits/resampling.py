@@ -1,7 +1,6 @@
 """RESAM: training questions repeated until both segments of a heuristic are equally large (P3 section 4.3)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -9,25 +8,7 @@ import numpy.typing as npt
 from biaseval.errors import InputError
 
 
-@dataclass(frozen=True)
-class Resampled:
-    """Training questions, some of which stand there several times."""
-
-    rows: npt.NDArray[np.int64]
-    """0-based numbers of questions: each once, in order, then those that were drawn."""
-    n_lower: int
-    """Questions at or below the threshold, each counted once."""
-    n_higher: int
-    n_undefined: int
-    """Questions without a value, which belong to neither segment and stand there once."""
-
-    @property
-    def n_drawn(self) -> int:
-        """Questions that were drawn from the smaller segment."""
-        return abs(self.n_lower - self.n_higher)
-
-
-def resampled(values: Sequence[float | None], threshold: float, seed: int) -> Resampled:
+def resampled(values: Sequence[float | None], threshold: float, seed: int) -> npt.NDArray[np.int64]:
     """Return questions resampled: the missing ones are drawn from the smaller segment, with replacement.
 
     The smaller segment is the one with fewer questions, whichever the model answers better. P3 has no code of it and
@@ -38,6 +19,9 @@ def resampled(values: Sequence[float | None], threshold: float, seed: int) -> Re
         values: of the heuristic, one for each question; None where it is undefined.
         threshold: values at or below it are the lower segment.
         seed: of the draws.
+
+    Returns:
+        0-based numbers of questions: each once, in order, then those that were drawn.
 
     Raises:
         InputError: a segment has no question.
@@ -52,5 +36,4 @@ def resampled(values: Sequence[float | None], threshold: float, seed: int) -> Re
         )
     smaller = lower if len(lower) < len(higher) else higher
     drawn = np.random.default_rng(seed).choice(smaller, abs(len(lower) - len(higher)))
-    n_undefined = int(np.isnan(found).sum())
-    return Resampled(np.concatenate([np.arange(len(found)), drawn]), len(lower), len(higher), n_undefined)
+    return np.concatenate([np.arange(len(found)), drawn])

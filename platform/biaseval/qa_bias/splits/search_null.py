@@ -137,10 +137,7 @@ class _Tried:
     def distances(self, right: Hits, sample: int, replacement: bool) -> Floats:
         """Return the significances of each draw, ``[draws, thresholds]``; 0 where a threshold is not tried.
 
-        Args:
-            right: which questions are answered right, in the order of their values, ``[draws, questions]``.
-            sample: questions of a trial.
-            replacement: whether trials draw a question more than once.
+        ``right`` says which questions are answered right, in the order of their values, ``[draws, questions]``.
         """
         is_tried = self.smaller >= sample
         n_lower, n_higher = self.n_lower[is_tried], self.n_higher[is_tried]

@@ -1,6 +1,7 @@
 """Bias significance: the thresholds that are tried, and the samples whose quantiles SQL compares (P3)."""
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,12 +68,8 @@ def threshold_grid(
         step = heuristic_of(heuristic).step or (1 if highest > 1 else 0.1)
         per_unit = round(1 / step)
         _refuse_too_many(heuristic, lowest, highest, (highest - lowest) * per_unit)
-        grid = []
-        number = math.ceil(lowest * per_unit - _FLOAT_SUM)
-        while number / per_unit < highest:
-            grid.append(number / per_unit)
-            number += 1
-        return grid
+        numbers = itertools.count(math.ceil(lowest * per_unit - _FLOAT_SUM))
+        return list(itertools.takewhile(lambda threshold: threshold < highest, (n / per_unit for n in numbers)))
     threshold = 0.0 if lowest <= 0 else float(int(lowest) + 1)
     step = 1.0 if highest > 1 else 0.1
     _refuse_too_many(heuristic, lowest, highest, (highest - threshold) / step)
