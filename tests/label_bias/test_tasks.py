@@ -25,7 +25,7 @@ def _problem(path: Path) -> str:
 
 
 def test_the_rule_and_the_suites_have_the_published_sizes(shared: Path) -> None:
-    rows = suites.read_task_table(shared / "data" / "superni" / "task_info.csv")
+    rows = suites.read_task_table(str(shared / "data" / "superni" / "task_info.csv"))
     candidates = [row for row in rows if suites.is_candidate(row)]
     assert (len(candidates), len([row for row in candidates if suites.is_english(row)])) == (662, 528)
     assert len(suites.select_by_table(rows)) == 500

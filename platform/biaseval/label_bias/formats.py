@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from biaseval.inputs.template import PromptTemplate, TextFormat, item_template
+from biaseval.label_bias.data import Drawn
 from biaseval.label_bias.prompts import PublishedFormat
-from biaseval.label_bias.sources import Drawn
 from biaseval.prompting.task_files import Instance
 from biaseval.spec import BASE, FormatSpec
 

@@ -14,10 +14,11 @@ from biaseval.inputs.chat import asked_format, chat_cautions, is_chat
 from biaseval.inputs.template import PromptFormat
 from biaseval.label_bias import suites
 from biaseval.label_bias.begin import Begun, Start, begin_tasks
+from biaseval.label_bias.data import Drawn
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
 from biaseval.label_bias.orders import cyclic_orders
 from biaseval.label_bias.prompts import PromptFitter
-from biaseval.label_bias.sources import Drawn, Sources
+from biaseval.label_bias.sources import Sources
 from biaseval.label_bias.splits import Splits, generator_of
 from biaseval.label_bias.training_rows import adapter_name, training_rows
 from biaseval.prompting.beginnings import bos_cautions

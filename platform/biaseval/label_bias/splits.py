@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,8 +15,6 @@ from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import N_DEMONSTRATIONS, POOL_SIZE
 from biaseval.store import Run
 from biaseval.tables import SPLITS
-
-Role = Literal["demonstration", "bias_score", "main"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Splits:
     shuffled_by: int | None = None
     """The seed that gives each demonstration set its own order; None: the order of the pool."""
 
-    def by_role(self) -> dict[Role, tuple[Instance, ...]]:
+    def by_role(self) -> dict[str, tuple[Instance, ...]]:
         """Return the instances under the names of their roles."""
         return {"demonstration": self.demonstrations, "bias_score": self.bias_score, "main": self.main}
 
@@ -113,6 +111,20 @@ def generator_of(seed: int, task: str, use: str) -> np.random.Generator:
     return np.random.default_rng([seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])
 
 
+def in_rounds(indices: Sequence[int], label: Callable[[int], str], generator: np.random.Generator) -> list[int]:
+    """Return indices so that neighbours have each label equally often, or once more, while all labels have rows.
+
+    They come in rounds with one index of each label, all rounds in the same order. With two different orders,
+    neighbours across two rounds could lack a label. Indices of one label keep their order.
+    """
+    left: dict[str, list[int]] = {}
+    for index in indices:
+        left.setdefault(label(index), []).append(index)
+    by_label = list(left.values())
+    labels = [by_label[place] for place in generator.permutation(len(by_label))]
+    return [own[number] for number in range(max(map(len, labels), default=0)) for own in labels if number < len(own)]
+
+
 def splits_of(
     task: Task,
     pool: Sequence[int],
@@ -160,10 +172,7 @@ def read_splits(uri: str) -> dict[str, pa.Table]:
         )
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{uri}: is no splits table ({error}); tasks.splits needs {', '.join(columns)}") from error
-    by_task: dict[str, pa.Table] = {}
-    for name in table["task"].unique().to_pylist():
-        by_task[name] = table.filter(pa.compute.equal(table["task"], name))
-    return by_task
+    return {name: table.filter(pa.compute.equal(table["task"], name)) for name in table["task"].unique().to_pylist()}
 
 
 def reproduce(task: Task, splits: Mapping[str, pa.Table]) -> Splits:

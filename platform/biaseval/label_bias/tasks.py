@@ -136,7 +136,7 @@ def _chosen_files(spec: TasksSpec, files: Sequence[Path]) -> tuple[list[Path], l
     chosen = list(files)
     missing: list[str] = []
     if spec.suite == "selection":
-        names = set(suites.select_by_table(suites.read_task_table(Path(spec.table or ""))))
+        names = set(suites.select_by_table(suites.read_task_table(spec.table or "")))
         chosen = [path for path in chosen if path.stem in names]
     elif spec.suite is not None:
         numbers = suites.REIF2024 if spec.suite == "reif2024" else suites.SEMANTICALLY_EQUIVALENT
