@@ -75,9 +75,8 @@ class Resources:
     @property
     def gpus_of_a_node(self) -> int:
         """The most that one node has, or will have."""
-        return int(
-            max((own.get("GPU", 0) for own in (*self.nodes, *(each.resources for each in self.types))), default=0)
-        )
+        nodes = (*self.nodes, *(each.resources for each in self.types))
+        return int(max((own.get("GPU", 0) for own in nodes), default=0))
 
     def most(self, kind: str) -> float:
         """Return how much of a resource there is, or will be once all nodes have come."""
@@ -176,13 +175,9 @@ class Groups:
         return Ask("a group of workers", self.resources_per_worker, self.n_workers)
 
     def threads(self, n_cores: int, n_local: int) -> int:
-        """Return the threads of a worker: with a GPU its part of the cores of its machine.
+        """Return the threads of a worker: with a GPU its part of the cores of its machine, which ``n_local`` share.
 
         Ray gives who asks for no CPU one thread, by which an optimizer on the CPU (ZeRO offload) would wait for itself.
-
-        Args:
-            n_cores: of its machine.
-            n_local: workers of its group there.
         """
         return self.n_threads or max(1, n_cores // n_local)
 
@@ -308,7 +303,8 @@ def allocate(
         return Allocation(
             n_actors,
             num_cpus=0,
-            num_gpus=num_gpus if together == 1 else _share_of_a_gpu(together),
+            # As Ray counts: in ten-thousandths, of which that many do not exceed one.
+            num_gpus=num_gpus if together == 1 else (10_000 // together) / 10_000,
             n_threads=None,
             n_preparing=n_preparing,
             caution=_caution(num_gpus, resources, weights_bytes),
@@ -339,11 +335,6 @@ def _together(execution: ExecutionSpec, n_parts: int, resources: Resources, weig
     if is_asked or resources.types or weights_bytes is None or memory is None:
         return 1
     return actors_of_a_gpu(weights_bytes, memory, resources.n_gpus, n_parts)
-
-
-def _share_of_a_gpu(n_actors: int) -> float:
-    """Return a part of a GPU as Ray counts: in ten-thousandths, of which that many do not exceed one."""
-    return (10_000 // n_actors) / 10_000
 
 
 def _caution(num_gpus: int, resources: Resources, weights_bytes: int | None) -> str | None:

@@ -1,7 +1,7 @@
 """Work that waits for its place on a cluster: its messages, and the end of an endless wait."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import ray
 
@@ -45,11 +45,9 @@ class Wait:
         return time.monotonic() - self._looked >= _BETWEEN_LOOKS_S
 
     def look(self, ask: Ask | None, *, is_idle: bool = True) -> None:
-        """Record the current request; called repeatedly.
+        """Record the current request, None if all work has its place; called repeatedly.
 
-        Args:
-            ask: the request; None if all work has its place.
-            is_idle: no other part of the work has a place that it would give back.
+        ``is_idle``: no other part of the work has a place that it would give back.
 
         Raises:
             TransientError: for `ENDS_S` seconds nothing could free its place.
@@ -74,9 +72,13 @@ class Wait:
             say(self._words(ask, waited))
 
     def _words(self, ask: Ask, waited_s: float) -> str:
-        return waiting_words(
-            self._name, ask, self._resources, ray.cluster_resources(), ray.available_resources(), waited_s
-        )
+        """Return the message: the time, the request, the cluster's resources, and the node types that may join."""
+        kind = next((kind for kind in ("GPU", "CPU") if ask.bundle.get(kind)), "CPU")
+        there, free = ray.cluster_resources().get(kind, 0), ray.available_resources().get(kind, 0)
+        types = [each for each in self._resources.types if each.resources.get(kind, 0) >= ask.bundle.get(kind, 0)]
+        coming = " and ".join(f"{each.at_most} {each.name}" for each in types)
+        more = f"; up to {coming} may come" if coming else ""
+        return f"{self._name} has waited {duration(waited_s)} for {ask}: of {there:g} {kind}s there {free:g} are free{more}"
 
 
 def _hold_for_ever(ask: Ask, resources: Resources) -> Sequence[Holder] | None:
@@ -97,18 +99,6 @@ def _hold_for_ever(ask: Ask, resources: Resources) -> Sequence[Holder] | None:
     if resources.is_shared or of_tasks > _ROUNDING or any(holder.job is not None for holder in held):
         return None
     return held
-
-
-def waiting_words(
-    name: str, ask: Ask, resources: Resources, there: Mapping[str, float], free: Mapping[str, float], waited_s: float
-) -> str:
-    """Return the message: the time, the request, the cluster's resources, and the node types that may join."""
-    [kind] = [kind for kind in ("GPU", "CPU") if ask.bundle.get(kind)][:1] or ["CPU"]
-    amounts = f"of {there.get(kind, 0):g} {kind}s there {free.get(kind, 0):g} are free"
-    needed = ask.bundle.get(kind, 0)
-    coming = [f"{each.at_most} {each.name}" for each in resources.types if each.resources.get(kind, 0) >= needed]
-    more = f"; up to {' and '.join(coming)} may come" if coming else ""
-    return f"{name} has waited {duration(waited_s)} for {ask}: {amounts}{more}"
 
 
 _ROUNDING = 1e-3

@@ -82,11 +82,10 @@ def part_outputs(
 
 
 def _generated(scorer: LabelScorer, predicted: pa.Table) -> Iterator[dict[str, object]]:
-    texts = scorer.generate(predicted, N_NEW_TOKENS)["text"].to_pylist() if predicted.num_rows else []
-    for prompt_id, text, labels in zip(
-        predicted["prompt_id"].to_pylist(), texts, predicted["labels"].to_pylist(), strict=True
-    ):
-        yield {"prompt_id": prompt_id, "mode": "generate", "text": text, "prediction": match_label(text, labels)}
+    found = scorer.generate(predicted, N_NEW_TOKENS).to_pylist() if predicted.num_rows else []
+    for own, labels in zip(found, predicted["labels"].to_pylist(), strict=True):
+        prediction = match_label(own["text"], labels)
+        yield {"prompt_id": own["prompt_id"], "mode": "generate", "text": own["text"], "prediction": prediction}
 
 
 def _constrained(prepared: Prepared, scores: pa.Table, predicted: pa.Table) -> Iterator[dict[str, object]]:

@@ -95,7 +95,7 @@ def build_trie(sequences: Sequence[npt.NDArray[np.integer]], n_context: Sequence
     for index in order:
         sequence = np.asarray(sequences[index], dtype=np.int64)
         inputs = sequence[:-1]
-        shared = _common_length(previous, inputs)
+        shared = common_length(previous, inputs)
         if shared < len(previous):
             ends.append((path[shared : len(previous)].copy(), n_nodes))
         n_new = len(inputs) - shared
@@ -171,7 +171,8 @@ def _cuts(n_nodes: int, common: int, budget: int) -> Iterator[tuple[int, int]]:
             yield start, min(start + budget, last)
 
 
-def _common_length(left: Integers, right: Integers) -> int:
+def common_length(left: Integers, right: Integers) -> int:
+    """Return how many numbers, from the first, two sequences have in common."""
     n = min(len(left), len(right))
     differing = np.flatnonzero(left[:n] != right[:n])
     return int(differing[0]) if len(differing) else n
