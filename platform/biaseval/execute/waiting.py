@@ -78,7 +78,8 @@ class Wait:
         types = [each for each in self._resources.types if each.resources.get(kind, 0) >= ask.bundle.get(kind, 0)]
         coming = " and ".join(f"{each.at_most} {each.name}" for each in types)
         more = f"; up to {coming} may come" if coming else ""
-        return f"{self._name} has waited {duration(waited_s)} for {ask}: of {there:g} {kind}s there {free:g} are free{more}"
+        amounts = f"of {there:g} {kind}s there {free:g} are free"
+        return f"{self._name} has waited {duration(waited_s)} for {ask}: {amounts}{more}"
 
 
 def _hold_for_ever(ask: Ask, resources: Resources) -> Sequence[Holder] | None:
