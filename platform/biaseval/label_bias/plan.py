@@ -1,7 +1,7 @@
 """Plan everything that a label-bias run scores, as tables: splits, contexts and prompts, one task at a time."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from biaseval.errors import InputError
-from biaseval.inputs.chat import asked_format, chat_cautions, is_chat
+from biaseval.inputs.chat import ChatFormat, asked_format, chat_cautions
 from biaseval.inputs.template import PromptFormat
 from biaseval.label_bias import suites
 from biaseval.label_bias.begin import Begun, Start, begin_tasks
@@ -51,7 +51,9 @@ class TaskPlan:
     @property
     def n_shortened(self) -> int:
         """The number of prompts with fewer demonstrations than requested, because of the length limit."""
-        return sum(_n_shortened(part.prompts) for part in self.parts)
+        columns = ["purpose", "n_demos", "n_demos_used"]
+        rows = (row for part in self.parts for row in part.prompts.select(columns).to_pylist())
+        return sum(row["n_demos_used"] < row["n_demos"] - leaves_one_out(row["purpose"]) for row in rows)
 
     @property
     def n_cut(self) -> int:
@@ -73,13 +75,8 @@ def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: in
     """Yield the plan of each task, in suite order, with one task's prompts in memory at a time.
 
     Problems of a task are in its plan: a template that does not fit, a single label in all remaining instances, labels
-    with the same tokens, and prompts that exceed the model's window.
-
-    Args:
-        spec: the run's spec.
-        sources: the result of `read_sources` for the spec.
-        tokenizer: the model's Hugging Face tokenizer.
-        window: the model's limit in tokens; None if unknown.
+    with the same tokens, and prompts that exceed the model's window (in tokens; None if unknown). ``tokenizer`` is a
+    Hugging Face tokenizer.
     """
     for begun in begin_tasks(spec, sources):
         yield plan_task(spec, begun, tokenizer, window)
@@ -153,9 +150,8 @@ class _TaskPlanner:
 
     def _form(self, form: FormatSpec, drawn: Drawn) -> PromptFormat:
         """Return the format for the task's prompts."""
-        inner = worded(form, drawn)
         sample = drawn.splits.main[0]
-        return asked_format(self._spec.model, inner, inner.instruction, self._tokenizer, (sample.texts, sample.label))
+        return asked_format(self._spec.model, worded(form, drawn), self._tokenizer, (sample.texts, sample.label))
 
     def _settings(self) -> Iterator[tuple[int, int]]:
         """Yield the number and the set of the demonstrations of each setting."""
@@ -222,12 +218,15 @@ class _TaskPlanner:
             fitter.lengths.measure(shown)
             named = {"format": name} if self._spec.prompt.formats else {}
             setting = _Setting(task, splits.labels, named, n_demos, demo_set, demos, shown, form.head, fitter, rows)
-            for row, instance in enumerate(splits.main):
-                setting.add("main", row, tests[name][instance.id], instance)
-            for row, instance in enumerate(splits.bias_score):
-                setting.add("bias_score", row, tests[name][instance.id], instance)
-            for row, instance in self._unseen(splits, n_demos, demo_set) if self._spec.held_out else ():
-                setting.add("held_out", row, tests[name][instance.id], instance)
+            given: dict[str, Iterable[tuple[int, Instance]]] = {
+                "main": enumerate(splits.main),
+                "bias_score": enumerate(splits.bias_score),
+            }
+            if self._spec.held_out:
+                given["held_out"] = self._unseen(splits, n_demos, demo_set)
+            for purpose, instances in given.items():
+                for row, instance in instances:
+                    setting.add(purpose, row, tests[name][instance.id], instance)
             for method, own in inputs.items():
                 for row, fields in enumerate(own):
                     setting.add(method, row, form.test(fields))
@@ -275,7 +274,7 @@ class _TaskPlanner:
 
     def _cut_problem(self, task: Task, form: PromptFormat, rows: _Rows) -> str | None:
         """Return advice if chats exceed the length limit, because a chat cannot be truncated, else None."""
-        if not is_chat(form) or not (n_cut := sum(row["is_truncated"] for row in rows.prompts)):
+        if not isinstance(form, ChatFormat) or not (n_cut := sum(row["is_truncated"] for row in rows.prompts)):
             return None
         return (
             f"{task.name}: {n_cut:,} prompts are longer than prompt.max_tokens {self._spec.prompt.max_tokens} without "
@@ -384,11 +383,6 @@ class _Setting:
                 **self.named,
             }
         )
-
-
-def _n_shortened(prompts: pa.Table) -> int:
-    rows = prompts.select(["purpose", "n_demos", "n_demos_used"]).to_pylist()
-    return sum(row["n_demos_used"] < row["n_demos"] - leaves_one_out(row["purpose"]) for row in rows)
 
 
 def _task_row(start: Start) -> dict[str, object]:

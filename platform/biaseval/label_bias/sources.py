@@ -50,11 +50,7 @@ class Sources:
     """Task name to the reason why the run excludes the task."""
 
     def keeping(self, splits: pa.Table) -> Sources:
-        """Return the sources with the BiasScore rows that a run already has for its data sets.
-
-        Args:
-            splits: the rows of the run's ``splits`` table.
-        """
+        """Return the sources with the BiasScore rows that a run's ``splits`` table already has for its data sets."""
         rows = splits.filter(pc.equal(splits["role"], "bias_score")).sort_by("position")
         kept: dict[str, list[str]] = {name: [] for name in splits["task"].unique().to_pylist()}
         for task, name in zip(rows["task"].to_pylist(), rows["instance_id"].to_pylist(), strict=True):

@@ -132,18 +132,14 @@ def splits_of(
     n_demonstrations: int = N_DEMONSTRATIONS,
     labels: tuple[str, ...] | None = None,
 ) -> Splits:
-    """Return the splits with these instance indices.
+    """Return the splits with these instance indices: those of the pool, and those of the main rows in their order.
 
-    Args:
-        task: the task.
-        pool: indices; the first ``n_demonstrations`` become demonstrations, the others BiasScore rows.
-        main: indices of the main rows, in their order.
-        n_demonstrations: the number of demonstrations in the pool.
-        labels: the labels of the task; default: those of the instances outside the pool, as in P1.
+    The first ``n_demonstrations`` of the pool become demonstrations, the others BiasScore rows. Labels are by default
+    those of the instances outside the pool, as in P1.
     """
-    in_pool = set(pool)
     chosen = [task.instances[index] for index in pool]
     if labels is None:
+        in_pool = set(pool)
         outside = {instance.label for index, instance in enumerate(task.instances) if index not in in_pool}
         labels = tuple(sorted(outside))
     return Splits(
@@ -155,10 +151,7 @@ def splits_of(
 
 
 def read_splits(uri: str) -> dict[str, pa.Table]:
-    """Return the rows of another run's ``splits`` table, by task.
-
-    Args:
-        uri: the ``splits`` folder of a run or one Parquet file, local or ``s3://``.
+    """Return the rows of another run's ``splits`` table, a folder or one Parquet file, local or ``s3://``, by task.
 
     Raises:
         InputError: the path is neither a folder of Parquet parts nor a Parquet file, or lacks a column.

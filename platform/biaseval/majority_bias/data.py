@@ -68,11 +68,9 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
     preset = PRESETS.get(spec.prompt.preset or "")
     known = {field: (field, *(preset.file_fields.get(field, ()) if preset is not None else ())) for field in fields}
     wanted = Wanted(data=data, fields=known, labels=_mapping(spec), seed=spec.seed)
-    files: dict[str, ExampleFile] = {}
-    for role, uri in (("train", data.train), ("test", data.test)):
-        if uri is not None:
-            files[role] = ExampleFile(uri, role, wanted)
-            problems.found += files[role].shown_problems()
+    uris = {"train": data.train, "test": data.test}
+    files = {role: ExampleFile(uri, role, wanted) for role, uri in uris.items() if uri is not None}
+    problems.found += [problem for file in files.values() for problem in file.shown_problems()]
     problems.refuse()
     train, test = files["train"], files.get("test")
     if test is None:
@@ -106,10 +104,7 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
 def stream(seed: int, use: str, number: int = 0) -> np.random.Generator:
     """Return the generator of one use of randomness, independent of other uses and of demonstrations.
 
-    Args:
-        seed: the spec's seed.
-        use: the drawn items; for calibration inputs the name of the method.
-        number: the number of the draw among those of this use.
+    ``use`` names the drawn items (for calibration inputs the method), and ``number`` the draw among those of this use.
     """
     # NumPy treats [a, b, c] and [a, b, c, 0] as the same seed: the last number is never 0 here.
     place = 1 + (_USES.index(use) if use in _USES else len(_USES) + zlib.crc32(use.encode()))

@@ -47,13 +47,8 @@ def plan_settings(
     """Yield the plan of each setting, in the order of the grid, with one setting in memory at a time.
 
     The demonstrations of a (setting, seed) are drawn and ordered once: they are the context of every test row, with and
-    without instruction.
-
-    Args:
-        spec: the run's spec.
-        dataset: the result of `read_dataset` for the spec.
-        tokenizer: the model's Hugging Face tokenizer.
-        window: the model's limit in tokens; None if unknown.
+    without instruction. ``tokenizer`` is a Hugging Face tokenizer, and ``window`` the model's limit in tokens, None if
+    it is unknown.
 
     Raises:
         InputError: before the first plan: the grid does not fit the labels, a label has too few examples, or an
@@ -81,13 +76,8 @@ def draw_demonstrations(dataset: Dataset, setting: Setting, *, seed: int, run_se
     """Return the demonstrations of a setting, in the order of the prompt.
 
     Each label's demonstrations are drawn without replacement from its training examples. Then all are shuffled, because
-    the position of a label matters (recency).
-
-    Args:
-        dataset: has at least the setting's number of examples of each label.
-        setting: the number of demonstrations of each label.
-        seed: one of ``seeds``.
-        run_seed: the spec's ``seed``.
+    the position of a label matters (recency). ``seed`` is one of the spec's ``seeds``, and ``run_seed`` its ``seed``.
+    The data set has at least the setting's number of examples of each label.
     """
     generator = np.random.default_rng([seed, run_seed, setting.number])
     drawn: list[Example] = []
@@ -102,25 +92,14 @@ def draw_examples(
 ) -> tuple[Example, ...]:
     """Return an adapter's training examples, without the demonstrations of its context.
 
-    The examples are the first ones in an order of ``train`` that depends only on the seeds. So adapters of a seed
-    differ by their contexts, and by an example only if a context shows that example.
-
-    Args:
-        dataset: has more training examples than demonstrations.
-        demos: the demonstrations of the adapter's context.
-        n_examples: the largest number of examples.
-        seed: one of ``seeds``.
-        run_seed: the spec's ``seed``.
+    The examples are the first ones, at most ``n_examples``, in an order of ``train`` that depends only on the seeds
+    (`draw_demonstrations`). So adapters of a seed differ by their contexts, and by an example only if a context shows
+    that example.
     """
     order = stream(run_seed, "lora", seed).permutation(len(dataset.train))
     shown = {demo.id for demo in demos}
     free = (dataset.train[index] for index in order if dataset.train[index].id not in shown)
     return tuple(islice(free, n_examples))
-
-
-def _adapter_name(setting: Setting, seed: int, *, instruction: bool) -> str:
-    """Return the adapter's folder below ``adapters/``."""
-    return f"{setting.name.replace('/', '-')}/s{seed}.{'with' if instruction else 'without'}"
 
 
 @dataclass(frozen=True)
@@ -165,7 +144,8 @@ class _Planner:
             demos = draw_demonstrations(self._dataset, setting, seed=seed, run_seed=self._spec.seed)
             for instruction in self._spec.prompt.instruction:
                 own = self._contexts(setting, seed, demos, instruction=instruction)
-                adapter = _adapter_name(setting, seed, instruction=instruction)
+                # The adapter's folder below ``adapters/``.
+                adapter = f"{setting.name.replace('/', '-')}/s{seed}.{'with' if instruction else 'without'}"
                 groups[adapter] = own
                 if self._spec.lora is not None:
                     training += self._training_rows(adapter, own[0], seed, demos, self._spec.lora.n_examples)
@@ -216,9 +196,7 @@ class _Planner:
     def _format(self, *, instruction: bool) -> PromptFormat:
         template = template_of(self._spec.prompt, self._dataset.definition, instruction=instruction)
         sample = self._dataset.test[0]
-        return asked_format(
-            self._spec.model, template, template.instruction, self._tokenizer, (sample.fields, sample.label)
-        )
+        return asked_format(self._spec.model, template, self._tokenizer, (sample.fields, sample.label))
 
     def _calibration_inputs(self) -> dict[str, Inputs]:
         """Return the calibration inputs that every context shares, by method."""

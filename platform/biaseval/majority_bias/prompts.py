@@ -65,12 +65,9 @@ def item_fields(spec: MajorityPromptSpec) -> tuple[str, ...]:
 
 
 def template_of(spec: MajorityPromptSpec, definition: str | None = None, *, instruction: bool) -> PromptTemplate:
-    """Return the template of a spec.
+    """Return the template of a spec; ``instruction``: whether the prompt starts with the instruction.
 
-    Args:
-        spec: the section ``prompt``.
-        definition: the definition in the Super-NI task file of the demonstrations, used if the spec has no instruction.
-        instruction: whether the prompt starts with the instruction.
+    The definition in the Super-NI task file of the demonstrations is used if the spec has no instruction.
 
     Raises:
         InputError: the prompt needs an instruction and there is none.

@@ -53,12 +53,7 @@ class Setting:
 
 
 def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mapping[str, int]) -> list[Setting]:
-    """Return the settings of a run, in the order of its grid.
-
-    Args:
-        spec: the run's spec.
-        labels: the label set, in its order.
-        available: possible demonstrations of each label.
+    """Return the settings of a run, in the order of its grid; ``available``: possible demonstrations of each label.
 
     Raises:
         InputError: the grid does not fit the labels, or a label has too few examples for a setting; the message lists
@@ -66,13 +61,11 @@ def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mappin
             instead, see `reduced_counts`.
     """
     n_demos = spec.prompt.n_demos
-    grid = _grid(spec.proportions, labels)
     found: list[Setting] = []
     problems: list[str] = []
     there = [available.get(label, 0) for label in labels]
-    for number, shares in enumerate(grid):
-        name = setting_name(shares)
-        asked = largest_remainder(shares, n_demos)
+    for number, shares in enumerate(_grid(spec.proportions, labels)):
+        name, asked = setting_name(shares), largest_remainder(shares, n_demos)
         counts: tuple[int, ...] | None = asked
         if any(count > n_there for count, n_there in zip(asked, there, strict=True)):
             counts = reduced_counts(shares, n_demos, there) if spec.data.on_shortage == "reduce" else None
@@ -116,14 +109,7 @@ def reduced_counts(shares: Sequence[float], total: int, available: Sequence[int]
 
     The whole prompt gets shorter. It has the largest number of demonstrations, at most ``total``, whose counts by
     `largest_remainder` are all available. Each label with a demonstration in the full prompt must keep at least one.
-
-    Args:
-        shares: the shares of the labels.
-        total: the requested number of demonstrations.
-        available: the number of examples of each label.
-
-    Returns:
-        The counts, or None if there is no such prompt.
+    None: there is no such prompt.
     """
     asked = largest_remainder(shares, total)
     for shorter in range(total, 0, -1):
