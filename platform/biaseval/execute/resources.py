@@ -20,13 +20,10 @@ _PREPARING_AT_ONCE = 2
 """Tasks that prepare parts, for each actor: more of them would only have an autoscaler start nodes."""
 
 _ON_CPUS = "on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
-
 _IN_TURN = (
     "on several GPUs for each model, which work one after another: for a model that does not fit fewer; "
     "model.quantization makes it smaller"
 )
-
-
 _SPARE = "the others would do nothing; set execution.gpus_per_actor to 1"
 
 
@@ -214,14 +211,10 @@ def share_of(resources: Resources, at_once: int) -> Resources:
 def runs_at_once(
     asked: int | None, execution: ExecutionSpec, gpus_of_one: int, n_runs: int, resources: Resources
 ) -> int:
-    """Return how many runs, which may train, share a cluster at a time.
+    """Return how many of ``n_runs``, which may train, share a cluster at a time.
 
-    Args:
-        asked: by the spec; None: one on CPUs, else as many as the GPUs allow; all where GPUs come on demand.
-        execution: of each.
-        gpus_of_one: that one needs where there are GPUs.
-        n_runs: that there are.
-        resources: of the cluster.
+    ``asked`` by the spec; None: one on CPUs, else as many as the GPUs allow; all where GPUs come on demand. One run
+    needs ``gpus_of_one`` where there are GPUs.
 
     Raises:
         InputError: the cluster cannot hold as many as are asked for.
@@ -266,13 +259,9 @@ def blocks_at_once(asked: int | Literal["auto"], n_blocks: int, resources: Resou
 def allocate(
     execution: ExecutionSpec, n_parts: int, resources: Resources, weights_bytes: int | None = None
 ) -> Allocation:
-    """Return what each actor gets, for work in ``n_parts`` parts.
+    """Return what each actor gets, for work in ``n_parts`` parts, at least 1.
 
-    Args:
-        execution: what the spec asks for.
-        n_parts: at least 1.
-        resources: of the cluster.
-        weights_bytes: of the model that each actor holds; None: nobody knows.
+    Each actor holds a model of ``weights_bytes``; None: nobody knows.
 
     Raises:
         InputError: an actor is to have more GPUs than any node has, or will have.
@@ -363,14 +352,8 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
 
     With GPUs, a worker has one, and there are as many groups as the GPUs allow. On CPUs there is one group on this
     machine, and on a cluster one for every ``training.workers`` nodes. ``execution.actors`` sets another number; there
-    are never more groups than models.
-
-    Args:
-        training: says how many workers make a group.
-        execution: ``actors`` and ``gpus_per_actor``; the latter 0 keeps training off GPUs, and a number on a cluster
-            says that GPU nodes come on demand.
-        n_models: adapters or models that are to be trained.
-        resources: of the cluster.
+    are never more groups than models (or adapters). ``execution.gpus_per_actor`` 0 keeps training off GPUs, and a
+    number on a cluster says that GPU nodes come on demand.
 
     Raises:
         InputError: there are fewer GPUs or CPUs than the workers need, and none will come.

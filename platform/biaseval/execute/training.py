@@ -17,9 +17,9 @@ from biaseval.errors import BiasevalError
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.messages import OUTCOMES, PROGRESS, STORAGE, outcome_file, progress_file
 from biaseval.execute.resources import Groups, share
+from biaseval.execute.tasks import Stage
 from biaseval.execute.versions import Versions
 from biaseval.progress import say
-from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
 from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.recipe import Recipe
@@ -37,28 +37,18 @@ _LOOKS_TO_END = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(Stage):
     """A stage of adapters or models that are trained independently of each other.
 
     The last file of a unit makes it complete; the adapter or the model goes to its folder, or to the ``folder`` of what
-    is trained.
+    is trained. ``tokens`` of a unit's work says what it costs.
     """
 
-    name: str
-    """The name of the work, for messages: ``training``."""
-    verb: str
-    """The state of a complete unit: ``trained``."""
-    noun: str
-    """What units are measured in: ``adapters``, ``steps``."""
-    units: Sequence[Unit]
-    """``tokens`` of their work says what each costs."""
-    execution: ExecutionSpec
     recipe: Recipe
     recipes: Mapping[int, Recipe] = field(default_factory=dict)
     """Of units that are trained otherwise, by their number; ``training`` of all of them asks for the same workers."""
     work: Callable[..., Work]
     """Returns in a worker the training of a unit: ``work(run, unit.work, base, **arguments)``."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Train the missing units in any order, and yield each when it is complete or given up.

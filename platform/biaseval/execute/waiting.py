@@ -26,12 +26,7 @@ class Wait:
     """Watches work that may wait: prints a message after a minute and then every five, and ends an endless wait.
 
     A wait has no limit while nodes may join, or while tasks, another job or another run of this job hold the
-    resources.
-
-    Args:
-        name: of the work.
-        execution: of its spec; a number of GPUs means that nodes with GPUs will join.
-        resources: of the cluster, with the node types that may join.
+    resources. A number of GPUs in the spec means that nodes with GPUs will join.
     """
 
     def __init__(self, name: str, execution: ExecutionSpec, resources: Resources) -> None:

@@ -34,7 +34,7 @@ def fit(
     """Do work in all workers of a group at once; if a worker or its node dies, continue with the unfinished work.
 
     Three deaths in a row without progress are an error. Deaths with progress between them, as on spot nodes, are not
-    limited. A single worker works in this process; its caller restarts it.
+    limited. A single worker works in this process; its caller restarts it. The result is that of the first worker.
 
     Args:
         run: the run directory.
@@ -42,9 +42,6 @@ def fit(
         config: returns its argument: the unfinished work, which shrinks with progress.
         section: the spec's section that says how to train, for messages.
         groups: the number of workers, and the resources of each.
-
-    Returns:
-        The result of the first worker.
 
     Raises:
         BiasevalError: a worker raised it, or workers died three times.

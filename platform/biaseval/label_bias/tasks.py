@@ -1,7 +1,7 @@
 """Select the Super-NaturalInstructions task files of a run."""
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,37 +51,20 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
     """
     files = task_files(tasks_folder(spec))
     chosen, missing = _chosen_files(spec, files)
-    problems: dict[str, str] = {}
-    left_out: dict[str, str] = {}
-    kept: list[Path] = []
     explicit = {pattern.removesuffix(".json") for pattern in spec.include or () if not _has_wildcard(pattern)}
-    for path in chosen:
-        task, found = parse_task(path)
-        if task is None:
-            problems[path.stem] = "; ".join(found)
-            continue
-        is_explicit = path.stem in explicit
-        if is_explicit:
-            reason = _why_too_small(task, spec.min_instances)
-        else:
-            # A smaller minimum applies only to tasks that the spec names, so that it admits no other small tasks.
-            reason = why_unsuitable(task, min_instances=max(spec.min_instances, MIN_INSTANCES))
-        if reason and not is_explicit:
-            left_out[path.stem] = reason
-        elif reason or (reason := one_label_problem(task)):
-            problems[path.stem] = reason
-        else:
-            kept.append(path)
+    # A smaller minimum applies only to tasks that the spec names, so that it admits no other small tasks.
+    checked = _checked(chosen, max(spec.min_instances, MIN_INSTANCES), explicit, spec.min_instances)
+    problems, left_out = {name: "; ".join(found) for name, found in checked.bad.items()}, checked.left_out
     if (problems or missing) and spec.on_bad_task == "error":
         bad = [f"{_place(spec, name)}: {problem}" for name, problem in sorted(problems.items())]
         raise InputError.of([*_missing_problems(spec, missing), *bad])
     left_out.update(dict.fromkeys(missing, "is not in the folder"), **problems)
-    if not kept:
+    if not checked.usable:
         reasons = [f"{name}: {reason}" for name, reason in sorted(left_out.items())[:_SHOWN_PROBLEMS]]
         raise InputError.of(
             [f"{spec.path}: no task is left to run; check tasks.path, tasks.suite and tasks.include", *reasons]
         )
-    return TaskSelection(files=tuple(kept), left_out=left_out)
+    return TaskSelection(tuple(path for path in chosen if path.stem in checked.usable), left_out)
 
 
 @dataclass(frozen=True)
@@ -101,14 +84,25 @@ def check_tasks(path: Path, *, min_instances: int) -> CheckedTasks:
     Raises:
         InputError: the path does not exist, or holds no task file.
     """
+    return _checked(task_files(path), min_instances)
+
+
+def _checked(files: Iterable[Path], fewest: int, named: Collection[str] = (), fewest_named: int = 0) -> CheckedTasks:
+    """Return what a run can use of files, at least with so many instances.
+
+    Of tasks that a spec names only the instances count, and one with too few is bad, not left out.
+    """
     checked = CheckedTasks(usable=[], left_out={}, bad={})
-    for file in task_files(path):
+    for file in files:
         task, problems = parse_task(file)
+        is_named = file.stem in named
         if task is None:
             checked.bad[file.stem] = problems
-        elif reason := why_unsuitable(task, min_instances=min_instances):
+            continue
+        reason = _why_too_small(task, fewest_named) if is_named else why_unsuitable(task, min_instances=fewest)
+        if reason and not is_named:
             checked.left_out[file.stem] = reason
-        elif problem := one_label_problem(task):
+        elif problem := reason or one_label_problem(task):
             checked.bad[file.stem] = [problem]
         else:
             checked.usable.append(file.stem)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, first_of
 from biaseval.spec import MajorityBiasSpec, SimplexSpec
 
 BINARY_11 = tuple((tenths / 10, (10 - tenths) / 10) for tenths in range(11))
@@ -82,10 +82,8 @@ def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mappin
         remedy = "no shorter prompt keeps its shares; add examples, or leave the setting out"
         if spec.data.on_shortage == "error":
             remedy = "add examples, lower prompt.n_demos, or set data.on_shortage: reduce"
-        shown = problems[:_SHOWN_PROBLEMS]
-        if len(problems) > len(shown):
-            shown.append(f"{len(problems) - len(shown)} more settings like these")
-        raise InputError.of([f"proportions: {problem}; {remedy}" for problem in shown])
+        shown = first_of(problems, _SHOWN_PROBLEMS, "proportions: ", "settings")
+        raise InputError.of([f"{problem}; {remedy}" for problem in shown])
     return found
 
 

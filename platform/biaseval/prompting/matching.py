@@ -14,11 +14,8 @@ def match_label(output: str, labels: Sequence[str]) -> str | None:
     two tokens may not spell a long label. If no label starts with that word, its final punctuation is removed
     (``True.``). If several labels fit, the label equal to the text comes first, then the label that starts with the
     text. The last choice is the longest label, in whole words, that starts the text. A text that still fits several
-    labels means none. By this rule ``no`` means ``none`` if there is no label ``no``.
-
-    Args:
-        output: new text only, without special tokens.
-        labels: the label set.
+    labels means none. By this rule ``no`` means ``none`` if there is no label ``no``. The output is new text only,
+    without special tokens.
     """
     words = output.casefold().split()
     if not words:
