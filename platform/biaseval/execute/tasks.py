@@ -59,8 +59,8 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
-    """What is said of units that are made alike."""
+class Staged:
+    """What a stage says of its units."""
 
     name: str
     """The name of the work, for messages: ``scoring``."""
@@ -75,7 +75,7 @@ class Stage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Making(Stage):
+class Making(Staged):
     """How parts that are independent of each other are made."""
 
     worker: Callable[..., Worker]

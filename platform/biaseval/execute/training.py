@@ -17,7 +17,7 @@ from biaseval.errors import BiasevalError
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.messages import OUTCOMES, PROGRESS, STORAGE, outcome_file, progress_file
 from biaseval.execute.resources import Groups, share
-from biaseval.execute.tasks import Stage
+from biaseval.execute.tasks import Staged
 from biaseval.execute.versions import Versions
 from biaseval.progress import say
 from biaseval.store import Run
@@ -37,7 +37,7 @@ _LOOKS_TO_END = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training(Stage):
+class Training(Staged):
     """A stage of adapters or models that are trained independently of each other.
 
     The last file of a unit makes it complete; the adapter or the model goes to its folder, or to the ``folder`` of what

@@ -280,5 +280,4 @@ def _label(value: object, mapping: _Mapping, key: str) -> tuple[str, str | None]
 
 
 def _shown(text: str) -> str:
-    """Return a text as messages quote it."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -312,10 +312,8 @@ def _turn(task: Any, doc: Doc, config: Any, *, is_answered: bool = False) -> str
         text, prefix = task.doc_to_text(doc, config.doc_to_text), task.resolve_field(doc, config.gen_prefix)
         answer: Doc = {"few_delim": ""}
         if is_answered:
-            choices, target = (
-                task.doc_to_choice(doc, config.doc_to_choice),
-                task.doc_to_target(doc, config.doc_to_target),
-            )
+            choices = task.doc_to_choice(doc, config.doc_to_choice)
+            target = task.doc_to_target(doc, config.doc_to_target)
             answer = {"c": choices, "a": target, "few_delim": config.fewshot_delimiter}
         turns = task.build_qa_turn(q=text, gen_prefix=prefix, tgt_delim=config.target_delimiter, **answer)
         return "".join(turn.to_text() for turn in turns)

@@ -108,7 +108,6 @@ def survey(uri: str) -> Survey:
 
 
 def _most_labels(n_rows: int) -> int:
-    """Return the largest number of labels for this number of rows."""
     return min(_MOST_LABELS, max(2, n_rows // 2))
 
 

@@ -8,7 +8,7 @@ BiasScore rows.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -240,7 +240,11 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
     task = Task(data.name, definition, (), (), (), files[0].sha256)
     form, where = None, None
     if options is not None:
-        where = {label: _fields_of(column, known, data) for label, column in options.columns.items()}
+        shown_by = {field: data.fields.get(field, names[0]) for field, names in known.items()}
+        where = {
+            label: [field for field, column in shown_by.items() if column == own]
+            for label, own in options.columns.items()
+        }
         if spec.prompt.item is None:
             shown = {label: _option_field(label) for label in options.labels}
             form = options_template(INPUT, shown, spec.prompt.separator, definition.strip() or None)
@@ -250,11 +254,6 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
 def _option_field(label: str) -> str:
     """Return the field of an option if no template names one."""
     return f"option {label}"
-
-
-def _fields_of(column: str, known: Mapping[str, Sequence[str]], data: LabelDataSpec) -> list[str]:
-    """Return the prompt fields that show a column."""
-    return [field for field, names in known.items() if data.fields.get(field, names[0]) == column]
 
 
 def _known_fields(item: str | None, options: Options | None) -> dict[str, tuple[str, ...]]:

@@ -149,7 +149,6 @@ class _TaskPlanner:
         )
 
     def _form(self, form: FormatSpec, drawn: Drawn) -> PromptFormat:
-        """Return the format for the task's prompts."""
         sample = drawn.splits.main[0]
         return asked_format(self._spec.model, worded(form, drawn), self._tokenizer, (sample.texts, sample.label))
 

@@ -169,29 +169,26 @@ class _Planner:
 
     def problems(self) -> list[str]:
         """Return the reasons why the run cannot be scored."""
-        problem = label_problem(self._tokenizer, next(iter(self._test_items.values()))[0], self._dataset.labels)
-        problems = [
-            problem
-            and f"{self._spec.name}: {problem}, so its scores would say nothing; change data.labels, or choose a model "
-            "whose tokenizer tells its labels apart",
-            self._window.problem(),
-            self._examples_problem(),
-        ]
-        return [problem for problem in problems if problem]
+        problems = []
+        if problem := label_problem(self._tokenizer, next(iter(self._test_items.values()))[0], self._dataset.labels):
+            problems.append(
+                f"{self._spec.name}: {problem}, so its scores would say nothing; change data.labels, or choose a model "
+                "whose tokenizer tells its labels apart"
+            )
+        if problem := self._window.problem():
+            problems.append(problem)
+        if self._n_missing_examples:
+            problems.append(
+                f"lora.n_examples: {self._n_missing_examples} training examples are missing beside the demonstrations: "
+                f"data.train has {len(self._dataset.train)} that may be either; lower lora.n_examples or prompt.n_demos"
+            )
+        return problems
 
     def cautions(self) -> list[str]:
         """Return cautions about the prompts for readers of the results."""
         begins = (form.head or test for name, form in self._formats.items() for test in self._test_items[name])
         chats = dict.fromkeys(caution for form in self._formats.values() for caution in chat_cautions(form))
         return [*chats, *bos_cautions(self._tokenizer, begins)]
-
-    def _examples_problem(self) -> str | None:
-        if not self._n_missing_examples:
-            return None
-        return (
-            f"lora.n_examples: {self._n_missing_examples} training examples are missing beside the demonstrations: "
-            f"data.train has {len(self._dataset.train)} that may be either; lower lora.n_examples or prompt.n_demos"
-        )
 
     def _format(self, *, instruction: bool) -> PromptFormat:
         template = template_of(self._spec.prompt, self._dataset.definition, instruction=instruction)
@@ -271,8 +268,7 @@ class _Planner:
         """Yield an adapter's rows of the table ``training_rows``; ``context`` is that of its test rows."""
         own = self._formats[context.row["instruction"]]
         examples = draw_examples(self._dataset, demos, n_examples, seed=seed, run_seed=self._spec.seed)
-        if len(examples) < n_examples:
-            self._n_missing_examples = max(self._n_missing_examples, n_examples - len(examples))
+        self._n_missing_examples = max(self._n_missing_examples, n_examples - len(examples))
         for row, example in enumerate(examples):
             yield {
                 "adapter": adapter,
