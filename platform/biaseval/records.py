@@ -281,11 +281,7 @@ def read_columns(uri: str, columns: Sequence[str]) -> list[dict[str, str]]:
 
 
 def read_file(uri: str) -> bytes:
-    """Return a file's bytes, from a local disk or an object store.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return a file's bytes, from a local disk or an object store; Raises InputError: it cannot be read."""
     try:
         fs, path = filesystem(uri)
         # A name that ends in .gz would be decompressed on the way, and the digest be another.

@@ -32,8 +32,7 @@ def ray_address() -> str:
 def unusable(address: str) -> Unusable | None:
     """Return the problem of an address of Ray; None if a Ray answers there or the run starts a local Ray.
 
-    Args:
-        address: ``HOST:PORT`` of the head, ``ray://HOST:PORT``, ``auto`` or ``local``.
+    An address is ``HOST:PORT`` of the head, ``ray://HOST:PORT``, ``auto`` or ``local``.
     """
     if address == LOCAL:
         return None

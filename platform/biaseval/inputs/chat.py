@@ -192,11 +192,7 @@ class _Chat:
         return self._rendered(messages).removeprefix(self._prefix)
 
     def parts(self, turns: Sequence[tuple[str, str]], last: str) -> list[str]:
-        """Return the text around the turns.
-
-        Raises:
-            _ChangedTextError: the conversation lacks the text of a turn.
-        """
+        """Return the text around the turns; Raises _ChangedTextError: the conversation lacks the text of a turn."""
         rest = self.render(turns, last)
         parts = []
         for text in [*(text for turn in turns for text in turn), last]:

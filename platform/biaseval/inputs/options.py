@@ -84,11 +84,7 @@ class _Found:
                 self.differing.setdefault(frozenset((one, two)), f"{where}: {question.answer!r}")
 
     def way(self, column: str, key: str) -> _Way:
-        """Return the way in which all rows name the right option.
-
-        Raises:
-            InputError: no way fits, or several ways fit and differ.
-        """
+        """Return the way in which all rows name the right option; Raises InputError: none fits, or several differ."""
         if not self.fitting:
             raise InputError(
                 f"{key}.label: {self.misfit} in {column} is neither the label nor the place (from 0) nor the text of "

@@ -53,11 +53,7 @@ class Survey:
 
 
 def survey(uri: str) -> Survey:
-    """Return the findings about a data file.
-
-    Raises:
-        InputError: the file cannot be read, or no column can be a label or a text.
-    """
+    """Return the findings about a file; Raises InputError: it cannot be read, or no column can be a label or a text."""
     records = Records(uri)
     rows = [row for _, row in itertools.islice(records, MOST_ROWS + 1)]
     if records.problems:

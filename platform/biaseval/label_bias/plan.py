@@ -115,11 +115,7 @@ class _TaskPlanner:
         self._formats = spec.prompt.all_formats
 
     def plan(self, start: Start) -> TaskPlan:
-        """Return the task's plan.
-
-        Raises:
-            InputError: the model's chat template does not fit prompts.
-        """
+        """Return the task's plan; Raises InputError: the model's chat template does not fit prompts."""
         drawn = start.drawn
         task, splits = drawn.task, drawn.splits
         notes = list(start.notes)

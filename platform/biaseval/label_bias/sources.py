@@ -32,11 +32,7 @@ class TaskSource(Protocol):
         """The largest number of its main rows."""
 
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
-        """Return the task with its rows.
-
-        Raises:
-            InputError: the task cannot be used.
-        """
+        """Return the task with its rows; Raises InputError: the task cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +64,7 @@ class Sources:
 
 
 def read_sources(spec: LabelBiasSpec) -> Sources:
-    """Return the sources that a spec names, validated.
-
-    Raises:
-        InputError: some source cannot be used; the message lists all problems.
-    """
+    """Return the sources that a spec names; Raises InputError: some cannot be used, with the problems of all."""
     if spec.tasks is None:
         return Sources(read_datasets(spec), templates={}, left_out={})
     return _published(spec, spec.tasks)

@@ -173,11 +173,7 @@ def _has_wildcard(pattern: str) -> bool:
 
 
 def tasks_folder(spec: TasksSpec) -> Path:
-    """Return the folder or file of tasks, or a local copy if it is on an object store.
-
-    Raises:
-        InputError: the copy fails.
-    """
+    """Return the folder or file of tasks, or a local copy of a remote one; Raises InputError: the copy fails."""
     return local_copy(spec.path) if is_remote(spec.path) else Path(spec.path)
 
 

@@ -107,11 +107,7 @@ class Calibration:
 
     @classmethod
     def of(cls, name: str, sql: str) -> Self:
-        """Return the method that a file describes.
-
-        Raises:
-            ValueError: its head lacks a key, or the value of a key is unknown.
-        """
+        """Return the method of a file; Raises ValueError: its head lacks a key, or the value of a key is unknown."""
         keys = head(sql)
         if lacking := [key for key in ("shown", "meaning", "by", "inputs") if not keys.get(key)]:
             raise ValueError(f"its head lacks {', '.join(lacking)}; begin the file with lines such as -- shown: BC")

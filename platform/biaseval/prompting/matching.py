@@ -42,12 +42,9 @@ def constrained_choice(tokens: Sequence[Sequence[int]], logprobs: Sequence[Seque
     """Return the label of greedy decoding that may only write one of the labels and EOS.
 
     Where the labels' token sequences part, the function takes their most likely next token, as a decoder that masks all
-    other tokens would. Log-probabilities are those of scoring. A label that begins another one competes by its EOS. Of
-    equally likely tokens, the earliest label's token wins.
-
-    Args:
-        tokens: the token ids of each label after the same prompt, EOS last; no two the same.
-        logprobs: the log-probability of each of these tokens, in nats.
+    other tokens would. A label that begins another one competes by its EOS. Of equally likely tokens, the earliest
+    label's token wins. ``tokens`` has the ids of each label after the same prompt, EOS last, no two the same, and
+    ``logprobs`` the log-probability of each, in nats, as in scoring.
     """
     candidates = list(range(len(tokens)))
     position = 0

@@ -78,11 +78,7 @@ def task_number(name: str) -> int | None:
 
 
 def read_task(path: Path) -> Task:
-    """Return the task in the JSON file ``path``.
-
-    Raises:
-        InputError: the file is not a usable task file; the message lists its mistakes.
-    """
+    """Return the task in the JSON file ``path``; Raises InputError: it is not usable, with a list of its mistakes."""
     task, problems = parse_task(path)
     if task is None:
         raise InputError.of([f"{path}: {problem}" for problem in problems])

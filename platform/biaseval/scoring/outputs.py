@@ -33,14 +33,10 @@ class ReadPart:
 def read_part(
     tokenizer: Any, prompts: pa.Table, contexts: pa.Table, predict: Sequence[str], tables: Collection[str]
 ) -> ReadPart:
-    """Return a part in tokens, laid out for scoring.
+    """Return a part in tokens, laid out for scoring, from tables of ``PROMPTS`` and of their ``CONTEXTS``.
 
-    Args:
-        tokenizer: the model's.
-        prompts: a table of ``PROMPTS``.
-        contexts: a table of ``CONTEXTS``, which has those of the prompts.
-        predict: how predictions are made: ``likelihood``, ``generate``, ``constrained``.
-        tables: those of the tables of outputs that are to be made.
+    ``predict`` says how predictions are made (``likelihood``, ``generate``, ``constrained``), and ``tables`` which
+    tables of outputs are to be made.
     """
     texts = dict(zip(contexts["context_id"].to_pylist(), contexts["text"].to_pylist(), strict=True))
     heads = pa.array([texts[identifier] for identifier in prompts["context_id"].to_pylist()], pa.string())

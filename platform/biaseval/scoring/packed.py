@@ -151,14 +151,11 @@ def _grown(states: torch.Tensor, n_filled: int, n_columns: int) -> torch.Tensor:
 
 
 def packed_predictions(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache) -> Iterator[Predictions]:
-    """Yield what the model predicts for every target of the trie.
+    """Yield what the model predicts for every target of the trie, with at most ``budget`` tokens in a forward pass.
 
-    Args:
-        model: one that ``takes_packs``; no text may be longer than its ``attention_window`` or ``rotary_limit``.
-        trie: the texts.
-        budget: most tokens in one forward pass.
-        cache: what an earlier call left behind, or a new one. The packs of a long shared beginning are taken from it
-            if it holds the very same, and it holds those of this call afterwards.
+    The model is one that ``takes_packs``; no text may be longer than its ``attention_window`` or ``rotary_limit``. The
+    cache is what an earlier call left behind, or a new one. The packs of a long shared beginning are taken from it if
+    it holds the very same, and it holds those of this call afterwards.
     """
     n_nodes = 0
     for run in _runs(model, trie, budget, cache):

@@ -172,10 +172,7 @@ class Runner:
     def continuations(self, texts: Texts, sequences: list[Integers], n_tokens: int) -> Integers:
         """Return the greedy tokens that follow each text, ``[n_texts, n_tokens]``; -1 where logits are no numbers.
 
-        Args:
-            texts: of ``sequences``, as ``prepare_texts`` makes them.
-            sequences: token ids.
-            n_tokens: at least 1.
+        The texts are those of ``sequences``, token ids, as ``prepare_texts`` makes them.
         """
         self._renew()
         if any(self._is_to_be_tested(path, texts, is_own) for path, is_own in self._by_path(texts, n_tokens)):

@@ -75,11 +75,8 @@ class TokenTrie:
 def build_trie(sequences: Sequence[npt.NDArray[np.integer]], n_context: Sequence[int]) -> TokenTrie:
     """Build the trie of ``sequences``; of sequence ``s``, the tokens from ``n_context[s]`` on are targets.
 
-    The result depends on the set of sequences, not on their order, except for ``target_slot``.
-
-    Args:
-        sequences: token ids, each of at least two tokens.
-        n_context: per sequence, in ``[1, len(sequence))``.
+    The result depends on the set of sequences, not on their order, except for ``target_slot``. Each sequence has at
+    least two tokens, and its ``n_context`` is in ``[1, len(sequence))``.
     """
     # Big-endian bytes sort like their numbers, a prefix before its extensions.
     keys = [np.ascontiguousarray(sequence, dtype=">u4").tobytes() for sequence in sequences]
