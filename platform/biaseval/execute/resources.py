@@ -284,35 +284,29 @@ def allocate(
         together = _together(execution, n_parts, resources, weights_bytes)
         if is_local or resources.types:
             at_most = max(1, min(at_most, together * resources.reachable_gpus // num_gpus))
-        n_actors: int | tuple[int, int] = (1, at_most) if execution.actors == "auto" else execution.actors
-        if is_local and execution.actors == "auto":
-            n_actors = at_most
-        n_preparing = max(2, _PREPARING_AT_ONCE * (at_most if execution.actors == "auto" else execution.actors))
+        most = at_most if execution.actors == "auto" else execution.actors
         # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
         return Allocation(
-            n_actors,
+            most if is_local or execution.actors != "auto" else (1, most),
             num_cpus=0,
             # As Ray counts: in ten-thousandths, of which that many do not exceed one.
             num_gpus=num_gpus if together == 1 else (10_000 // together) / 10_000,
             n_threads=None,
-            n_preparing=n_preparing,
+            n_preparing=max(2, _PREPARING_AT_ONCE * most),
             caution=_caution(num_gpus, resources, weights_bytes),
         )
     caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     n_actors = (1 if is_local else max(1, len(cpus))) if execution.actors == "auto" else execution.actors
     n_actors = min(n_actors, n_parts)
-    if is_local:
-        threads = max(1, resources.n_cores // n_actors)
-        # A Ray that somebody else started may have fewer slots than this machine has cores.
-        slots = max(0.5, min(threads, (sum(cpus) - SPARE_CPUS) / n_actors))
-        return Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads, n_preparing=n_actors)
-    per_actor = _slots(max(0.5, min(min(cpus, default=1) - 1, (sum(cpus) - SPARE_CPUS) / n_actors)))
+    # A Ray that somebody else started may have fewer slots than this machine has cores.
+    largest = max(1, resources.n_cores // n_actors) if is_local else min(cpus, default=1) - 1
+    slots = _slots(max(0.5, min(largest, (sum(cpus) - SPARE_CPUS) / n_actors)))
     return Allocation(
         n_actors,
-        num_cpus=per_actor,
+        num_cpus=slots,
         num_gpus=0,
-        n_threads=max(1, int(per_actor)),
-        n_preparing=max(2, _PREPARING_AT_ONCE * n_actors),
+        n_threads=int(largest) if is_local else max(1, int(slots)),
+        n_preparing=n_actors if is_local else max(2, _PREPARING_AT_ONCE * n_actors),
         caution=caution,
     )
 

@@ -320,25 +320,17 @@ def _dataset(
         where = "another row's, or a test row's," if test else "another row's"
         noted.append(f"{train_key}: {n_same:,} of {len(train):,} rows have {where} text and are left out")
     instances = tuple(_instance(example) for example in (*kept, *test))
-    _refuse_names(train_key, instances, labels)
+    counts = Counter(instance.label for instance in instances)
+    n_once = sum(counts[label] == 1 for label in labels)
+    # Names or texts, which differ in nearly every row, are no labels.
+    if len(labels) > _MANY_LABELS and n_once > _MOSTLY * len(labels):
+        raise InputError(
+            f"{train_key}: {len(labels):,} labels in {len(instances):,} rows, {n_once:,} of which occur once; that is "
+            "hardly the column of the label: name it in data.label"
+        )
     noted += [f"{task.name}: {note}" for note in _label_notes(instances, labels)]
     whole = replace(task, instances=instances)
     return DataSet(train_key, whole, len(kept), labels, max_test, tuple(noted), form, n_same, options)
-
-
-def _refuse_names(key: str, instances: Sequence[Instance], labels: Sequence[str]) -> None:
-    """Make sure that the labels are not names or texts, which differ in nearly every row.
-
-    Raises:
-        InputError: there are many labels, and nearly all occur once.
-    """
-    counts = Counter(instance.label for instance in instances)
-    n_once = sum(counts[label] == 1 for label in labels)
-    if len(labels) > _MANY_LABELS and n_once > _MOSTLY * len(labels):
-        raise InputError(
-            f"{key}: {len(labels):,} labels in {len(instances):,} rows, {n_once:,} of which occur once; that is hardly "
-            "the column of the label: name it in data.label"
-        )
 
 
 def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:
