@@ -24,20 +24,18 @@ class TaskSelection:
     """Task name to the reason why the run excludes the task."""
 
 
-def why_unsuitable(task: Task, *, min_instances: int) -> str | None:
-    """Return the reason why step 4 of P1's rule excludes the task (labels, outputs, instances), or None."""
-    if task.n_labels > suites.MAX_LABELS:
+def _why_unsuitable(task: Task, fewest: int, *, is_named: bool) -> str | None:
+    """Return the reason why step 4 of P1's rule excludes the task, or None; of a named task only instances count."""
+    if task.n_labels > suites.MAX_LABELS and not is_named:
         return f"has {task.n_labels} distinct labels; at most {suites.MAX_LABELS} are allowed"
-    if task.mean_outputs >= suites.MAX_MEAN_OUTPUTS:
+    if task.mean_outputs >= suites.MAX_MEAN_OUTPUTS and not is_named:
         return f"has {task.mean_outputs:.2f} outputs per instance on average; fewer than 2 are allowed"
-    return _why_too_small(task, min_instances)
-
-
-def one_label_problem(task: Task) -> str | None:
-    """Return the problem of a task whose instances all have the same label, or None."""
-    if task.n_labels > 1:
-        return None
-    return f"Instances: every instance has the label {task.instances[0].label!r}; a classification task needs two"
+    if len(task.instances) < fewest:
+        return (
+            f"has {len(task.instances)} instances and {fewest} are asked for; "
+            f"name the task in tasks.include and lower min_instances (more than {POOL_SIZE} are needed)"
+        )
+    return None
 
 
 def select_tasks(spec: TasksSpec) -> TaskSelection:
@@ -51,7 +49,7 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
     """
     files = task_files(tasks_folder(spec))
     chosen, missing = _chosen_files(spec, files)
-    explicit = {pattern.removesuffix(".json") for pattern in spec.include or () if not _has_wildcard(pattern)}
+    explicit = {pattern.removesuffix(".json") for pattern in spec.include or () if not set(pattern) & set("*?[")}
     # A smaller minimum applies only to tasks that the spec names, so that it admits no other small tasks.
     checked = _checked(chosen, max(spec.min_instances, MIN_INSTANCES), explicit, spec.min_instances)
     problems, left_out = {name: "; ".join(found) for name, found in checked.bad.items()}, checked.left_out
@@ -99,11 +97,13 @@ def _checked(files: Iterable[Path], fewest: int, named: Collection[str] = (), fe
         if task is None:
             checked.bad[file.stem] = problems
             continue
-        reason = _why_too_small(task, fewest_named) if is_named else why_unsuitable(task, min_instances=fewest)
+        reason = _why_unsuitable(task, fewest_named if is_named else fewest, is_named=is_named)
         if reason and not is_named:
             checked.left_out[file.stem] = reason
-        elif problem := reason or one_label_problem(task):
-            checked.bad[file.stem] = [problem]
+        elif reason or task.n_labels < 2:
+            same = task.instances[0].label
+            alike = f"Instances: every instance has the label {same!r}; a classification task needs two"
+            checked.bad[file.stem] = [reason or alike]
         else:
             checked.usable.append(file.stem)
     return checked
@@ -157,19 +157,6 @@ def _missing_problems(spec: TasksSpec, missing: Sequence[str]) -> list[str]:
             "add their files, or set tasks.on_bad_task: skip"
         ]
     return [f"tasks.include: {pattern!r} matches no task in {spec.path}; mend or remove it" for pattern in missing]
-
-
-def _why_too_small(task: Task, min_instances: int) -> str | None:
-    if len(task.instances) < min_instances:
-        return (
-            f"has {len(task.instances)} instances and {min_instances} are asked for; "
-            f"name the task in tasks.include and lower min_instances (more than {POOL_SIZE} are needed)"
-        )
-    return None
-
-
-def _has_wildcard(pattern: str) -> bool:
-    return any(character in pattern for character in "*?[")
 
 
 def tasks_folder(spec: TasksSpec) -> Path:

@@ -87,21 +87,6 @@ def draw_demonstrations(dataset: Dataset, setting: Setting, *, seed: int, run_se
     return tuple(drawn[index] for index in generator.permutation(len(drawn)))
 
 
-def draw_examples(
-    dataset: Dataset, demos: Sequence[Example], n_examples: int, *, seed: int, run_seed: int
-) -> tuple[Example, ...]:
-    """Return an adapter's training examples, without the demonstrations of its context.
-
-    The examples are the first ones, at most ``n_examples``, in an order of ``train`` that depends only on the seeds
-    (`draw_demonstrations`). So adapters of a seed differ by their contexts, and by an example only if a context shows
-    that example.
-    """
-    order = stream(run_seed, "lora", seed).permutation(len(dataset.train))
-    shown = {demo.id for demo in demos}
-    free = (dataset.train[index] for index in order if dataset.train[index].id not in shown)
-    return tuple(islice(free, n_examples))
-
-
 @dataclass(frozen=True)
 class _Context:
     """A prompt prefix and the inputs after it."""
@@ -265,9 +250,15 @@ class _Planner:
     def _training_rows(
         self, adapter: str, context: _Context, seed: int, demos: Sequence[Example], n_examples: int
     ) -> Iterator[dict[str, object]]:
-        """Yield an adapter's rows of the table ``training_rows``; ``context`` is that of its test rows."""
-        own = self._formats[context.row["instruction"]]
-        examples = draw_examples(self._dataset, demos, n_examples, seed=seed, run_seed=self._spec.seed)
+        """Yield an adapter's rows of the table ``training_rows``; ``context`` is that of its test rows.
+
+        The examples are the first that no demonstration shows, in an order that depends only on the seeds. So adapters
+        of a seed differ by their contexts, and by an example only if a context shows that example.
+        """
+        own, train = self._formats[context.row["instruction"]], self._dataset.train
+        order = stream(self._spec.seed, "lora", seed).permutation(len(train))
+        shown = {demo.id for demo in demos}
+        examples = list(islice((train[index] for index in order if train[index].id not in shown), n_examples))
         self._n_missing_examples = max(self._n_missing_examples, n_examples - len(examples))
         for row, example in enumerate(examples):
             yield {

@@ -147,8 +147,9 @@ def plan_packs(trie: TokenTrie, budget: int) -> Iterator[Pack]:
     every trie that begins with the same tokens, and so are, bit for bit, the keys and values that they give.
     """
     latest = np.empty(int(trie.depth.max(initial=-1)) + 1, dtype=np.int64)  # last node so far at each depth
-    common = common_chain(trie)
-    for start, stop in _cuts(trie.n_nodes, common if common >= _LONG_CHAIN else 0, budget):
+    common = common_chain(trie) if common_chain(trie) >= _LONG_CHAIN else 0
+    for start in (*range(0, common, budget), *range(common, trie.n_nodes, budget)):
+        stop = min(start + budget, common if start < common else trie.n_nodes)
         path = latest[: trie.depth[start]].copy()
         yield Pack(start, stop, path, int(np.count_nonzero(trie.end[path] >= stop)))
         latest[trie.depth[start:stop]] = np.arange(start, stop)
@@ -160,12 +161,6 @@ def common_chain(trie: TokenTrie) -> int:
         return 0
     others = np.flatnonzero(trie.end != trie.n_nodes)
     return int(others[0]) if len(others) else trie.n_nodes
-
-
-def _cuts(n_nodes: int, common: int, budget: int) -> Iterator[tuple[int, int]]:
-    for first, last in ((0, common), (common, n_nodes)):
-        for start in range(first, last, budget):
-            yield start, min(start + budget, last)
 
 
 def common_length(left: Integers, right: Integers) -> int:
