@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import groupby, islice
 from typing import Any
 
@@ -211,8 +210,11 @@ class _TaskPlanner:
             demos = ordered(splits.demonstration_set(n_demos, demo_set), self._formats[name], order)
             shown = [form.demonstration(demo.texts, demo.label) for demo in demos]
             fitter.lengths.measure(shown)
-            named = {"format": name} if self._spec.prompt.formats else {}
-            setting = _Setting(task, splits.labels, named, n_demos, demo_set, demos, shown, form.head, fitter, rows)
+            shared = {"task": task.name, "n_demos": n_demos, "demo_set": demo_set}
+            if self._spec.prompt.formats:
+                shared["format"] = name
+            place = adapter_name(task.name, n_demos, demo_set) + ("" if name == BASE else f".{name}")
+            setting = _Setting(place, shared, list(splits.labels), demos, shown, form.head, fitter, rows)
             given: dict[str, Iterable[tuple[int, Instance]]] = {
                 "main": enumerate(splits.main),
                 "bias_score": enumerate(splits.bias_score),
@@ -306,12 +308,11 @@ class _TaskPlanner:
 class _Setting:
     """One (task, format, n_demos, demo_set) that collects its prompts."""
 
-    task: Task
-    labels: tuple[str, ...]
-    named: Mapping[str, str]
-    """The column with the format's name, in runs with several formats."""
-    n_demos: int
-    demo_set: int
+    place: str
+    """The start of the identifiers of its contexts and prompts."""
+    shared: Mapping[str, Any]
+    """Columns that its contexts and prompts share."""
+    labels: list[str]
     demos: tuple[Instance, ...]
     shown: list[str]
     """The demonstrations as a prompt shows them."""
@@ -319,17 +320,6 @@ class _Setting:
     """The text before the demonstrations."""
     fitter: PromptFitter
     rows: _Rows
-
-    @cached_property
-    def _place(self) -> str:
-        """The start of the identifiers of its contexts and prompts."""
-        place = adapter_name(self.task.name, self.n_demos, self.demo_set)
-        form = self.named.get("format", BASE)
-        return place if form == BASE else f"{place}.{form}"
-
-    @cached_property
-    def _labels(self) -> list[str]:
-        return list(self.labels)
 
     def add(
         self, purpose: str, row: int, test: str, instance: Instance | None = None, *, left_out: int | None = None
@@ -343,39 +333,33 @@ class _Setting:
         name = "all" if left_out is None else f"without{left_out}"
         if n_used < len(demos):
             name += f".first{n_used}"
-        context_id = f"{self._place}/{'cut' if is_cut else name}"
+        context_id = f"{self.place}/{'cut' if is_cut else name}"
         if context_id not in self.rows.contexts:
             kept = () if is_cut else demos[:n_used]
             self.rows.contexts[context_id] = {
                 "context_id": context_id,
-                "task": self.task.name,
-                "n_demos": self.n_demos,
-                "demo_set": self.demo_set,
+                **self.shared,
                 "setting": None,
                 "instruction": True,
                 "text": "" if is_cut else self.head + "".join(shown[:n_used]),
                 "demo_ids": [demo.id for demo in kept],
                 "demo_labels": [demo.label for demo in kept],
                 "n_tokens": 0 if is_cut else fitted.n_tokens - self.fitter.lengths.of(test),
-                **self.named,
             }
         self.rows.prompts.append(
             {
-                "prompt_id": f"{self._place}/{purpose}/{row}",
+                "prompt_id": f"{self.place}/{purpose}/{row}",
                 "context_id": context_id,
-                "task": self.task.name,
+                **self.shared,
                 "purpose": purpose,
-                "n_demos": self.n_demos,
-                "demo_set": self.demo_set,
                 "row": row,
                 "instance_id": instance.id if instance else None,
                 "gold": instance.label if instance else None,
-                "labels": self._labels,
+                "labels": self.labels,
                 "input_text": test if fitted.text is None else fitted.text,
                 "n_demos_used": n_used,
                 "is_truncated": is_cut,
                 "n_tokens": fitted.n_tokens,
-                **self.named,
             }
         )
 
