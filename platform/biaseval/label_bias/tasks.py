@@ -133,11 +133,12 @@ def _chosen_files(spec: TasksSpec, files: Sequence[Path]) -> tuple[list[Path], l
         names = set(suites.select_by_table(suites.read_task_table(spec.table or "")))
         chosen = [path for path in chosen if path.stem in names]
     elif spec.suite is not None:
-        numbers = suites.REIF2024 if spec.suite == "reif2024" else suites.SEMANTICALLY_EQUIVALENT
-        by_number = {task_number(path.stem): path for path in chosen}
-        chosen = [by_number[number] for number in numbers if number in by_number]
+        numbers = [f"task{number:03d}" for number in suites.REIF2024]
+        members = numbers if spec.suite == "reif2024" else sorted(suites.SEMANTICALLY_EQUIVALENT)
+        there = {name: path for path in chosen for name in (f"task{task_number(path.stem) or 0:03d}", path.stem)}
+        chosen = [there[name] for name in members if name in there]
         if spec.include is None:
-            missing = [f"task{number:03d}" for number in numbers if number not in by_number]
+            missing = [name for name in members if name not in there]
         chosen.sort(key=_suite_order)
     if spec.include is not None:
         patterns = [pattern.removesuffix(".json") for pattern in spec.include]
