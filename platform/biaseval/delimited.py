@@ -95,10 +95,7 @@ def how_written(opened: Opened, *, is_tsv: bool) -> Written:
     """Return how a table of lines is written.
 
     A header that lacks the name of the first of all rows' cells is one of R's, whose rows have numbers as their names.
-
-    Args:
-        opened: the file, which is read several times.
-        is_tsv: tabs are the likely delimiter.
+    The file is read several times; ``is_tsv``: tabs are the likely delimiter.
 
     Raises:
         InputError: it is empty or in an unknown encoding, or names of columns are missing or there twice.
@@ -256,11 +253,7 @@ class _Trial:
                 self.quoted_at = self.quoted_at if self.n_quoted > 1 else (line + self.written_so.n_before, bare)
 
     def written(self, notes: Iterable[str]) -> Written:
-        """Return how the file is written, with its header.
-
-        Raises:
-            InputError: names are there twice, or missing.
-        """
+        """Return how the file is written, with its header; Raises InputError: names are there twice, or missing."""
         so, names, n_named = self.written_so, self.cells, _width(self.cells)
         line = f"line {so.n_before + 1}"
         if self._has_row_names:

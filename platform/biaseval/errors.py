@@ -38,6 +38,13 @@ class InputError(BiasevalError):
         return cls(f"{len(problems)} problems:\n{lines}", problems)
 
 
+def first_of(problems: Sequence[str], most: int, where: str = "", what: str = "problems") -> list[str]:
+    """Return the first problems, and then how many more there are, each behind the place that all are in."""
+    n_more = len(problems) - most
+    more = [f"{n_more:,} more {what} like these"] if n_more > 0 else []
+    return [f"{where}{problem}" for problem in [*problems[:most], *more]]
+
+
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """Return how a message on an unknown name ends: with the known one that may be meant, else with some of them."""
     close = difflib.get_close_matches(name, known, n=1)

@@ -20,7 +20,7 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as pq
 
 from biaseval.delimited import how_written, table_rows
-from biaseval.errors import InputError
+from biaseval.errors import InputError, first_of
 from biaseval.parsing import ParseError, is_json, json_value
 from biaseval.store import absolute_uri
 
@@ -178,14 +178,13 @@ class Records:
 
     def _json(self, stream: IO[bytes], where: str, *, is_lines: bool) -> Iterator[Row]:
         for place, value in json_values("", stream, known_formats=KNOWN_FORMATS, is_lines=is_lines):
-            if place:
-                entries: Iterable[tuple[str, Any]] = [(place, value)]
-            elif isinstance(value, dict) and isinstance(value.get("data"), list):
-                entries = ((f"data[{index}]", each) for index, each in enumerate(value["data"]))
-            elif isinstance(value, list):
-                entries = ((f"[{index}]", each) for index, each in enumerate(value))
+            data = value.get("data") if isinstance(value, dict) else None
+            if not place and isinstance(value, list):
+                entries: Iterable[tuple[str, Any]] = ((f"[{index}]", each) for index, each in enumerate(value))
+            elif not place and isinstance(data, list):
+                entries = ((f"data[{index}]", each) for index, each in enumerate(data))
             else:
-                entries = [("line 1" if is_lines else "the object", value)]
+                entries = [(place or ("line 1" if is_lines else "the object"), value)]
             for entry_place, entry in entries:
                 if isinstance(entry, dict):
                     yield entry_place, entry
@@ -282,11 +281,7 @@ def read_columns(uri: str, columns: Sequence[str]) -> list[dict[str, str]]:
 
 
 def read_file(uri: str) -> bytes:
-    """Return a file's bytes, from a local disk or an object store.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return a file's bytes, from a local disk or an object store; Raises InputError: it cannot be read."""
     try:
         fs, path = filesystem(uri)
         # A name that ends in .gz would be decompressed on the way, and the digest be another.
@@ -335,14 +330,9 @@ def json_values(
 ) -> Iterator[tuple[str, Any]]:
     """Yield the values of a JSON file: each line with its place (``line 3``), or the whole text with the place ``""``.
 
-    A file has lines if its first line is JSON by itself and others follow. Gzipped content is
-    decompressed on the way, so that a file of lines takes the memory of one.
-
-    Args:
-        uri: the file's name, for messages; empty where the caller names it.
-        content: the file's bytes, or a stream of them.
-        known_formats: the formats that biaseval reads, for messages.
-        is_lines: several lines are lines even where the first is no JSON.
+    A file has lines if its first line is JSON by itself and others follow, or if ``is_lines`` says so of several lines.
+    Gzipped content is decompressed on the way, so that a file of lines takes the memory of one. Messages name the file,
+    where ``uri`` is not empty, and the formats that biaseval reads.
 
     Raises:
         InputError: the content is no UTF-8 or no JSON, or an object has a key twice; for lines this comes after the
@@ -364,7 +354,9 @@ def json_values(
             start = head[:40].decode("utf-8", "backslashreplace")
             raise InputError(f"{file}is no JSON, it starts with {start!r}; {known_formats}")
         if second is None or not (is_lines or is_json(first[1])):
-            whole = b"".join([first[1], *_between(first, second), *(line for _, line in lines)])
+            # The second filled line stands behind as many line breaks as blank lines are before it.
+            rest = [] if second is None else [b"\n" * (second[0] - first[0] - 1), second[1]]
+            whole = b"".join([first[1], *rest, *(line for _, line in lines)])
             try:
                 yield "", json_value(whole, line=first[0])
             except ParseError as error:
@@ -374,7 +366,7 @@ def json_values(
             try:
                 value = json_value(line.rstrip(), line=number)
             except ParseError as error:
-                problems.append(str(error))
+                problems.append(f"{error}; write one JSON object a line")
                 if len(problems) > _MOST_PROBLEMS:
                     break
             else:
@@ -382,10 +374,7 @@ def json_values(
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{file}is no complete gzip file ({error}); fetch it again") from error
     if problems:
-        n_more = len(problems) - _SHOWN_PROBLEMS
-        more = [f"{file}{n_more:,} more lines like these"] if n_more > 0 else []
-        shown = [f"{file}{problem}; write one JSON object a line" for problem in problems[:_SHOWN_PROBLEMS]]
-        raise InputError.of([*shown, *more])
+        raise InputError.of(first_of(problems, _SHOWN_PROBLEMS, file, "lines"))
 
 
 def decompressed(content: bytes) -> IO[bytes]:
@@ -393,11 +382,6 @@ def decompressed(content: bytes) -> IO[bytes]:
     if content.startswith(_GZIP):
         return cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content)))
     return io.BytesIO(content)
-
-
-def _between(first: tuple[int, bytes], second: tuple[int, bytes] | None) -> list[bytes]:
-    """Return the second filled line, behind as many line breaks as blank lines stand before it."""
-    return [] if second is None else [b"\n" * (second[0] - first[0] - 1), second[1]]
 
 
 def _peeked(stream: IO[bytes], n_bytes: int) -> bytes:

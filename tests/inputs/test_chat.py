@@ -73,7 +73,7 @@ def _whole(form: ChatFormat, n_turns: int, label: str = "good") -> str:
 @pytest.mark.parametrize(("system", "instruction"), [(None, None), ("Be brief.", None), ("Be brief.", "Say the mood.")])
 def test_a_prompt_is_what_the_template_makes_of_a_chat(name: str, system: str | None, instruction: str | None) -> None:
     tokenizer, inner = _tokenizer(TEMPLATES[name]), _template(instruction)
-    form = chat_format(inner, instruction, tokenizer, system, SAMPLE)
+    form = chat_format(inner, tokenizer, system, SAMPLE)
     opening = "\n\n".join(filter(None, (system, instruction)))
     for n_turns in (0, 1, 2, 5):
         turns = [(inner.test({"review": f"r {n}", "shop": "s"}), "good") for n in range(n_turns)]
@@ -84,7 +84,7 @@ def test_a_prompt_is_what_the_template_makes_of_a_chat(name: str, system: str | 
 
 def test_the_tokens_have_one_beginning_of_text_and_the_date_is_in_the_text(tmp_path: Path) -> None:
     tokenizer = _tokenizer(TEMPLATES["dated"])
-    form = chat_format(_template(), None, tokenizer, None, SAMPLE)
+    form = chat_format(_template(), tokenizer, None, SAMPLE)
     ids = tokenizer(_whole(form, 2))["input_ids"]
     assert (ids[0], ids.count(tokenizer.bos_token_id)) == (tokenizer.bos_token_id, 1)
     assert re.search(r"Today is \d\d [A-Z][a-z]+ 20\d\d\n", form.head)
@@ -96,7 +96,7 @@ def test_the_tokens_have_one_beginning_of_text_and_the_date_is_in_the_text(tmp_p
 
 def test_where_scores_are_not_what_the_template_writes_it_is_said() -> None:
     def cautions(template: str) -> tuple[str, ...]:
-        return chat_format(_template(), None, _tokenizer(template), None, SAMPLE).cautions
+        return chat_format(_template(), _tokenizer(template), None, SAMPLE).cautions
 
     assert cautions(TEMPLATES["no system"]) == ()
     closed = "{% for m in messages %}{{ m.content }}{{ '[/I]' if m.role == 'user' else eos_token }}{% endfor %}"
@@ -134,7 +134,7 @@ def test_where_scores_are_not_what_the_template_writes_it_is_said() -> None:
 )
 def test_a_template_that_is_not_alike_for_all_turns_is_refused(template: str, problem: str) -> None:
     with pytest.raises(InputError, match=re.escape(problem)) as caught:
-        chat_format(_template(), None, _tokenizer(template), None, SAMPLE)
+        chat_format(_template(), _tokenizer(template), None, SAMPLE)
     assert "model.chat: off" in str(caught.value)
 
 

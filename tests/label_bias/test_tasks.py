@@ -25,7 +25,7 @@ def _problem(path: Path) -> str:
 
 
 def test_the_rule_and_the_suites_have_the_published_sizes(shared: Path) -> None:
-    rows = suites.read_task_table(shared / "data" / "superni" / "task_info.csv")
+    rows = suites.read_task_table(str(shared / "data" / "superni" / "task_info.csv"))
     candidates = [row for row in rows if suites.is_candidate(row)]
     assert (len(candidates), len([row for row in candidates if suites.is_english(row)])) == (662, 528)
     assert len(suites.select_by_table(rows)) == 500
@@ -36,6 +36,10 @@ def test_the_rule_and_the_suites_have_the_published_sizes(shared: Path) -> None:
 
 def test_all_real_tasks_are_usable_and_in_the_suite(shared: Path) -> None:
     folder = shared / "data" / "superni"
+    equivalent = TasksSpec(path=str(folder / "tasks"), suite="semantically_equivalent", on_bad_task="skip")
+    found, there = select_tasks(equivalent), {path.stem for path in (folder / "tasks").iterdir()}
+    assert {path.stem for path in found.files} == suites.SEMANTICALLY_EQUIVALENT & there
+    assert found.left_out.keys() == suites.SEMANTICALLY_EQUIVALENT - there
     assert len(select_tasks(TasksSpec(path=str(folder / "tasks"))).files) == 40
     spec = TasksSpec(path=str(folder / "tasks"), suite="selection", table=str(folder / "task_info.csv"))
     assert len(select_tasks(spec).files) == 40

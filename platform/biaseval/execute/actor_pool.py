@@ -45,15 +45,9 @@ def spread(
 ) -> Iterator[tuple[Facts, Callable[..., None]]]:
     """Yield in order the facts of each item, and a function that stores its content: ``keep(kept, *arguments)``.
 
-    All content is stored before the iteration ends.
-
-    Args:
-        items: from this process, while actors work on earlier items.
-        make: runs in an actor with a CPU.
-        keep: runs there, too.
-        execution: of the run.
-        name: of the work, for messages.
-        hands_on: leave Ray to the next step (`Cluster`).
+    All content is stored before the iteration ends. Items come from this process, while actors work on earlier ones;
+    ``make`` and ``keep`` run in actors with a CPU. Messages name the work, and ``hands_on`` leaves Ray to the next step
+    (`Cluster`).
 
     Raises:
         BiasevalError: a worker raised it.

@@ -32,18 +32,22 @@ def ray_address() -> str:
 def unusable(address: str) -> Unusable | None:
     """Return the problem of an address of Ray; None if a Ray answers there or the run starts a local Ray.
 
-    Args:
-        address: ``HOST:PORT`` of the head, ``ray://HOST:PORT``, ``auto`` or ``local``.
+    An address is ``HOST:PORT`` of the head, ``ray://HOST:PORT``, ``auto`` or ``local``.
     """
     if address == LOCAL:
         return None
     if address.startswith(("http://", "https://")):
         remedy = "set it to HOST:6379 or ray://HOST:10001 for biaseval, or unset it and use ray job submit --address"
         return Unusable(f"RAY_ADDRESS={address} is the address of the dashboard, which takes jobs alone", remedy)
-    place = _found_here() if address == _AUTO else address
-    if place is None:
-        remedy = "start one (ray start --head), or unset RAY_ADDRESS: a run then starts its own"
-        return Unusable("RAY_ADDRESS is auto, and none is started here", remedy)
+    place = address
+    if address == _AUTO:
+        from ray._private.services import get_ray_address_from_environment
+
+        try:  # what Ray itself would take: the head that was started last on this machine
+            place = get_ray_address_from_environment(_AUTO, None)
+        except ConnectionError:
+            remedy = "start one (ray start --head), or unset RAY_ADDRESS: a run then starts its own"
+            return Unusable("RAY_ADDRESS is auto, and none is started here", remedy)
     host, _, port = place.removeprefix(_CLIENT).rpartition(":")
     why = _silence(place) if host and port.isdigit() else "it is not HOST:PORT"
     if why is None:
@@ -61,20 +65,8 @@ def refuse_unusable_address() -> None:
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         return
-    problem = unusable(ray_address())
-    if problem is not None:
+    if (problem := unusable(ray_address())) is not None:
         raise InputError(f"{problem.found}; {problem.remedy}")
-
-
-def _found_here() -> str | None:
-    """Return what Ray itself would take for ``auto``: the head that was started last on this machine."""
-    from ray._private.services import get_ray_address_from_environment
-
-    try:
-        place: str = get_ray_address_from_environment(_AUTO, None)
-    except ConnectionError:
-        return None
-    return place
 
 
 def _silence(place: str) -> str | None:

@@ -29,10 +29,8 @@ def _say_once(run_uri: str) -> None:
 class GpuHours:
     """Counts the GPU time of actors, from the arrival of their first part to the end of their last, and of trainings.
 
-    Args:
-        run: the run, whose earlier processes count too.
-        most: the limit of the spec in GPU-hours; None for no limit.
-        gpus_per_actor: of this stage, or per training group.
+    Earlier processes of the run count too. ``most`` is the limit of the spec in GPU-hours, None for no limit;
+    ``gpus_per_actor`` is of this stage, or per training group.
     """
 
     def __init__(self, run: Run, most: float | None, gpus_per_actor: float) -> None:

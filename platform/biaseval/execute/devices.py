@@ -33,13 +33,7 @@ def refuse_unusable_gpu(num_gpus: float) -> None:
 
 
 def unusable_gpu(node: str, version: str, cuda: str | None) -> str:
-    """Return the message about a node whose GPU torch cannot use.
-
-    Args:
-        node: its IP address.
-        version: of torch there.
-        cuda: that this torch was built with; None: for CPUs alone.
-    """
+    """Return the message about a node whose GPU torch cannot use; ``cuda`` is that of its build, None: for CPUs."""
     build, remedy = "for CPUs alone", "install a build with CUDA on it"
     if cuda is not None:
         build = f"with CUDA {cuda}"

@@ -35,14 +35,7 @@ def gpu_bytes(nodes: Sequence[Mapping[str, float]]) -> int | None:
 
 
 def actors_of_a_gpu(weights: int, memory: int, n_gpus: int, n_parts: int) -> int:
-    """Return how many actors share each GPU.
-
-    Args:
-        weights: bytes of the model's.
-        memory: bytes of a GPU's.
-        n_gpus: that there are.
-        n_parts: of the work.
-    """
+    """Return how many actors share each GPU; weights of the model and memory of a GPU are in bytes."""
     if weights > _LARGEST_WEIGHTS:
         return 1
     by_memory = memory // max(_LEAST_SHARE, _WEIGHTS_IN_SHARE * weights)

@@ -58,13 +58,7 @@ def queued(units: Sequence[Unit]) -> Any:
 
 @ray.remote(num_cpus=0, max_retries=0)
 def lead(job: Job, queue: Any, group: int) -> None:
-    """Let a group train the units of the queue one after another; restart it if a worker or its node dies.
-
-    Args:
-        job: the arguments that all groups share.
-        queue: see `queued`.
-        group: the number of this one.
-    """
+    """Let a group train the units of the queue (`queued`) one after another; restart it if a worker or node dies."""
     run = Run.open(job.run_uri)
     leader = ray.get_runtime_context().get_worker_id()
 
@@ -121,7 +115,7 @@ def _train(config: dict[str, Any]) -> None:
         work = job.work(run, unit.work, base, **job.arguments)
         folder = work.folder or str(PurePosixPath(unit.files[-1]).parent)
         is_heard = rank == 0 and recipe.checkpoint_steps is not None
-        heard = _Saying(run, unit, len(steps_of(work.objective, recipe))) if is_heard else _nothing
+        heard = _Saying(run, unit, len(steps_of(work.objective, recipe))) if is_heard else lambda record: None
         outcome = train(run, base, work, recipe, folder, heard)
         if rank == 0:
             facts = {**asdict(outcome), **work.facts, "seconds": time.perf_counter() - started}
@@ -152,10 +146,6 @@ def for_all(following: Iterator[Unit | None], n_workers: int) -> Iterator[Unit]:
         if found[0] is None:
             return
         yield found[0]
-
-
-def _nothing(record: StepRecord) -> None:
-    """Say nothing of a step."""
 
 
 class _Saying:

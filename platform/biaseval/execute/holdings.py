@@ -20,18 +20,14 @@ def n_placed(class_name: str) -> int:
 
     An actor has its place before its constructor begins, which may load a large model.
     """
-    me = ray.get_runtime_context().get_worker_id()
-    return sum(
-        class_name in actor.class_name and actor.owner_address.worker_id.hex() == me and _has_place(actor)
-        for actor in _actors(_own_job())
-    )
+    own = _owned_by({ray.get_runtime_context().get_worker_id()})
+    return sum(class_name in actor.class_name and bool(actor.address.worker_id.strip(b"\xff")) for actor in own)
 
 
 def n_groups_placed(leaders: Set[str]) -> int:
     """Return how many groups of workers have a placement group that Ray has placed.
 
-    Args:
-        leaders: Ray's ids of the processes that lead the groups: these started Ray Train's controllers.
+    ``leaders`` are Ray's ids of the processes that lead the groups: these started Ray Train's controllers.
     """
     controllers = {actor.actor_id for actor in _owned_by(leaders)}
     return sum(
@@ -43,18 +39,15 @@ def end_leads(leads: Sequence[Any], leaders: Set[str]) -> None:
     """End those tasks that run Ray Train still, with all that they hold: their workers' place is free afterwards.
 
     A controller that is killed between "its placement group is ready" and "Ray Train knows of it" leaves the group.
-
-    Args:
-        leads: what ``remote`` of the tasks returned.
-        leaders: Ray's ids of the processes that run the tasks.
+    ``leads`` is what ``remote`` of the tasks returned, and ``leaders`` are Ray's ids of the processes that run them.
     """
-    _, running = ray.wait(list(leads), num_returns=len(leads), timeout=0)
-    if not running:
+    _, left = ray.wait(list(leads), num_returns=len(leads), timeout=0)
+    if not left:
         return
+    running = left
     for led in running:
         ray.cancel(led, force=True)
     deadline = time.monotonic() + _ENDING_S
-    left = running
     while (left or _owned_by(leaders)) and time.monotonic() < deadline:
         _, left = ray.wait(running, num_returns=len(running), timeout=0.1)
     remove_strays()
@@ -110,10 +103,6 @@ def _owned_by(processes: Set[str]) -> list[Any]:
         for actor in _actors(_own_job())
         if actor.owner_address.worker_id.hex() in processes and actor.state != ActorTableData.DEAD
     ]
-
-
-def _has_place(actor: Any) -> bool:
-    return actor.state != ActorTableData.DEAD and bool(actor.address.worker_id.strip(b"\xff"))
 
 
 def _own_job() -> Any:

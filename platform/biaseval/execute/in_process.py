@@ -35,7 +35,11 @@ def is_little(parts: Making, missing: Sequence[Unit], cluster: Cluster) -> bool:
     """
     if parts.seconds is None or sum(map(parts.seconds, missing)) > LITTLE_S or not cluster.would_start:
         return False
-    return parts.execution.gpus_per_actor == 0 or not _has_gpu()
+    if parts.execution.gpus_per_actor == 0:
+        return True
+    import torch
+
+    return not torch.cuda.is_available()
 
 
 def made_here(parts: Making, run: Run, missing: Sequence[Unit]) -> Generator[Done, None, None]:
@@ -62,9 +66,3 @@ def made_here(parts: Making, run: Run, missing: Sequence[Unit]) -> Generator[Don
             yield Done(unit, tokens=unit.work.get("tokens", 0), facts=made.facts, actor=_NAME, digests=digests, **times)
     except Exception as error:
         raise as_ours(error, parts.name) from error
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()

@@ -15,12 +15,7 @@ def n_cores() -> int:
 
 
 def take_share(n_threads: int | None, num_gpus: float) -> None:
-    """Have torch use the threads, and of a GPU's memory the part, that this process may.
-
-    Args:
-        n_threads: None: what torch takes by itself.
-        num_gpus: below one where others share the GPU.
-    """
+    """Have torch use the threads (None: its own choice), and of a GPU's memory the part, that this process may."""
     import torch
 
     if n_threads is not None:

@@ -22,13 +22,10 @@ def node_types() -> list[NodeType]:
 
     config = ray._private.state.state.get_cluster_config()
     if config is not None and config.node_group_configs:
-        groups = [
-            (each.name, dict(each.resources), each.min_count, each.max_count) for each in config.node_group_configs
-        ]
         return [
-            NodeType(name, own, _MOST if most == _UNLIMITED else most)
-            for name, own, least, most in groups
-            if most > least or most == _UNLIMITED
+            NodeType(each.name, dict(each.resources), _MOST if each.max_count == _UNLIMITED else each.max_count)
+            for each in config.node_group_configs
+            if each.max_count > each.min_count or each.max_count == _UNLIMITED
         ]
     file = _FILE.expanduser()
     return types_of(yaml_1_1_value(file.read_text(encoding="utf-8"))) if file.is_file() else []

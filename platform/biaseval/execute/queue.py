@@ -28,10 +28,7 @@ class Queue:
         """Take back the unit of a group that died, and return the number of its finished units, and that unit.
 
         The unit goes to the end of the queue: a unit that kills its workers runs again when no other is left.
-
-        Args:
-            group: the number of the group.
-            leader: Ray's id of the process that leads the group.
+        ``leader`` is Ray's id of the process that leads the group.
         """
         self._leaders[group] = leader
         if (unit := self._held.pop(group, None)) is not None:

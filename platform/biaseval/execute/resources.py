@@ -20,13 +20,10 @@ _PREPARING_AT_ONCE = 2
 """Tasks that prepare parts, for each actor: more of them would only have an autoscaler start nodes."""
 
 _ON_CPUS = "on CPUs: the cluster shows no GPU; where GPU nodes come on demand, set execution.gpus_per_actor"
-
 _IN_TURN = (
     "on several GPUs for each model, which work one after another: for a model that does not fit fewer; "
     "model.quantization makes it smaller"
 )
-
-
 _SPARE = "the others would do nothing; set execution.gpus_per_actor to 1"
 
 
@@ -75,9 +72,8 @@ class Resources:
     @property
     def gpus_of_a_node(self) -> int:
         """The most that one node has, or will have."""
-        return int(
-            max((own.get("GPU", 0) for own in (*self.nodes, *(each.resources for each in self.types))), default=0)
-        )
+        nodes = (*self.nodes, *(each.resources for each in self.types))
+        return int(max((own.get("GPU", 0) for own in nodes), default=0))
 
     def most(self, kind: str) -> float:
         """Return how much of a resource there is, or will be once all nodes have come."""
@@ -176,13 +172,9 @@ class Groups:
         return Ask("a group of workers", self.resources_per_worker, self.n_workers)
 
     def threads(self, n_cores: int, n_local: int) -> int:
-        """Return the threads of a worker: with a GPU its part of the cores of its machine.
+        """Return the threads of a worker: with a GPU its part of the cores of its machine, which ``n_local`` share.
 
         Ray gives who asks for no CPU one thread, by which an optimizer on the CPU (ZeRO offload) would wait for itself.
-
-        Args:
-            n_cores: of its machine.
-            n_local: workers of its group there.
         """
         return self.n_threads or max(1, n_cores // n_local)
 
@@ -219,14 +211,10 @@ def share_of(resources: Resources, at_once: int) -> Resources:
 def runs_at_once(
     asked: int | None, execution: ExecutionSpec, gpus_of_one: int, n_runs: int, resources: Resources
 ) -> int:
-    """Return how many runs, which may train, share a cluster at a time.
+    """Return how many of ``n_runs``, which may train, share a cluster at a time.
 
-    Args:
-        asked: by the spec; None: one on CPUs, else as many as the GPUs allow; all where GPUs come on demand.
-        execution: of each.
-        gpus_of_one: that one needs where there are GPUs.
-        n_runs: that there are.
-        resources: of the cluster.
+    ``asked`` by the spec; None: one on CPUs, else as many as the GPUs allow; all where GPUs come on demand. One run
+    needs ``gpus_of_one`` where there are GPUs.
 
     Raises:
         InputError: the cluster cannot hold as many as are asked for.
@@ -271,13 +259,9 @@ def blocks_at_once(asked: int | Literal["auto"], n_blocks: int, resources: Resou
 def allocate(
     execution: ExecutionSpec, n_parts: int, resources: Resources, weights_bytes: int | None = None
 ) -> Allocation:
-    """Return what each actor gets, for work in ``n_parts`` parts.
+    """Return what each actor gets, for work in ``n_parts`` parts, at least 1.
 
-    Args:
-        execution: what the spec asks for.
-        n_parts: at least 1.
-        resources: of the cluster.
-        weights_bytes: of the model that each actor holds; None: nobody knows.
+    Each actor holds a model of ``weights_bytes``; None: nobody knows.
 
     Raises:
         InputError: an actor is to have more GPUs than any node has, or will have.
@@ -300,34 +284,29 @@ def allocate(
         together = _together(execution, n_parts, resources, weights_bytes)
         if is_local or resources.types:
             at_most = max(1, min(at_most, together * resources.reachable_gpus // num_gpus))
-        n_actors: int | tuple[int, int] = (1, at_most) if execution.actors == "auto" else execution.actors
-        if is_local and execution.actors == "auto":
-            n_actors = at_most
-        n_preparing = max(2, _PREPARING_AT_ONCE * (at_most if execution.actors == "auto" else execution.actors))
+        most = at_most if execution.actors == "auto" else execution.actors
         # An actor that waits for its GPU takes no CPU slot, which Ray Data's reading tasks need.
         return Allocation(
-            n_actors,
+            most if is_local or execution.actors != "auto" else (1, most),
             num_cpus=0,
-            num_gpus=num_gpus if together == 1 else _share_of_a_gpu(together),
+            # As Ray counts: in ten-thousandths, of which that many do not exceed one.
+            num_gpus=num_gpus if together == 1 else (10_000 // together) / 10_000,
             n_threads=None,
-            n_preparing=n_preparing,
+            n_preparing=max(2, _PREPARING_AT_ONCE * most),
             caution=_caution(num_gpus, resources, weights_bytes),
         )
     caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     n_actors = (1 if is_local else max(1, len(cpus))) if execution.actors == "auto" else execution.actors
     n_actors = min(n_actors, n_parts)
-    if is_local:
-        threads = max(1, resources.n_cores // n_actors)
-        # A Ray that somebody else started may have fewer slots than this machine has cores.
-        slots = max(0.5, min(threads, (sum(cpus) - SPARE_CPUS) / n_actors))
-        return Allocation(n_actors, num_cpus=_slots(slots), num_gpus=0, n_threads=threads, n_preparing=n_actors)
-    per_actor = _slots(max(0.5, min(min(cpus, default=1) - 1, (sum(cpus) - SPARE_CPUS) / n_actors)))
+    # A Ray that somebody else started may have fewer slots than this machine has cores.
+    largest = max(1, resources.n_cores // n_actors) if is_local else min(cpus, default=1) - 1
+    slots = _slots(max(0.5, min(largest, (sum(cpus) - SPARE_CPUS) / n_actors)))
     return Allocation(
         n_actors,
-        num_cpus=per_actor,
+        num_cpus=slots,
         num_gpus=0,
-        n_threads=max(1, int(per_actor)),
-        n_preparing=max(2, _PREPARING_AT_ONCE * n_actors),
+        n_threads=int(largest) if is_local else max(1, int(slots)),
+        n_preparing=n_actors if is_local else max(2, _PREPARING_AT_ONCE * n_actors),
         caution=caution,
     )
 
@@ -339,11 +318,6 @@ def _together(execution: ExecutionSpec, n_parts: int, resources: Resources, weig
     if is_asked or resources.types or weights_bytes is None or memory is None:
         return 1
     return actors_of_a_gpu(weights_bytes, memory, resources.n_gpus, n_parts)
-
-
-def _share_of_a_gpu(n_actors: int) -> float:
-    """Return a part of a GPU as Ray counts: in ten-thousandths, of which that many do not exceed one."""
-    return (10_000 // n_actors) / 10_000
 
 
 def _caution(num_gpus: int, resources: Resources, weights_bytes: int | None) -> str | None:
@@ -372,14 +346,8 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
 
     With GPUs, a worker has one, and there are as many groups as the GPUs allow. On CPUs there is one group on this
     machine, and on a cluster one for every ``training.workers`` nodes. ``execution.actors`` sets another number; there
-    are never more groups than models.
-
-    Args:
-        training: says how many workers make a group.
-        execution: ``actors`` and ``gpus_per_actor``; the latter 0 keeps training off GPUs, and a number on a cluster
-            says that GPU nodes come on demand.
-        n_models: adapters or models that are to be trained.
-        resources: of the cluster.
+    are never more groups than models (or adapters). ``execution.gpus_per_actor`` 0 keeps training off GPUs, and a
+    number on a cluster says that GPU nodes come on demand.
 
     Raises:
         InputError: there are fewer GPUs or CPUs than the workers need, and none will come.

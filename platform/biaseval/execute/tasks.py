@@ -59,20 +59,27 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Making:
-    """How parts that are independent of each other are made."""
+class Staged:
+    """What a stage says of its units."""
 
     name: str
     """The name of the work, for messages: ``scoring``."""
     verb: str
-    """The state of a complete part: ``scored``."""
+    """The state of a complete unit: ``scored``."""
     noun: str = "rows"
-    """What units are measured in."""
+    """What units are measured in: ``rows``, ``adapters``, ``steps``."""
     units: Sequence[Unit]
     execution: ExecutionSpec
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of what makes a unit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Making(Staged):
+    """How parts that are independent of each other are made."""
+
     worker: Callable[..., Worker]
     """Makes the worker in its actor: ``worker(run, allocation, **arguments)``."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[..., Any] | None = None
     """The function of a CPU task before the worker, which gets its result: ``prepare(run, task, **arguments)``."""
     weights_bytes: int | None = None

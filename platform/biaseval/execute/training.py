@@ -17,9 +17,9 @@ from biaseval.errors import BiasevalError
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.messages import OUTCOMES, PROGRESS, STORAGE, outcome_file, progress_file
 from biaseval.execute.resources import Groups, share
+from biaseval.execute.tasks import Staged
 from biaseval.execute.versions import Versions
 from biaseval.progress import say
-from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
 from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.recipe import Recipe
@@ -37,28 +37,18 @@ _LOOKS_TO_END = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(Staged):
     """A stage of adapters or models that are trained independently of each other.
 
     The last file of a unit makes it complete; the adapter or the model goes to its folder, or to the ``folder`` of what
-    is trained.
+    is trained. ``tokens`` of a unit's work says what it costs.
     """
 
-    name: str
-    """The name of the work, for messages: ``training``."""
-    verb: str
-    """The state of a complete unit: ``trained``."""
-    noun: str
-    """What units are measured in: ``adapters``, ``steps``."""
-    units: Sequence[Unit]
-    """``tokens`` of their work says what each costs."""
-    execution: ExecutionSpec
     recipe: Recipe
     recipes: Mapping[int, Recipe] = field(default_factory=dict)
     """Of units that are trained otherwise, by their number; ``training`` of all of them asks for the same workers."""
     work: Callable[..., Work]
     """Returns in a worker the training of a unit: ``work(run, unit.work, base, **arguments)``."""
-    arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Train the missing units in any order, and yield each when it is complete or given up.
@@ -114,7 +104,12 @@ class Training:
                 sittings = [*read_environment(run).get("training", []), self._sitting(ended)]
                 amend_environment(run, training=sittings)
         if stopped is not None:
-            raise self._stopped(stopped.facts)
+            facts, section = stopped.facts, self.recipe.training.SECTION
+            raise BiasevalError(
+                f"training stopped at step {facts['n_steps'] - 1}: loss {facts['loss']:.4g}, gradient norm "
+                f"{facts['grad_norm']}; lower {section}.learning_rate, or set {section}.precision to float32, in "
+                "another --run-dir"
+            )
         given_up = {done.unit.number for done in ended if not done.is_complete}
         if hours.is_used_up and any(unit.number not in given_up for unit in missing_units(run, missing)):
             raise hours.error()
@@ -155,7 +150,8 @@ class Training:
         for unit in missing:
             checkpoint = newest_checkpoint(run, place_of(unit.work))
             if checkpoint is not None:
-                say(f"resuming: {_name(unit)}{checkpoint.n_steps:,}{_of(unit, self.noun)} steps are made")
+                planned = f" of {unit.size:,}" if self.noun == "steps" else ""
+                say(f"resuming: {_name(unit)}{checkpoint.n_steps:,}{planned} steps are made")
 
     def _say_progress(self, run: Run, left: Iterable[Unit], heard: dict[int, int]) -> None:
         """Say at which step each training with checkpoints is, if that is new."""
@@ -172,14 +168,6 @@ class Training:
                 step = f"{_name(unit)}step {found['n_steps']:,}{'' if planned is None else f' of {planned:,}'}"
                 say(f"{step}, loss {found['loss']:.4f}, {found['seconds']:.1f} s a step")
 
-    def _stopped(self, facts: Mapping[str, Any]) -> BiasevalError:
-        section = self.recipe.training.SECTION
-        return BiasevalError(
-            f"training stopped at step {facts['n_steps'] - 1}: loss {facts['loss']:.4g}, gradient norm "
-            f"{facts['grad_norm']}; lower {section}.learning_rate, or set {section}.precision to float32, in another "
-            "--run-dir"
-        )
-
     def _sitting(self, ended: Sequence[Done]) -> dict[str, Any]:
         """Return the record of this process for ``environment.json``."""
         facts, training = [done.facts for done in ended], self.recipe.training
@@ -187,20 +175,10 @@ class Training:
         steps = {name: facts[0][name] for name in ("first_step", "n_steps")}
         packing = {"packing": facts[0]["packing"]} if "packing" in facts[0] else {}
         seconds = {name: round(sum(own[name] for own in facts), 3) for name in ("seconds", "step_seconds")}
-        return {
-            **(steps if self.noun == "steps" else n_complete),
-            "workers": training.workers,
-            "zero": training.zero,
-            **packing,
-            **seconds,
-        }
+        size = steps if self.noun == "steps" else n_complete
+        return {**size, "workers": training.workers, "zero": training.zero, **packing, **seconds}
 
 
 def _name(unit: Unit) -> str:
     """Return the name of one of several trainings for messages, with its punctuation."""
     return f"{unit.work['model']}: " if "model" in unit.work else ""
-
-
-def _of(unit: Unit, noun: str) -> str:
-    """Return of how many steps, where that is known."""
-    return f" of {unit.size:,}" if noun == "steps" else ""

@@ -54,11 +54,7 @@ def try_all(
 ) -> Iterator[tuple[int, str | None]]:
     """Have each trial made, and yield its number when it ended, with what kept it from that, if anything.
 
-    Args:
-        numbers: of the trials.
-        attempts: how they are made.
-        has_ended: whether the files of a trial say so.
-        wait: hears whether any trial has a place.
+    ``has_ended`` asks the files of a trial, and ``wait`` hears whether any trial has a place.
 
     Raises:
         BiasevalError: Ray Tune itself failed.
@@ -97,14 +93,21 @@ class _Tuning(threading.Thread):
 
     def run(self) -> None:
         """Run Ray Tune to its end."""
+        attempts = self._attempts
+
+        def trial(config: dict[str, Any]) -> None:
+            quiet_worker()
+            attempts.attempt(config["number"], **attempts.arguments)
+            tune.report({"number": config["number"]})
+
         before = {name: os.environ.get(name) for name in _QUIET}
         os.environ.update(_QUIET)
         try:
             with tempfile.TemporaryDirectory(prefix="biaseval-tune-", ignore_cleanup_errors=True) as folder:
                 results = tune.Tuner(
-                    tune.with_resources(_trainable(self._attempts), {"CPU": self._attempts.num_cpus}),
+                    tune.with_resources(trial, {"CPU": attempts.num_cpus}),
                     param_space={"number": tune.grid_search(self._numbers)},
-                    tune_config=tune.TuneConfig(max_concurrent_trials=self._attempts.at_once, reuse_actors=True),
+                    tune_config=tune.TuneConfig(max_concurrent_trials=attempts.at_once, reuse_actors=True),
                     run_config=tune.RunConfig(
                         name="trials",
                         storage_path=folder,
@@ -121,12 +124,3 @@ class _Tuning(threading.Thread):
         finally:
             for name, value in before.items():
                 os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
-def _trainable(attempts: Attempts) -> Callable[[dict[str, Any]], None]:
-    def trial(config: dict[str, Any]) -> None:
-        quiet_worker()
-        attempts.attempt(config["number"], **attempts.arguments)
-        tune.report({"number": config["number"]})
-
-    return trial

@@ -3,6 +3,7 @@
 import logging
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 
 logger = logging.getLogger(__name__)
@@ -15,10 +16,8 @@ def versions() -> dict[str, str]:
     """Return the versions in this process."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -31,9 +30,8 @@ class Versions:
 
     def hear(self, there: Mapping[str, str]) -> None:
         """Hear what a worker has."""
-        lacking = "none"
         differences = ", ".join(
-            f"{name} {there.get(name, lacking)} (here {self._here.get(name, lacking)})"
+            f"{name} {there.get(name, 'none')} (here {self._here.get(name, 'none')})"
             for name in sorted(self._here.keys() | there.keys())
             if there.get(name) != self._here.get(name)
         )

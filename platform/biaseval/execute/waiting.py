@@ -1,7 +1,7 @@
 """Work that waits for its place on a cluster: its messages, and the end of an endless wait."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import ray
 
@@ -26,12 +26,7 @@ class Wait:
     """Watches work that may wait: prints a message after a minute and then every five, and ends an endless wait.
 
     A wait has no limit while nodes may join, or while tasks, another job or another run of this job hold the
-    resources.
-
-    Args:
-        name: of the work.
-        execution: of its spec; a number of GPUs means that nodes with GPUs will join.
-        resources: of the cluster, with the node types that may join.
+    resources. A number of GPUs in the spec means that nodes with GPUs will join.
     """
 
     def __init__(self, name: str, execution: ExecutionSpec, resources: Resources) -> None:
@@ -45,11 +40,9 @@ class Wait:
         return time.monotonic() - self._looked >= _BETWEEN_LOOKS_S
 
     def look(self, ask: Ask | None, *, is_idle: bool = True) -> None:
-        """Record the current request; called repeatedly.
+        """Record the current request, None if all work has its place; called repeatedly.
 
-        Args:
-            ask: the request; None if all work has its place.
-            is_idle: no other part of the work has a place that it would give back.
+        ``is_idle``: no other part of the work has a place that it would give back.
 
         Raises:
             TransientError: for `ENDS_S` seconds nothing could free its place.
@@ -74,9 +67,14 @@ class Wait:
             say(self._words(ask, waited))
 
     def _words(self, ask: Ask, waited_s: float) -> str:
-        return waiting_words(
-            self._name, ask, self._resources, ray.cluster_resources(), ray.available_resources(), waited_s
-        )
+        """Return the message: the time, the request, the cluster's resources, and the node types that may join."""
+        kind = next((kind for kind in ("GPU", "CPU") if ask.bundle.get(kind)), "CPU")
+        there, free = ray.cluster_resources().get(kind, 0), ray.available_resources().get(kind, 0)
+        types = [each for each in self._resources.types if each.resources.get(kind, 0) >= ask.bundle.get(kind, 0)]
+        coming = " and ".join(f"{each.at_most} {each.name}" for each in types)
+        more = f"; up to {coming} may come" if coming else ""
+        amounts = f"of {there:g} {kind}s there {free:g} are free"
+        return f"{self._name} has waited {duration(waited_s)} for {ask}: {amounts}{more}"
 
 
 def _hold_for_ever(ask: Ask, resources: Resources) -> Sequence[Holder] | None:
@@ -97,18 +95,6 @@ def _hold_for_ever(ask: Ask, resources: Resources) -> Sequence[Holder] | None:
     if resources.is_shared or of_tasks > _ROUNDING or any(holder.job is not None for holder in held):
         return None
     return held
-
-
-def waiting_words(
-    name: str, ask: Ask, resources: Resources, there: Mapping[str, float], free: Mapping[str, float], waited_s: float
-) -> str:
-    """Return the message: the time, the request, the cluster's resources, and the node types that may join."""
-    [kind] = [kind for kind in ("GPU", "CPU") if ask.bundle.get(kind)][:1] or ["CPU"]
-    amounts = f"of {there.get(kind, 0):g} {kind}s there {free.get(kind, 0):g} are free"
-    needed = ask.bundle.get(kind, 0)
-    coming = [f"{each.at_most} {each.name}" for each in resources.types if each.resources.get(kind, 0) >= needed]
-    more = f"; up to {' and '.join(coming)} may come" if coming else ""
-    return f"{name} has waited {duration(waited_s)} for {ask}: {amounts}{more}"
 
 
 _ROUNDING = 1e-3

@@ -34,17 +34,9 @@ def fit(
     """Do work in all workers of a group at once; if a worker or its node dies, continue with the unfinished work.
 
     Three deaths in a row without progress are an error. Deaths with progress between them, as on spot nodes, are not
-    limited. A single worker works in this process; its caller restarts it.
-
-    Args:
-        run: the run directory.
-        work: the function that each worker calls.
-        config: returns its argument: the unfinished work, which shrinks with progress.
-        section: the spec's section that says how to train, for messages.
-        groups: the number of workers, and the resources of each.
-
-    Returns:
-        The result of the first worker.
+    limited. A single worker works in this process; its caller restarts it. Each worker calls ``work`` with the result
+    of ``config``: the unfinished work, which shrinks with progress. Returned is what the first worker returns. Messages
+    name the spec's section that says how to train.
 
     Raises:
         BiasevalError: a worker raised it, or workers died three times.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from biaseval.errors import InputError
-from biaseval.inputs.template import PromptFormat
+from biaseval.inputs.template import PromptFormat, TextFormat
 from biaseval.prompting.beginnings import adds_bos
 from biaseval.spec import ModelSpec
 
@@ -57,11 +57,6 @@ def has_chat_template(tokenizer: Any) -> bool:
     return bool(getattr(tokenizer, "chat_template", None))
 
 
-def is_chat(form: PromptFormat) -> bool:
-    """Return whether prompts of a format are chats."""
-    return isinstance(form, ChatFormat)
-
-
 def chat_cautions(form: PromptFormat) -> Sequence[str]:
     """Return the cautions of a chat format for readers of the results; nothing for other formats."""
     return form.cautions if isinstance(form, ChatFormat) else ()
@@ -79,17 +74,10 @@ def chat_notes(model: ModelSpec, tokenizer: Any) -> list[str]:
     return []
 
 
-def asked_format(
-    model: ModelSpec, inner: PromptFormat, instruction: str | None, tokenizer: Any, sample: Demonstration
-) -> PromptFormat:
+def asked_format(model: ModelSpec, inner: TextFormat, tokenizer: Any, sample: Demonstration) -> PromptFormat:
     """Return the format that a spec's section ``model`` asks for; ``chat: auto`` makes chats where the model can.
 
-    Args:
-        model: the section.
-        inner: the format of plain text.
-        instruction: the instruction of ``inner``, without its separator.
-        tokenizer: the model's tokenizer.
-        sample: see `chat_format`.
+    ``inner`` is the format of plain text; for ``sample`` see `chat_format`.
 
     Raises:
         InputError: see `chat_format`; or the spec has a system message and there is no chat to hold it.
@@ -97,23 +85,20 @@ def asked_format(
     if model.chat == "off":
         return inner
     if has_chat_template(tokenizer):
-        return chat_format(inner, instruction, tokenizer, model.system, sample)
+        return chat_format(inner, tokenizer, model.system, sample)
     if model.system is not None:
         raise InputError(f"model.system: {model.path} has no chat template to hold it; write prompt.instruction_text")
     return inner
 
 
-def chat_format(
-    inner: PromptFormat, instruction: str | None, tokenizer: Any, system: str | None, sample: Demonstration
-) -> ChatFormat:
+def chat_format(inner: TextFormat, tokenizer: Any, system: str | None, sample: Demonstration) -> ChatFormat:
     """Return the format of a model's chats.
 
     The instruction and the system message form the system turn. If a template has no system turn, they begin the first
     turn.
 
     Args:
-        inner: gives the texts of the user's turns.
-        instruction: the text before all items, if any.
+        inner: gives the instruction and the texts of the user's turns.
         tokenizer: a tokenizer with a chat template.
         system: the system message, if any.
         sample: an example to compare the format with the template's output. Texts that templates are known to change
@@ -122,31 +107,26 @@ def chat_format(
     Raises:
         InputError: the template fails, writes turns in different ways, or changes their text.
     """
-    chat = _Chat(tokenizer, "\n\n".join(filter(None, (system, instruction))))
+    chat = _Chat(tokenizer, "\n\n".join(filter(None, (system, inner.instruction))))
     try:
         none, one, two = (chat.parts([(_USER, _ASSISTANT)] * n, _USER) for n in range(3))
     except _ChangedTextError as error:
         raise InputError(f"the model's chat template changes the text of turns ({error}); {_REMEDY}") from error
-    head, answered, following = two[0], two[1], two[2]
-    before_last = two[4].removeprefix(following)
-    is_alike = (
-        two[3] == answered
-        and two[4].startswith(following)
-        and one == [head, answered, two[4], two[5]]
-        and none == [head + before_last, two[5]]
-    )
-    if not is_alike:
+    head, answered, following, answered_again, last, asked = two
+    before_last = last.removeprefix(following)
+    is_alike = answered_again == answered and last.startswith(following)
+    if not is_alike or one != [head, answered, last, asked] or none != [head + before_last, asked]:
         raise InputError(f"the model's chat template writes turns by their places; {_REMEDY}")
-    cautions = tuple(_cautions(answered, following, asked=two[5], end=tokenizer.eos_token))
+    cautions = tuple(_cautions(answered, following, asked=asked, end=tokenizer.eos_token))
     fields, label = sample[0], sample[1].strip()
     own = (inner.test(fields), inner.test(dict.fromkeys(fields, "")))
-    markers = (head, answered, following, two[5], tokenizer.bos_token, tokenizer.eos_token)
+    markers = (head, answered, following, asked, tokenizer.bos_token, tokenizer.eos_token)
     for text in map(str.strip, (*own, *_TELLING_TEXTS, " ".join(filter(None, ("as in", *markers))))):
-        turns = head + (text + answered + label + following) * 2 + before_last + text + two[5]
+        turns = head + (text + answered + label + following) * 2 + before_last + text + asked
         if turns != chat.render([(text, label)] * 2, text):
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
             raise InputError(f"the model's chat template changes the text of turns, as of {shown!r}; {_REMEDY}")
-    return ChatFormat(inner, head, answered, following, before_last, asked=two[5], cautions=cautions)
+    return ChatFormat(inner, head, answered, following, before_last, asked=asked, cautions=cautions)
 
 
 def _cautions(answered: str, following: str, *, asked: str, end: str | None) -> Iterator[str]:
@@ -212,11 +192,7 @@ class _Chat:
         return self._rendered(messages).removeprefix(self._prefix)
 
     def parts(self, turns: Sequence[tuple[str, str]], last: str) -> list[str]:
-        """Return the text around the turns.
-
-        Raises:
-            _ChangedTextError: the conversation lacks the text of a turn.
-        """
+        """Return the text around the turns; Raises _ChangedTextError: the conversation lacks the text of a turn."""
         rest = self.render(turns, last)
         parts = []
         for text in [*(text for turn in turns for text in turn), last]:

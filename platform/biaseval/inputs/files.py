@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from biaseval.errors import first_of
 from biaseval.inputs.options import Options
 from biaseval.prompting.labels import looks, same_number, shown_apart
 from biaseval.prompting.task_files import parse_task
-from biaseval.records import KNOWN_FORMATS, Records, Row, is_missing
+from biaseval.records import Records, Row, is_missing
 from biaseval.spec import DataSpec, is_label, label_key
 
 MOST_EXAMPLES = 200_000
 """The most examples that biaseval keeps of a file; it draws them from a longer file, so memory is bounded."""
 
-LABEL_NAMES = ("label", "answer")
+_LABEL_NAMES = ("label", "answer")
 _SHOWN_PROBLEMS = 10
 _SHOWN_PLACES = 3
 _SHOWN_CHARACTERS = 60
@@ -86,14 +87,10 @@ class ExampleFile:
         if first and (names := self._names(list(dict.fromkeys(key for _, row in first for key in row)))):
             self._read_examples(itertools.chain(first, rows), names)
 
-    def shown_problems(self) -> Iterator[str]:
-        """Yield the first problems of the file and the number of further ones."""
-        for problem in self._problems[:_SHOWN_PROBLEMS]:
-            yield f"{self._uri}: {problem}"
-        if (n_more := len(self._problems) - _SHOWN_PROBLEMS) > 0:
-            yield f"{self._uri}: {n_more} more problems like these"
-        if self._problems:
-            yield from (f"{self._uri}: {note}" for note in self._notes)
+    def shown_problems(self) -> list[str]:
+        """Return the first problems of the file, the number of further ones, and behind them its notes."""
+        notes = [f"{self._uri}: {note}" for note in self._notes] if self._problems else []
+        return first_of(self._problems, _SHOWN_PROBLEMS, f"{self._uri}: ") + notes
 
     @property
     def notes(self) -> Iterator[str]:
@@ -137,17 +134,14 @@ class ExampleFile:
             if self._is_task_file and len(self._wanted.fields) == 1:
                 known = (*known, "input")
             wanted[field] = (data.fields[field],) if field in data.fields else known
-        wanted[""] = (label,) if label is not None else ("output",) if self._is_task_file else LABEL_NAMES
+        wanted[""] = (label,) if label is not None else ("output",) if self._is_task_file else _LABEL_NAMES
         names: dict[str, str] = {}
         for field, candidates in wanted.items():
             if there := [name for name in candidates if name in keys]:
                 names[field] = there[0]
                 continue
-            key, example = (
-                (f"{section}.fields.{field}", f"{section}.fields: {{{field}: ...}}")
-                if field
-                else (f"{section}.label",) * 2
-            )
+            key = f"{section}.fields.{field}" if field else f"{section}.label"
+            example = f"{section}.fields: {{{field}: ...}}" if field else key
             meant = difflib.get_close_matches(candidates[0], keys, n=1)
             guess = f"; did you mean {meant[0]}?" if meant else ""
             self._problems.append(
@@ -207,9 +201,8 @@ class ExampleFile:
             self._problems.append(f"{names['']}: every label is -1, which {_HIDDEN}; name a split with labels")
         elif self._n_empty and not kept and not found:
             columns = " and ".join(self._n_empty)
-            self._problems.append(
-                f"{columns}: no row has a text; name the columns that have some in {self._wanted.key}.fields"
-            )
+            some = f"name the columns that have some in {self._wanted.key}.fields"
+            self._problems.append(f"{columns}: no row has a text; {some}")
 
     def _identifier(self, row: Mapping[str, Any], number: int) -> str:
         if not is_missing(row.get("id")):
@@ -287,8 +280,4 @@ def _label(value: object, mapping: _Mapping, key: str) -> tuple[str, str | None]
 
 
 def _shown(text: str) -> str:
-    """Return a text as messages quote it."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-
-
-__all__ = ["KNOWN_FORMATS", "LABEL_NAMES", "MOST_EXAMPLES", "Example", "ExampleFile", "Wanted"]

@@ -181,11 +181,7 @@ class _MadeOf:
 
 
 def _made_of(path: Path) -> _MadeOf:
-    """Return a task's configuration and files; this imports the modules of its functions.
-
-    Raises:
-        InputError: the task has another type, or its data are missing.
-    """
+    """Import a task's functions, return its parts; Raises InputError: it has another type, or its data are missing."""
     from datasets import load_dataset_builder
     from lm_eval.tasks._yaml_loader import load_yaml
 
@@ -303,19 +299,13 @@ def _gold(task: Any, doc: Doc, choices: Sequence[str]) -> str:
 
 
 def _turn(task: Any, doc: Doc, config: Any, *, is_answered: bool = False) -> str:
-    """Return a document as the harness writes it, by the configuration of documents or of demonstrations.
-
-    Raises:
-        InputError: the task fails on the document.
-    """
+    """Return a document as the harness writes it, by one of its configurations; Raises InputError: the task fails."""
     with _failures_of("doc_to_text"):
         text, prefix = task.doc_to_text(doc, config.doc_to_text), task.resolve_field(doc, config.gen_prefix)
         answer: Doc = {"few_delim": ""}
         if is_answered:
-            choices, target = (
-                task.doc_to_choice(doc, config.doc_to_choice),
-                task.doc_to_target(doc, config.doc_to_target),
-            )
+            choices = task.doc_to_choice(doc, config.doc_to_choice)
+            target = task.doc_to_target(doc, config.doc_to_target)
             answer = {"c": choices, "a": target, "few_delim": config.fewshot_delimiter}
         turns = task.build_qa_turn(q=text, gen_prefix=prefix, tgt_delim=config.target_delimiter, **answer)
         return "".join(turn.to_text() for turn in turns)

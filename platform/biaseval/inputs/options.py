@@ -4,13 +4,14 @@ Labels are letters, or the names that the spec gives. A file names the right opt
 or its text, in the same way in all rows. This module finds the way by reading all rows.
 """
 
+import itertools
 import string
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from biaseval.errors import InputError, did_you_mean
+from biaseval.errors import InputError, did_you_mean, first_of
 from biaseval.records import Records, Row, is_missing
 from biaseval.spec import label_key
 
@@ -51,18 +52,16 @@ def _by_text(question: _Question) -> int | None:
     return texts.index(answer) if texts.count(answer) == 1 else None
 
 
-_WAYS: Mapping[str, Callable[[_Question], int | None]] = {
-    "its label": _by_name,
-    "its place, from 0": _by_place,
-    "its text": _by_text,
-}
+_PLACE = "its place, from 0"
+_Way = Callable[[_Question], int | None]
+_WAYS: Mapping[str, _Way] = {"its label": _by_name, _PLACE: _by_place, "its text": _by_text}
 
 
 @dataclass
 class _Found:
     """The findings about rows with the same number of options."""
 
-    fitting: Mapping[str, Callable[[_Question], int | None]]
+    fitting: Mapping[str, _Way]
     """Ways to read the answer that fit all rows so far."""
     misfit: str = ""
     """The first row that the last way did not fit, with its answer."""
@@ -78,18 +77,14 @@ class _Found:
         self.fitting = {way: reader for way, reader in self.fitting.items() if read[way] is not None}
         if not self.fitting:
             self.misfit = f"{where}: {question.answer!r}"
-        self.places |= {place for way, place in read.items() if way == "its place, from 0" and place is not None}
-        for one in self.fitting:
-            for two in self.fitting:
-                if read[one] != read[two]:
-                    self.differing.setdefault(frozenset((one, two)), f"{where}: {question.answer!r}")
+        if (place := read.get(_PLACE)) is not None:
+            self.places.add(place)
+        for one, two in itertools.combinations(self.fitting, 2):
+            if read[one] != read[two]:
+                self.differing.setdefault(frozenset((one, two)), f"{where}: {question.answer!r}")
 
-    def way(self, column: str, key: str) -> Callable[[_Question], int | None]:
-        """Return the way in which all rows name the right option.
-
-        Raises:
-            InputError: no way fits, or several ways fit and differ.
-        """
+    def way(self, column: str, key: str) -> _Way:
+        """Return the way in which all rows name the right option; Raises InputError: none fits, or several differ."""
         if not self.fitting:
             raise InputError(
                 f"{key}.label: {self.misfit} in {column} is neither the label nor the place (from 0) nor the text of "
@@ -102,7 +97,7 @@ class _Found:
                 f"{key}.label: {doubtful[0]} in {column} may mean an option by {ways}; write labels in all rows"
             )
         name, reader = next(iter(self.fitting.items()))
-        if name == "its place, from 0" and 0 not in self.places:
+        if name == _PLACE and 0 not in self.places:
             raise InputError(
                 f"{key}.label: places of options count from 0, and no row has 0 in {column}; where yours count from 1, "
                 f"call the options 1, 2, … in {key}.options, or write labels in the file"
@@ -121,7 +116,7 @@ class Options:
     n_left_out: int
     """Rows dropped because their number of options is not the most frequent one."""
     _asked: Asked
-    _read: Callable[[_Question], int | None]
+    _read: _Way
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -139,13 +134,9 @@ class Options:
 
 
 def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str) -> Options:
-    """Return the columns and labels of files with options.
+    """Return the columns and labels of files with options; messages name the section's key.
 
-    Args:
-        uris: the files.
-        asked: the columns of the options.
-        answer: the column with the right option; None: the usual names are tried.
-        key: the section's key in messages.
+    ``answer`` is the column with the right option; None: the usual names are tried.
 
     Raises:
         InputError: a column is missing, a row's options are invalid, or the right option is ambiguous.
@@ -173,8 +164,7 @@ def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str
     if not problems and not counts:
         problems = [f"{key}: no row says which option is right; fill in {key}.label"]
     if problems:
-        more = [f"{len(problems) - _MANY:,} more problems like these"] if len(problems) > _MANY else []
-        raise InputError.of(problems[:_MANY] + more)
+        raise InputError.of(first_of(problems, _MANY))
     n_options = max(counts, key=lambda number: counts[number])
     if not 2 <= n_options <= len(string.ascii_uppercase):
         raise InputError(f"{key}.options: most rows have {n_options} options; 2 to 26 have letters")

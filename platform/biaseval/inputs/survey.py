@@ -1,12 +1,13 @@
 """Survey a data file: find the label column and the text columns, and list content that would spoil a measurement."""
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, first_of
 from biaseval.prompting.labels import same_number
 from biaseval.records import Records, is_missing
 from biaseval.spec import is_label, label_key
@@ -52,21 +53,11 @@ class Survey:
 
 
 def survey(uri: str) -> Survey:
-    """Return the findings about a data file.
-
-    Raises:
-        InputError: the file cannot be read, or no column can be a label or a text.
-    """
+    """Return the findings about a file; Raises InputError: it cannot be read, or no column can be a label or a text."""
     records = Records(uri)
-    rows: list[dict[str, Any]] = []
-    for _, row in records:
-        rows.append(row)
-        if len(rows) > MOST_ROWS:
-            break
+    rows = [row for _, row in itertools.islice(records, MOST_ROWS + 1)]
     if records.problems:
-        more = len(records.problems) - _SHOWN_PROBLEMS
-        shown = [f"{uri}: {problem}" for problem in records.problems[:_SHOWN_PROBLEMS]]
-        raise InputError.of([*shown, *([f"{uri}: {more} more problems like these"] if more > 0 else [])])
+        raise InputError.of(first_of(records.problems, _SHOWN_PROBLEMS, f"{uri}: "))
     if not rows:
         raise InputError(f"{uri}: holds no row; check the path")
     is_whole, rows = len(rows) <= MOST_ROWS, rows[:MOST_ROWS]
@@ -113,7 +104,6 @@ def survey(uri: str) -> Survey:
 
 
 def _most_labels(n_rows: int) -> int:
-    """Return the largest number of labels for this number of rows."""
     return min(_MOST_LABELS, max(2, n_rows // 2))
 
 
@@ -122,11 +112,10 @@ def _label_column(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     n_values = {}
     for column in columns:
         given = [row[column] for row in rows if not is_missing(row.get(column))]
-        if not all(map(is_label, given)) or column.lower() in _IDS:
-            continue
-        distinct = {label_key(value).strip() for value in given}
-        if 2 <= len(distinct) <= _most_labels(len(rows)):
-            n_values[column] = len(distinct)
+        if all(map(is_label, given)) and column.lower() not in _IDS:
+            n_distinct = len({label_key(value).strip() for value in given})
+            if 2 <= n_distinct <= _most_labels(len(rows)):
+                n_values[column] = n_distinct
     named = sorted((_LABELS.index(name.lower()), name) for name in n_values if name.lower() in _LABELS)
     return named[0][1] if named else min(reversed(n_values), key=n_values.__getitem__, default=None)
 

@@ -67,13 +67,7 @@ class PromptTemplate:
 
 
 def item_template(item: str, separator: str, instruction: str | None) -> PromptTemplate:
-    """Return the template of an item.
-
-    Args:
-        item: the template, with fields in braces and ``{label}`` last.
-        separator: the text between the instruction and items.
-        instruction: the text before the items, if any.
-    """
+    """Return the template of an item: a text with fields in braces and ``{label}`` last."""
     pieces = item_pieces(item)
     named = tuple((literal, name) for literal, name in pieces if name is not None)
     ending = "".join(literal for literal, name in pieces if name is None)
@@ -83,11 +77,7 @@ def item_template(item: str, separator: str, instruction: str | None) -> PromptT
 def options_template(text: str, options: Mapping[str, str], separator: str, instruction: str | None) -> PromptTemplate:
     """Return the template of a question with its options, one per line, and the line ``Answer:``.
 
-    Args:
-        text: the field of the question.
-        options: label to the field of its option.
-        separator: the text between the instruction and items.
-        instruction: the text before the items, if any.
+    ``text`` is the field of the question, and ``options`` are label to the field of its option.
     """
     lines = [(f"\n{label}. ", field) for label, field in options.items()]
     pieces = (("", text), *lines, ("\nAnswer: ", LABEL))

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from biaseval.errors import InputError
-from biaseval.label_bias.sources import Drawn, Sources
+from biaseval.label_bias.data import Drawn
+from biaseval.label_bias.sources import Sources
 from biaseval.label_bias.splits import Sampler
 from biaseval.label_bias.templates import template_of
 from biaseval.prompting.calibration import SLOT, Inputs, domain_context, purposes_of, shared_inputs

@@ -8,7 +8,7 @@ BiasScore rows.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,11 +18,9 @@ from biaseval.inputs.files import Example, ExampleFile, Wanted
 from biaseval.inputs.harness import read_lm_eval
 from biaseval.inputs.options import Options, read_options
 from biaseval.inputs.template import TextFormat, options_template
-from biaseval.label_bias.bias_rows import ENOUGH, bias_score_rows
 from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
-from biaseval.label_bias.rounds import in_rounds
-from biaseval.label_bias.splits import Splits, generator_of, splits_of
+from biaseval.label_bias.splits import Sampler, Splits, generator_of, in_rounds, splits_of
 from biaseval.prompting.calibration import permuting
 from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import (
@@ -42,12 +40,37 @@ FEWEST_MAIN_ROWS = 10
 _N_BIAS_SCORE = POOL_SIZE - N_DEMONSTRATIONS
 _FEWEST_OF_A_LABEL = 2
 """The smallest average number of BiasScore rows per label in a small data set."""
+_MOST_OF_A_LABEL = 32
+"""The most BiasScore rows of a label, because every setting scores them.
+
+The total is at most half of the number of test rows, or `_ENOUGH` of each label.
+"""
+_ENOUGH = 5
+"""The fewest BiasScore rows of each label for a test of BiasScore (``preference_p``)."""
+_ONE_IN = 3
+"""One in so many rows of a label may be a BiasScore row; the others remain for demonstrations and measurement."""
 _FEW_ROWS = 5
 """The number of test rows of a label below which macro-F1 and RSD have no interval (docs/statistics.md)."""
 _MANY_LABELS = 20
 """The number of labels from which biaseval takes labels that nearly all occur once for names or texts."""
 _MOSTLY = 0.9
 _SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A task and its rows."""
+
+    task: Task
+    splits: Splits
+    notes: Sequence[str]
+    """Notes for readers of the results."""
+    has_fields: bool
+    """Whether its examples have several fields, so that no template is inferred from its inputs."""
+    form: TextFormat | None = None
+    """The format of its prompts, if the task brings one."""
+    options: OptionFields | None = None
+    """Multiple choice: the fields of the options."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +106,18 @@ class DataSet:
         """Whether main rows have their own file."""
         return self.n_train < len(self.task.instances)
 
-    def splits(self, spec: LabelBiasSpec, generator: np.random.Generator) -> Splits:
-        """Return the rows of each role.
+    @property
+    def most_rows(self) -> int:
+        """The largest number of its main rows."""
+        return min(self.max_test, len(self.task.instances))
 
-        Args:
-            spec: the run's spec.
-            generator: the generator of the draw.
+    def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
+        """Return the data set as a task, with its rows; Raises InputError: there are too few rows for the spec."""
+        splits = self._splits(spec, sampler.generator(self.name, "splits"))
+        notes = [*self.notes, *_splits_notes(self.name, splits)]
+        return Drawn(self.task, splits, notes, has_fields=True, form=self.form, options=self.options)
 
-        Raises:
-            InputError: there are too few rows for the spec.
-        """
+    def _splits(self, spec: LabelBiasSpec, generator: np.random.Generator) -> Splits:
         order = [int(index) for index in generator.permutation(self.n_train)]
         n_demos, n_bias_score = self._sizes(spec)
         bias_score = self._bias_score_rows(order, n_bias_score, spec.seed)
@@ -117,21 +142,30 @@ class DataSet:
         return self.task.instances[index].label
 
     def _bias_score_rows(self, order: Sequence[int], n_fewest: int, seed: int) -> list[int]:
-        """Return the BiasScore rows among all rows in their order, at least ``n_fewest``."""
+        """Return the BiasScore rows; they depend on neither demonstrations nor methods, so a run can be extended.
+
+        Each label comes equally often, and leftover rows add to the first ``n_fewest``. A measured row or demonstration
+        is taken only for a label that has too few other rows.
+        """
         if self.kept is not None:
             index_of = {self.task.instances[index].id: index for index in order}
             return [index_of[name] for name in self.kept if name in index_of]
-        n_test = len(self.task.instances) - self.n_train if self.has_test_file else self.n_train
-        n_test = min(self.max_test, n_test)
-        return bias_score_rows(
-            order,
-            self._label,
-            self.labels,
-            n_fewest=n_fewest,
-            n_test=n_test,
-            n_drawn_for_test=0 if self.has_test_file else n_test,
-            generator=generator_of(seed, self.name, "bias_score"),
-        )
+        n_test = min(self.max_test, len(self.task.instances) - self.n_train if self.has_test_file else self.n_train)
+        begin = n_fewest + (0 if self.has_test_file else n_test)  # measured rows of another file are not in the order
+        end = len(order) - N_DEMONSTRATIONS
+        left_over = order[begin:end] if end > begin else []
+        others = [*order[n_fewest:begin][::-1], *order[max(begin, end) :]]
+        candidates = [*order[:n_fewest], *left_over, *others]
+        wanted = min(_MOST_OF_A_LABEL * len(self.labels), max(n_test // 2, _ENOUGH * len(self.labels)))
+        n_rows = n_fewest + min(len(left_over), max(0, wanted - n_fewest))
+        by_label: dict[str, list[int]] = {}
+        for index in candidates:
+            by_label.setdefault(self._label(index), []).append(index)
+        most = {name: min(_MOST_OF_A_LABEL, max(1, len(own) // _ONE_IN)) for name, own in by_label.items()}
+        allowed = {index for name, own in by_label.items() for index in own[: most[name]]}
+        generator = generator_of(seed, self.name, "bias_score")
+        chosen = in_rounds([index for index in candidates if index in allowed], self._label, generator)[:n_rows]
+        return [*chosen, *(index for index in candidates if index not in allowed)][: max(n_fewest, len(chosen))]
 
     def _sizes(self, spec: LabelBiasSpec) -> tuple[int, int]:
         """Return the number of possible demonstrations and the smallest number of BiasScore rows.
@@ -206,7 +240,11 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
     task = Task(data.name, definition, (), (), (), files[0].sha256)
     form, where = None, None
     if options is not None:
-        where = {label: _fields_of(column, known, data) for label, column in options.columns.items()}
+        shown_by = {field: data.fields.get(field, names[0]) for field, names in known.items()}
+        where = {
+            label: [field for field, column in shown_by.items() if column == own]
+            for label, own in options.columns.items()
+        }
         if spec.prompt.item is None:
             shown = {label: _option_field(label) for label in options.labels}
             form = options_template(INPUT, shown, spec.prompt.separator, definition.strip() or None)
@@ -216,11 +254,6 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
 def _option_field(label: str) -> str:
     """Return the field of an option if no template names one."""
     return f"option {label}"
-
-
-def _fields_of(column: str, known: Mapping[str, Sequence[str]], data: LabelDataSpec) -> list[str]:
-    """Return the prompt fields that show a column."""
-    return [field for field, names in known.items() if data.fields.get(field, names[0]) == column]
 
 
 def _known_fields(item: str | None, options: Options | None) -> dict[str, tuple[str, ...]]:
@@ -278,7 +311,7 @@ def _dataset(
     notes: Sequence[str],
     *,
     train_key: str,
-    form: TextFormat | None = None,
+    form: TextFormat | None,
     options: OptionFields | None = None,
 ) -> DataSet:
     """Return the data set of a task without instances yet, after dropping duplicates from ``train``."""
@@ -287,25 +320,17 @@ def _dataset(
         where = "another row's, or a test row's," if test else "another row's"
         noted.append(f"{train_key}: {n_same:,} of {len(train):,} rows have {where} text and are left out")
     instances = tuple(_instance(example) for example in (*kept, *test))
-    _refuse_names(train_key, instances, labels)
+    counts = Counter(instance.label for instance in instances)
+    n_once = sum(counts[label] == 1 for label in labels)
+    # Names or texts, which differ in nearly every row, are no labels.
+    if len(labels) > _MANY_LABELS and n_once > _MOSTLY * len(labels):
+        raise InputError(
+            f"{train_key}: {len(labels):,} labels in {len(instances):,} rows, {n_once:,} of which occur once; that is "
+            "hardly the column of the label: name it in data.label"
+        )
     noted += [f"{task.name}: {note}" for note in _label_notes(instances, labels)]
     whole = replace(task, instances=instances)
     return DataSet(train_key, whole, len(kept), labels, max_test, tuple(noted), form, n_same, options)
-
-
-def _refuse_names(key: str, instances: Sequence[Instance], labels: Sequence[str]) -> None:
-    """Make sure that the labels are not names or texts, which differ in nearly every row.
-
-    Raises:
-        InputError: there are many labels, and nearly all occur once.
-    """
-    counts = Counter(instance.label for instance in instances)
-    n_once = sum(counts[label] == 1 for label in labels)
-    if len(labels) > _MANY_LABELS and n_once > _MOSTLY * len(labels):
-        raise InputError(
-            f"{key}: {len(labels):,} labels in {len(instances):,} rows, {n_once:,} of which occur once; that is hardly "
-            "the column of the label: name it in data.label"
-        )
 
 
 def _distinct(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:
@@ -325,7 +350,7 @@ def _instance(example: Example) -> Instance:
     return Instance(example.id, "\n".join(shown), (example.label,), example.fields)
 
 
-def splits_notes(task: str, splits: Splits) -> Iterator[str]:
+def _splits_notes(task: str, splits: Splits) -> Iterator[str]:
     """Yield notes about the rows of each role for readers of the results, one sentence each."""
     counts = Counter(instance.label for instance in splits.main)
     n_main = len(splits.main)
@@ -342,10 +367,10 @@ def splits_notes(task: str, splits: Splits) -> Iterator[str]:
         )
     counts = Counter(instance.label for instance in splits.bias_score)
     rarest = min(splits.labels, key=lambda label: counts[label])
-    if splits.bias_score and counts[rarest] < ENOUGH:
+    if splits.bias_score and counts[rarest] < _ENOUGH:
         yield (
             f"{task}: {counts[rarest]} of {len(splits.bias_score):,} BiasScore rows have the label {rarest!r}: "
-            f"BiasScore cannot be tested below {ENOUGH} of each label"
+            f"BiasScore cannot be tested below {_ENOUGH} of each label"
         )
     shown = {instance.label for instance in splits.demonstrations}
     if splits.demonstrations and (never := [label for label in splits.labels if label not in shown]):

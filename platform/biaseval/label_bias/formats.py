@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from biaseval.inputs.template import PromptTemplate, TextFormat, item_template
+from biaseval.label_bias.data import Drawn
 from biaseval.label_bias.prompts import PublishedFormat
-from biaseval.label_bias.sources import Drawn
 from biaseval.prompting.task_files import Instance
 from biaseval.spec import BASE, FormatSpec
 
@@ -16,9 +16,8 @@ from biaseval.spec import BASE, FormatSpec
 def worded(form: FormatSpec, drawn: Drawn) -> TextFormat:
     """Return a format of a task's prompts, as plain text.
 
-    Args:
-        form: the format with all its keys (``PromptSpec.all_formats``).
-        drawn: the task; if it brings a format, only the instruction and the text between items change.
+    ``form`` has all its keys (``PromptSpec.all_formats``). If the task brings a format, only the instruction and the
+    text between items change.
     """
     definition = form.instruction_text or drawn.task.definition
     instruction, separator = definition.strip() or None, form.separator or ""
@@ -42,13 +41,7 @@ def measured(formats: Mapping[str, FormatSpec], n_demos: int) -> list[str]:
 
 
 def ordered(demos: Sequence[Instance], form: FormatSpec, generator: np.random.Generator) -> tuple[Instance, ...]:
-    """Return a set's demonstrations in the order of a format.
-
-    Args:
-        demos: the demonstrations as drawn.
-        form: the format with its order.
-        generator: draws a permutation, which always differs from the drawn order if there are at least two.
-    """
+    """Return a set's demonstrations in the order of a format; a shuffled order always differs from the drawn one."""
     if form.order == "drawn" or len(demos) < 2:
         return tuple(demos)
     if form.order == "reversed":
@@ -62,13 +55,7 @@ def ordered(demos: Sequence[Instance], form: FormatSpec, generator: np.random.Ge
 def same_prompts(
     task: str, prompts: Iterable[Mapping[str, Any]], contexts: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield the formats whose prompts equal those of an earlier format, each with advice.
-
-    Args:
-        task: the name of the task.
-        prompts: prompts of the task, format by format.
-        contexts: contexts by their ids.
-    """
+    """Yield the formats whose prompts, which come format by format, equal those of an earlier one, each with advice."""
     texts: dict[str, dict[tuple[int, int], str]] = {}
     for row in prompts:
         if row["purpose"] == "main" and row["row"] == 0:

@@ -12,14 +12,8 @@ OptionFields = Mapping[str, Sequence[str]]
 def cyclic_orders(question: Instance, options: OptionFields) -> Iterator[Instance]:
     """Yield the question with its options in every cyclic order, the original order first.
 
-    Labels stay in place, so that every option appears once after each label (Zheng et al. 2024).
-
-    Args:
-        question: a question whose label is that of the right option.
-        options: the fields of its options.
-
-    Returns:
-        The question with the moved texts, and the label that its right option then has.
+    Labels stay in place, so that every option appears once after each label (Zheng et al. 2024). The label of a
+    question is that of its right option, which moves with its text.
     """
     labels = list(options)
     texts = [question.texts[fields[0]] for fields in options.values()]

@@ -1,23 +1,23 @@
 """Plan everything that a label-bias run scores, as tables: splits, contexts and prompts, one task at a time."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import groupby, islice
 from typing import Any
 
 import pyarrow as pa
 
 from biaseval.errors import InputError
-from biaseval.inputs.chat import asked_format, chat_cautions, is_chat
+from biaseval.inputs.chat import ChatFormat, asked_format, chat_cautions
 from biaseval.inputs.template import PromptFormat
 from biaseval.label_bias import suites
 from biaseval.label_bias.begin import Begun, Start, begin_tasks
+from biaseval.label_bias.data import Drawn
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
 from biaseval.label_bias.orders import cyclic_orders
 from biaseval.label_bias.prompts import PromptFitter
-from biaseval.label_bias.sources import Drawn, Sources
+from biaseval.label_bias.sources import Sources
 from biaseval.label_bias.splits import Splits, generator_of
 from biaseval.label_bias.training_rows import adapter_name, training_rows
 from biaseval.prompting.beginnings import bos_cautions
@@ -50,7 +50,9 @@ class TaskPlan:
     @property
     def n_shortened(self) -> int:
         """The number of prompts with fewer demonstrations than requested, because of the length limit."""
-        return sum(_n_shortened(part.prompts) for part in self.parts)
+        columns = ["purpose", "n_demos", "n_demos_used"]
+        rows = (row for part in self.parts for row in part.prompts.select(columns).to_pylist())
+        return sum(row["n_demos_used"] < row["n_demos"] - leaves_one_out(row["purpose"]) for row in rows)
 
     @property
     def n_cut(self) -> int:
@@ -72,13 +74,8 @@ def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: in
     """Yield the plan of each task, in suite order, with one task's prompts in memory at a time.
 
     Problems of a task are in its plan: a template that does not fit, a single label in all remaining instances, labels
-    with the same tokens, and prompts that exceed the model's window.
-
-    Args:
-        spec: the run's spec.
-        sources: the result of `read_sources` for the spec.
-        tokenizer: the model's Hugging Face tokenizer.
-        window: the model's limit in tokens; None if unknown.
+    with the same tokens, and prompts that exceed the model's window (in tokens; None if unknown). ``tokenizer`` is a
+    Hugging Face tokenizer.
     """
     for begun in begin_tasks(spec, sources):
         yield plan_task(spec, begun, tokenizer, window)
@@ -117,11 +114,7 @@ class _TaskPlanner:
         self._formats = spec.prompt.all_formats
 
     def plan(self, start: Start) -> TaskPlan:
-        """Return the task's plan.
-
-        Raises:
-            InputError: the model's chat template does not fit prompts.
-        """
+        """Return the task's plan; Raises InputError: the model's chat template does not fit prompts."""
         drawn = start.drawn
         task, splits = drawn.task, drawn.splits
         notes = list(start.notes)
@@ -151,10 +144,8 @@ class _TaskPlanner:
         )
 
     def _form(self, form: FormatSpec, drawn: Drawn) -> PromptFormat:
-        """Return the format for the task's prompts."""
-        inner = worded(form, drawn)
         sample = drawn.splits.main[0]
-        return asked_format(self._spec.model, inner, inner.instruction, self._tokenizer, (sample.texts, sample.label))
+        return asked_format(self._spec.model, worded(form, drawn), self._tokenizer, (sample.texts, sample.label))
 
     def _settings(self) -> Iterator[tuple[int, int]]:
         """Yield the number and the set of the demonstrations of each setting."""
@@ -219,14 +210,20 @@ class _TaskPlanner:
             demos = ordered(splits.demonstration_set(n_demos, demo_set), self._formats[name], order)
             shown = [form.demonstration(demo.texts, demo.label) for demo in demos]
             fitter.lengths.measure(shown)
-            named = {"format": name} if self._spec.prompt.formats else {}
-            setting = _Setting(task, splits.labels, named, n_demos, demo_set, demos, shown, form.head, fitter, rows)
-            for row, instance in enumerate(splits.main):
-                setting.add("main", row, tests[name][instance.id], instance)
-            for row, instance in enumerate(splits.bias_score):
-                setting.add("bias_score", row, tests[name][instance.id], instance)
-            for row, instance in self._unseen(splits, n_demos, demo_set) if self._spec.held_out else ():
-                setting.add("held_out", row, tests[name][instance.id], instance)
+            shared = {"task": task.name, "n_demos": n_demos, "demo_set": demo_set}
+            if self._spec.prompt.formats:
+                shared["format"] = name
+            place = adapter_name(task.name, n_demos, demo_set) + ("" if name == BASE else f".{name}")
+            setting = _Setting(place, shared, list(splits.labels), demos, shown, form.head, fitter, rows)
+            given: dict[str, Iterable[tuple[int, Instance]]] = {
+                "main": enumerate(splits.main),
+                "bias_score": enumerate(splits.bias_score),
+            }
+            if self._spec.held_out:
+                given["held_out"] = self._unseen(splits, n_demos, demo_set)
+            for purpose, instances in given.items():
+                for row, instance in instances:
+                    setting.add(purpose, row, tests[name][instance.id], instance)
             for method, own in inputs.items():
                 for row, fields in enumerate(own):
                     setting.add(method, row, form.test(fields))
@@ -274,7 +271,7 @@ class _TaskPlanner:
 
     def _cut_problem(self, task: Task, form: PromptFormat, rows: _Rows) -> str | None:
         """Return advice if chats exceed the length limit, because a chat cannot be truncated, else None."""
-        if not is_chat(form) or not (n_cut := sum(row["is_truncated"] for row in rows.prompts)):
+        if not isinstance(form, ChatFormat) or not (n_cut := sum(row["is_truncated"] for row in rows.prompts)):
             return None
         return (
             f"{task.name}: {n_cut:,} prompts are longer than prompt.max_tokens {self._spec.prompt.max_tokens} without "
@@ -311,12 +308,11 @@ class _TaskPlanner:
 class _Setting:
     """One (task, format, n_demos, demo_set) that collects its prompts."""
 
-    task: Task
-    labels: tuple[str, ...]
-    named: Mapping[str, str]
-    """The column with the format's name, in runs with several formats."""
-    n_demos: int
-    demo_set: int
+    place: str
+    """The start of the identifiers of its contexts and prompts."""
+    shared: Mapping[str, Any]
+    """Columns that its contexts and prompts share."""
+    labels: list[str]
     demos: tuple[Instance, ...]
     shown: list[str]
     """The demonstrations as a prompt shows them."""
@@ -324,17 +320,6 @@ class _Setting:
     """The text before the demonstrations."""
     fitter: PromptFitter
     rows: _Rows
-
-    @cached_property
-    def _place(self) -> str:
-        """The start of the identifiers of its contexts and prompts."""
-        place = adapter_name(self.task.name, self.n_demos, self.demo_set)
-        form = self.named.get("format", BASE)
-        return place if form == BASE else f"{place}.{form}"
-
-    @cached_property
-    def _labels(self) -> list[str]:
-        return list(self.labels)
 
     def add(
         self, purpose: str, row: int, test: str, instance: Instance | None = None, *, left_out: int | None = None
@@ -348,46 +333,35 @@ class _Setting:
         name = "all" if left_out is None else f"without{left_out}"
         if n_used < len(demos):
             name += f".first{n_used}"
-        context_id = f"{self._place}/{'cut' if is_cut else name}"
+        context_id = f"{self.place}/{'cut' if is_cut else name}"
         if context_id not in self.rows.contexts:
             kept = () if is_cut else demos[:n_used]
             self.rows.contexts[context_id] = {
                 "context_id": context_id,
-                "task": self.task.name,
-                "n_demos": self.n_demos,
-                "demo_set": self.demo_set,
+                **self.shared,
                 "setting": None,
                 "instruction": True,
                 "text": "" if is_cut else self.head + "".join(shown[:n_used]),
                 "demo_ids": [demo.id for demo in kept],
                 "demo_labels": [demo.label for demo in kept],
                 "n_tokens": 0 if is_cut else fitted.n_tokens - self.fitter.lengths.of(test),
-                **self.named,
             }
         self.rows.prompts.append(
             {
-                "prompt_id": f"{self._place}/{purpose}/{row}",
+                "prompt_id": f"{self.place}/{purpose}/{row}",
                 "context_id": context_id,
-                "task": self.task.name,
+                **self.shared,
                 "purpose": purpose,
-                "n_demos": self.n_demos,
-                "demo_set": self.demo_set,
                 "row": row,
                 "instance_id": instance.id if instance else None,
                 "gold": instance.label if instance else None,
-                "labels": self._labels,
+                "labels": self.labels,
                 "input_text": test if fitted.text is None else fitted.text,
                 "n_demos_used": n_used,
                 "is_truncated": is_cut,
                 "n_tokens": fitted.n_tokens,
-                **self.named,
             }
         )
-
-
-def _n_shortened(prompts: pa.Table) -> int:
-    rows = prompts.select(["purpose", "n_demos", "n_demos_used"]).to_pylist()
-    return sum(row["n_demos_used"] < row["n_demos"] - leaves_one_out(row["purpose"]) for row in rows)
 
 
 def _task_row(start: Start) -> dict[str, object]:

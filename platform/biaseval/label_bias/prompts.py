@@ -34,13 +34,7 @@ def test_text(text: str) -> str:
 
 
 def build_prompt(definition: str, demonstrations: Sequence[tuple[str, str]], text: str) -> str:
-    """Return the prompt of one test input.
-
-    Args:
-        definition: the task's definition.
-        demonstrations: (input, label) pairs, in order.
-        text: the test input.
-    """
+    """Return the prompt of one test input after its demonstrations, (input, label) pairs in order."""
     demos = "".join(demonstration_text(*demonstration) for demonstration in demonstrations)
     return definition_text(definition) + demos + test_text(text)
 

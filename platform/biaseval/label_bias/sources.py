@@ -11,32 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.errors import InputError, Problems
-from biaseval.inputs.template import TextFormat
-from biaseval.label_bias.data import DataSet, read_datasets, splits_notes
-from biaseval.label_bias.orders import OptionFields
+from biaseval.label_bias.data import DataSet, Drawn, read_datasets
 from biaseval.label_bias.prompts import INPUT
-from biaseval.label_bias.rounds import in_rounds
-from biaseval.label_bias.splits import Sampler, Splits, read_splits, reproduce
+from biaseval.label_bias.splits import Sampler, in_rounds, read_splits, reproduce
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.label_bias.templates import read_templates
-from biaseval.prompting.task_files import Task, read_task
+from biaseval.prompting.task_files import read_task
 from biaseval.spec import MIN_INSTANCES, LabelBiasSpec, TasksSpec, template_fields
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A task and its rows."""
-
-    task: Task
-    splits: Splits
-    notes: Sequence[str]
-    """Notes for readers of the results."""
-    has_fields: bool
-    """Whether its examples have several fields, so that no template is inferred from its inputs."""
-    form: TextFormat | None = None
-    """The format of its prompts, if the task brings one."""
-    options: OptionFields | None = None
-    """Multiple choice: the fields of the options."""
 
 
 class TaskSource(Protocol):
@@ -51,11 +32,7 @@ class TaskSource(Protocol):
         """The largest number of its main rows."""
 
     def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
-        """Return the task with its rows.
-
-        Raises:
-            InputError: the task cannot be used.
-        """
+        """Return the task with its rows; Raises InputError: the task cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -69,19 +46,13 @@ class Sources:
     """Task name to the reason why the run excludes the task."""
 
     def keeping(self, splits: pa.Table) -> Sources:
-        """Return the sources with the BiasScore rows that a run already has for its data sets.
-
-        Args:
-            splits: the rows of the run's ``splits`` table.
-        """
+        """Return the sources with the BiasScore rows that a run's ``splits`` table already has for its data sets."""
         rows = splits.filter(pc.equal(splits["role"], "bias_score")).sort_by("position")
         kept: dict[str, list[str]] = {name: [] for name in splits["task"].unique().to_pylist()}
         for task, name in zip(rows["task"].to_pylist(), rows["instance_id"].to_pylist(), strict=True):
             kept[task].append(name)
         tasks = [
-            replace(task, data=replace(task.data, kept=tuple(kept[task.name])))
-            if isinstance(task, OwnTask) and task.name in kept
-            else task
+            replace(task, kept=tuple(kept[task.name])) if isinstance(task, DataSet) and task.name in kept else task
             for task in self.tasks
         ]
         return replace(self, tasks=tasks)
@@ -93,13 +64,9 @@ class Sources:
 
 
 def read_sources(spec: LabelBiasSpec) -> Sources:
-    """Return the sources that a spec names, validated.
-
-    Raises:
-        InputError: some source cannot be used; the message lists all problems.
-    """
+    """Return the sources that a spec names; Raises InputError: some cannot be used, with the problems of all."""
     if spec.tasks is None:
-        return Sources([OwnTask(data) for data in read_datasets(spec)], templates={}, left_out={})
+        return Sources(read_datasets(spec), templates={}, left_out={})
     return _published(spec, spec.tasks)
 
 
@@ -122,7 +89,7 @@ def _published(spec: LabelBiasSpec, tasks: TasksSpec) -> Sources:
 
 @dataclass(frozen=True)
 class PublishedTask:
-    """A task file of Super-NaturalInstructions."""
+    """A task file of Super-NaturalInstructions; a user's data set is a `DataSet`."""
 
     path: Path
     tasks: TasksSpec
@@ -149,39 +116,13 @@ class PublishedTask:
                 "leave the task out with tasks.include"
             )
         if spec.prompt.demos == "balanced":
-            splits = _balanced(splits, sampler, task.name)
+            demos, generator = splits.demonstrations, sampler.generator(task.name, "balanced")
+            order = in_rounds(range(len(demos)), lambda index: demos[index].label, generator)
+            demonstrations = tuple(demos[index] for index in order)
+            splits = replace(splits, demonstrations=demonstrations, shuffled_by=sampler.seed)
         notes = []
         if len(task.instances) < MIN_INSTANCES:
             notes.append(
                 f"{task.name}: {len(task.instances)} instances, fewer than the {MIN_INSTANCES} of the published suite"
             )
         return Drawn(task, splits, notes, has_fields=False)
-
-
-@dataclass(frozen=True)
-class OwnTask:
-    """A user's data set."""
-
-    data: DataSet
-
-    @property
-    def name(self) -> str:
-        """The name of the task."""
-        return self.data.name
-
-    @property
-    def most_rows(self) -> int:
-        """The largest number of its main rows."""
-        return min(self.data.max_test, len(self.data.task.instances))
-
-    def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
-        """Return the data set as a task, with its rows."""
-        splits = self.data.splits(spec, sampler.generator(self.name, "splits"))
-        notes = [*self.data.notes, *splits_notes(self.name, splits)]
-        return Drawn(self.data.task, splits, notes, has_fields=True, form=self.data.form, options=self.data.options)
-
-
-def _balanced(splits: Splits, sampler: Sampler, task: str) -> Splits:
-    demos = splits.demonstrations
-    order = in_rounds(range(len(demos)), lambda index: demos[index].label, sampler.generator(task, "balanced"))
-    return replace(splits, demonstrations=tuple(demos[index] for index in order), shuffled_by=sampler.seed)

@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,8 +15,6 @@ from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import N_DEMONSTRATIONS, POOL_SIZE
 from biaseval.store import Run
 from biaseval.tables import SPLITS
-
-Role = Literal["demonstration", "bias_score", "main"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Splits:
     shuffled_by: int | None = None
     """The seed that gives each demonstration set its own order; None: the order of the pool."""
 
-    def by_role(self) -> dict[Role, tuple[Instance, ...]]:
+    def by_role(self) -> dict[str, tuple[Instance, ...]]:
         """Return the instances under the names of their roles."""
         return {"demonstration": self.demonstrations, "bias_score": self.bias_score, "main": self.main}
 
@@ -113,6 +111,20 @@ def generator_of(seed: int, task: str, use: str) -> np.random.Generator:
     return np.random.default_rng([seed, *np.frombuffer(digest, dtype=np.uint32).tolist()])
 
 
+def in_rounds(indices: Sequence[int], label: Callable[[int], str], generator: np.random.Generator) -> list[int]:
+    """Return indices so that neighbours have each label equally often, or once more, while all labels have rows.
+
+    They come in rounds with one index of each label, all rounds in the same order. With two different orders,
+    neighbours across two rounds could lack a label. Indices of one label keep their order.
+    """
+    left: dict[str, list[int]] = {}
+    for index in indices:
+        left.setdefault(label(index), []).append(index)
+    by_label = list(left.values())
+    labels = [by_label[place] for place in generator.permutation(len(by_label))]
+    return [own[number] for number in range(max(map(len, labels), default=0)) for own in labels if number < len(own)]
+
+
 def splits_of(
     task: Task,
     pool: Sequence[int],
@@ -120,18 +132,14 @@ def splits_of(
     n_demonstrations: int = N_DEMONSTRATIONS,
     labels: tuple[str, ...] | None = None,
 ) -> Splits:
-    """Return the splits with these instance indices.
+    """Return the splits with these instance indices: those of the pool, and those of the main rows in their order.
 
-    Args:
-        task: the task.
-        pool: indices; the first ``n_demonstrations`` become demonstrations, the others BiasScore rows.
-        main: indices of the main rows, in their order.
-        n_demonstrations: the number of demonstrations in the pool.
-        labels: the labels of the task; default: those of the instances outside the pool, as in P1.
+    The first ``n_demonstrations`` of the pool become demonstrations, the others BiasScore rows. Labels are by default
+    those of the instances outside the pool, as in P1.
     """
-    in_pool = set(pool)
     chosen = [task.instances[index] for index in pool]
     if labels is None:
+        in_pool = set(pool)
         outside = {instance.label for index, instance in enumerate(task.instances) if index not in in_pool}
         labels = tuple(sorted(outside))
     return Splits(
@@ -143,10 +151,7 @@ def splits_of(
 
 
 def read_splits(uri: str) -> dict[str, pa.Table]:
-    """Return the rows of another run's ``splits`` table, by task.
-
-    Args:
-        uri: the ``splits`` folder of a run or one Parquet file, local or ``s3://``.
+    """Return the rows of another run's ``splits`` table, a folder or one Parquet file, local or ``s3://``, by task.
 
     Raises:
         InputError: the path is neither a folder of Parquet parts nor a Parquet file, or lacks a column.
@@ -160,10 +165,7 @@ def read_splits(uri: str) -> dict[str, pa.Table]:
         )
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{uri}: is no splits table ({error}); tasks.splits needs {', '.join(columns)}") from error
-    by_task: dict[str, pa.Table] = {}
-    for name in table["task"].unique().to_pylist():
-        by_task[name] = table.filter(pa.compute.equal(table["task"], name))
-    return by_task
+    return {name: table.filter(pa.compute.equal(table["task"], name)) for name in table["task"].unique().to_pylist()}
 
 
 def reproduce(task: Task, splits: Mapping[str, pa.Table]) -> Splits:

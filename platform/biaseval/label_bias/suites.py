@@ -1,7 +1,6 @@
 """The published suites, and P1's rule for the selection of tasks (section 3.1 and App. A.2)."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from biaseval.records import read_columns
 
@@ -69,57 +68,35 @@ EXCLUDED = frozenset(
         "task1359_numer_sense_answer_generation",
     }
 )
-"""The tasks that P1's code drops by name."""
+"""The tasks that P1's code drops by name, besides those whose name has ``incorrect_answer``."""
 
 
-@dataclass(frozen=True)
-class TaskTableRow:
-    """One task's row in the task table."""
-
-    name: str
-    summary: str
-    category: str
-    input_language: str
-    output_language: str
-
-
-def read_task_table(path: Path) -> list[TaskTableRow]:
+def read_task_table(path: str) -> list[dict[str, str]]:
     """Return the rows of the table of tasks (Name, Summary, Category, Domain, Input Language, Output Language).
 
     Raises:
         InputError: the file cannot be read or lacks a column.
     """
-    columns = {
-        "name": "Name",
-        "summary": "Summary",
-        "category": "Category",
-        "input_language": "Input Language",
-        "output_language": "Output Language",
-    }
-    rows = read_columns(str(path), list(columns.values()))
-    return [TaskTableRow(**{field: row[column].strip() for field, column in columns.items()}) for row in rows]
+    rows = read_columns(path, ("Name", "Summary", "Category", "Input Language", "Output Language"))
+    return [{column: text.strip() for column, text in row.items()} for row in rows]
 
 
-def is_candidate(row: TaskTableRow) -> bool:
+def is_candidate(row: Mapping[str, str]) -> bool:
     """Return whether the table describes a classification task: step 1 of P1's rule."""
-    category, summary = row.category.lower(), row.summary.lower()
+    category, summary = row["Category"].lower(), row["Summary"].lower()
     return (
-        any(word in row.name for word in ("classification", "detection", "answer_generation"))
+        any(word in row["Name"] for word in ("classification", "detection", "answer_generation"))
         or any(word in category for word in ("classification", "detection"))
         or any(word in summary for word in ("classification", "classify", "detect"))
     )
 
 
-def is_english(row: TaskTableRow) -> bool:
+def is_english(row: Mapping[str, str]) -> bool:
     """Return whether both languages are exactly English: step 2."""
-    return row.input_language == "English" and row.output_language == "English"
+    return row["Input Language"] == row["Output Language"] == "English"
 
 
-def is_excluded(name: str) -> bool:
-    """Return whether P1's code drops the task by its name: step 3."""
-    return name in EXCLUDED or "incorrect_answer" in name
-
-
-def select_by_table(rows: list[TaskTableRow]) -> list[str]:
-    """Return the task names left after steps 1 to 3, in the table's order; step 4 needs the task files."""
-    return [row.name for row in rows if is_candidate(row) and is_english(row) and not is_excluded(row.name)]
+def select_by_table(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the names left after steps 1 to 3 (`EXCLUDED`), in the table's order; step 4 needs the task files."""
+    names = [row["Name"] for row in rows if is_candidate(row) and is_english(row)]
+    return [name for name in names if name not in EXCLUDED and "incorrect_answer" not in name]

@@ -1,7 +1,7 @@
 """Select the Super-NaturalInstructions task files of a run."""
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,20 +24,18 @@ class TaskSelection:
     """Task name to the reason why the run excludes the task."""
 
 
-def why_unsuitable(task: Task, *, min_instances: int) -> str | None:
-    """Return the reason why step 4 of P1's rule excludes the task (labels, outputs, instances), or None."""
-    if task.n_labels > suites.MAX_LABELS:
+def _why_unsuitable(task: Task, fewest: int, *, is_named: bool) -> str | None:
+    """Return the reason why step 4 of P1's rule excludes the task, or None; of a named task only instances count."""
+    if task.n_labels > suites.MAX_LABELS and not is_named:
         return f"has {task.n_labels} distinct labels; at most {suites.MAX_LABELS} are allowed"
-    if task.mean_outputs >= suites.MAX_MEAN_OUTPUTS:
+    if task.mean_outputs >= suites.MAX_MEAN_OUTPUTS and not is_named:
         return f"has {task.mean_outputs:.2f} outputs per instance on average; fewer than 2 are allowed"
-    return _why_too_small(task, min_instances)
-
-
-def one_label_problem(task: Task) -> str | None:
-    """Return the problem of a task whose instances all have the same label, or None."""
-    if task.n_labels > 1:
-        return None
-    return f"Instances: every instance has the label {task.instances[0].label!r}; a classification task needs two"
+    if len(task.instances) < fewest:
+        return (
+            f"has {len(task.instances)} instances and {fewest} are asked for; "
+            f"name the task in tasks.include and lower min_instances (more than {POOL_SIZE} are needed)"
+        )
+    return None
 
 
 def select_tasks(spec: TasksSpec) -> TaskSelection:
@@ -51,37 +49,20 @@ def select_tasks(spec: TasksSpec) -> TaskSelection:
     """
     files = task_files(tasks_folder(spec))
     chosen, missing = _chosen_files(spec, files)
-    problems: dict[str, str] = {}
-    left_out: dict[str, str] = {}
-    kept: list[Path] = []
-    explicit = {pattern.removesuffix(".json") for pattern in spec.include or () if not _has_wildcard(pattern)}
-    for path in chosen:
-        task, found = parse_task(path)
-        if task is None:
-            problems[path.stem] = "; ".join(found)
-            continue
-        is_explicit = path.stem in explicit
-        if is_explicit:
-            reason = _why_too_small(task, spec.min_instances)
-        else:
-            # A smaller minimum applies only to tasks that the spec names, so that it admits no other small tasks.
-            reason = why_unsuitable(task, min_instances=max(spec.min_instances, MIN_INSTANCES))
-        if reason and not is_explicit:
-            left_out[path.stem] = reason
-        elif reason or (reason := one_label_problem(task)):
-            problems[path.stem] = reason
-        else:
-            kept.append(path)
+    explicit = {pattern.removesuffix(".json") for pattern in spec.include or () if not set(pattern) & set("*?[")}
+    # A smaller minimum applies only to tasks that the spec names, so that it admits no other small tasks.
+    checked = _checked(chosen, max(spec.min_instances, MIN_INSTANCES), explicit, spec.min_instances)
+    problems, left_out = {name: "; ".join(found) for name, found in checked.bad.items()}, checked.left_out
     if (problems or missing) and spec.on_bad_task == "error":
         bad = [f"{_place(spec, name)}: {problem}" for name, problem in sorted(problems.items())]
         raise InputError.of([*_missing_problems(spec, missing), *bad])
     left_out.update(dict.fromkeys(missing, "is not in the folder"), **problems)
-    if not kept:
+    if not checked.usable:
         reasons = [f"{name}: {reason}" for name, reason in sorted(left_out.items())[:_SHOWN_PROBLEMS]]
         raise InputError.of(
             [f"{spec.path}: no task is left to run; check tasks.path, tasks.suite and tasks.include", *reasons]
         )
-    return TaskSelection(files=tuple(kept), left_out=left_out)
+    return TaskSelection(tuple(path for path in chosen if path.stem in checked.usable), left_out)
 
 
 @dataclass(frozen=True)
@@ -101,15 +82,28 @@ def check_tasks(path: Path, *, min_instances: int) -> CheckedTasks:
     Raises:
         InputError: the path does not exist, or holds no task file.
     """
+    return _checked(task_files(path), min_instances)
+
+
+def _checked(files: Iterable[Path], fewest: int, named: Collection[str] = (), fewest_named: int = 0) -> CheckedTasks:
+    """Return what a run can use of files, at least with so many instances.
+
+    Of tasks that a spec names only the instances count, and one with too few is bad, not left out.
+    """
     checked = CheckedTasks(usable=[], left_out={}, bad={})
-    for file in task_files(path):
+    for file in files:
         task, problems = parse_task(file)
+        is_named = file.stem in named
         if task is None:
             checked.bad[file.stem] = problems
-        elif reason := why_unsuitable(task, min_instances=min_instances):
+            continue
+        reason = _why_unsuitable(task, fewest_named if is_named else fewest, is_named=is_named)
+        if reason and not is_named:
             checked.left_out[file.stem] = reason
-        elif problem := one_label_problem(task):
-            checked.bad[file.stem] = [problem]
+        elif reason or task.n_labels < 2:
+            same = task.instances[0].label
+            alike = f"Instances: every instance has the label {same!r}; a classification task needs two"
+            checked.bad[file.stem] = [reason or alike]
         else:
             checked.usable.append(file.stem)
     return checked
@@ -136,14 +130,15 @@ def _chosen_files(spec: TasksSpec, files: Sequence[Path]) -> tuple[list[Path], l
     chosen = list(files)
     missing: list[str] = []
     if spec.suite == "selection":
-        names = set(suites.select_by_table(suites.read_task_table(Path(spec.table or ""))))
+        names = set(suites.select_by_table(suites.read_task_table(spec.table or "")))
         chosen = [path for path in chosen if path.stem in names]
     elif spec.suite is not None:
-        numbers = suites.REIF2024 if spec.suite == "reif2024" else suites.SEMANTICALLY_EQUIVALENT
-        by_number = {task_number(path.stem): path for path in chosen}
-        chosen = [by_number[number] for number in numbers if number in by_number]
+        numbers = [f"task{number:03d}" for number in suites.REIF2024]
+        members = numbers if spec.suite == "reif2024" else sorted(suites.SEMANTICALLY_EQUIVALENT)
+        there = {name: path for path in chosen for name in (f"task{task_number(path.stem) or 0:03d}", path.stem)}
+        chosen = [there[name] for name in members if name in there]
         if spec.include is None:
-            missing = [f"task{number:03d}" for number in numbers if number not in by_number]
+            missing = [name for name in members if name not in there]
         chosen.sort(key=_suite_order)
     if spec.include is not None:
         patterns = [pattern.removesuffix(".json") for pattern in spec.include]
@@ -165,25 +160,8 @@ def _missing_problems(spec: TasksSpec, missing: Sequence[str]) -> list[str]:
     return [f"tasks.include: {pattern!r} matches no task in {spec.path}; mend or remove it" for pattern in missing]
 
 
-def _why_too_small(task: Task, min_instances: int) -> str | None:
-    if len(task.instances) < min_instances:
-        return (
-            f"has {len(task.instances)} instances and {min_instances} are asked for; "
-            f"name the task in tasks.include and lower min_instances (more than {POOL_SIZE} are needed)"
-        )
-    return None
-
-
-def _has_wildcard(pattern: str) -> bool:
-    return any(character in pattern for character in "*?[")
-
-
 def tasks_folder(spec: TasksSpec) -> Path:
-    """Return the folder or file of tasks, or a local copy if it is on an object store.
-
-    Raises:
-        InputError: the copy fails.
-    """
+    """Return the folder or file of tasks, or a local copy of a remote one; Raises InputError: the copy fails."""
     return local_copy(spec.path) if is_remote(spec.path) else Path(spec.path)
 
 

@@ -17,11 +17,9 @@ def read_templates(uri: str) -> dict[str, str]:
         InputError: the file cannot be read, lacks a column or names a task twice.
     """
     rows = [(row["task"].strip(), row["template"]) for row in read_columns(uri, ("task", "template"))]
-    twice = [task for task, count in Counter(task for task, _ in rows).items() if count > 1]
-    if twice:
+    if twice := [task for task, count in Counter(task for task, _ in rows).items() if count > 1]:
         raise InputError(f"{uri}: {', '.join(twice)} stands there twice; keep one row a task")
-    without_slot = [task for task, template in rows if SLOT not in template]
-    if without_slot:
+    if without_slot := [task for task, template in rows if SLOT not in template]:
         raise InputError(f"{uri}: the template of {', '.join(without_slot)} has no {SLOT}; add one where text varies")
     return dict(rows)
 
@@ -37,11 +35,8 @@ def template_of(task: Task, templates: dict[str, str]) -> tuple[str, str]:
 def infer_template(inputs: Sequence[str]) -> str:
     """Return a template whose literal segments occur, in the same order, in every input.
 
-    Words that all inputs share in the same order become the literal parts, and each gap between them a slot. Inputs
-    that share nothing give the single slot ``{INPUT}``.
-
-    Args:
-        inputs: the task's inputs, at least one.
+    Words that all inputs, at least one, share in the same order become the literal parts, and each gap between them a
+    slot. Inputs that share nothing give the single slot ``{INPUT}``.
     """
     shared = _TOKEN.findall(inputs[0])
     for text in inputs[1:]:

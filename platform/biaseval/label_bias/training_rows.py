@@ -27,16 +27,7 @@ def training_rows(
     """Yield an adapter's rows of the table ``training_rows``, in the order of their positions in the pool.
 
     Prompts are those of evaluation: definition, as many of the set's demonstrations as the length limit allows, and the
-    example's input. The examples are held out: none is a demonstration of the set (P1, section 3.3).
-
-    Args:
-        task: the adapter's task.
-        splits: the splits of the task.
-        n_demos: demonstrations in the prompt.
-        demo_set: the number of the demonstration set.
-        n_examples: the number of rows.
-        form: the format of the prompts.
-        fitter: applies ``prompt.max_tokens``.
+    example's input. The ``n_examples`` are held out: none is a demonstration of the set (P1, section 3.3).
     """
     shown = [form.demonstration(demo.texts, demo.label) for demo in splits.demonstration_set(n_demos, demo_set)]
     for row, position in enumerate(training_positions(n_demos, demo_set, n_examples)):

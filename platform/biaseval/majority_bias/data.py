@@ -1,14 +1,14 @@
 """The examples of a majority-bias run."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from biaseval.errors import InputError, Problems
 from biaseval.inputs.files import Example, ExampleFile, Wanted
-from biaseval.majority_bias.prompts import PRESETS, item_fields
+from biaseval.majority_bias.prompts import item_fields, preset_of
 from biaseval.prompting.labels import label_cautions
 from biaseval.spec import MajorityBiasSpec
 
@@ -65,14 +65,13 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
         if name not in fields:
             problems.found.append(f"data.fields.{name}: the prompt has no such field; it has {', '.join(fields)}")
     problems.refuse()
-    preset = PRESETS.get(spec.prompt.preset or "")
-    known = {field: (field, *(preset.file_fields.get(field, ()) if preset is not None else ())) for field in fields}
-    wanted = Wanted(data=data, fields=known, labels=_mapping(spec), seed=spec.seed)
-    files: dict[str, ExampleFile] = {}
-    for role, uri in (("train", data.train), ("test", data.test)):
-        if uri is not None:
-            files[role] = ExampleFile(uri, role, wanted)
-            problems.found += files[role].shown_problems()
+    preset = preset_of(spec.prompt)
+    known = {field: (field, *preset.file_fields.get(field, ())) for field in fields}
+    mapping = preset.labels if data.labels is None else data.labels
+    wanted = Wanted(data=data, fields=known, labels=mapping, seed=spec.seed)
+    uris = {"train": data.train, "test": data.test}
+    files = {role: ExampleFile(uri, role, wanted) for role, uri in uris.items() if uri is not None}
+    problems.found += [problem for file in files.values() for problem in file.shown_problems()]
     problems.refuse()
     train, test = files["train"], files.get("test")
     if test is None:
@@ -81,13 +80,14 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
     else:
         train_rows, test_rows, notes = train.examples, test.examples, []
     notes = [*(note for file in files.values() for note in file.notes), *notes]
-    kept = _without(train_rows, test_rows)
+    ids, texts = ({example.id for example in test_rows}, {tuple(example.fields.values()) for example in test_rows})
+    kept = [own for own in train_rows if own.id not in ids and tuple(own.fields.values()) not in texts]
     if len(kept) < len(train_rows):
         notes.append(
             f"data.train: {len(train_rows) - len(kept)} of {len(train_rows)} examples stand among the test rows too "
             "(same id or same text) and are no demonstrations"
         )
-    labels = tuple(dict.fromkeys(_mapping(spec).values())) or tuple(
+    labels = tuple(dict.fromkeys(mapping.values())) or tuple(
         sorted({example.label for file in files.values() for example in file.examples})
     )
     if len(labels) < 2:
@@ -106,21 +106,11 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
 def stream(seed: int, use: str, number: int = 0) -> np.random.Generator:
     """Return the generator of one use of randomness, independent of other uses and of demonstrations.
 
-    Args:
-        seed: the spec's seed.
-        use: the drawn items; for calibration inputs the name of the method.
-        number: the number of the draw among those of this use.
+    ``use`` names the drawn items (for calibration inputs the method), and ``number`` the draw among those of this use.
     """
     # NumPy treats [a, b, c] and [a, b, c, 0] as the same seed: the last number is never 0 here.
     place = 1 + (_USES.index(use) if use in _USES else len(_USES) + zlib.crc32(use.encode()))
     return np.random.default_rng([number, seed, 0, place])
-
-
-def _mapping(spec: MajorityBiasSpec) -> Mapping[str, str]:
-    """Return file label to prompt label; empty if prompts show the files' labels."""
-    if spec.data.labels is not None:
-        return spec.data.labels
-    return PRESETS[spec.prompt.preset].labels if spec.prompt.preset is not None else {}
 
 
 def _split(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
@@ -128,13 +118,6 @@ def _split(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[
     chosen = set(stream(seed, "split").permutation(len(examples))[:n_test].tolist())
     train = [example for index, example in enumerate(examples) if index not in chosen]
     return train, [example for index, example in enumerate(examples) if index in chosen]
-
-
-def _without(train: Sequence[Example], test: Sequence[Example]) -> list[Example]:
-    """Return the training examples that match no test row by id or text."""
-    ids = {example.id for example in test}
-    texts = {tuple(example.fields.values()) for example in test}
-    return [example for example in train if example.id not in ids and tuple(example.fields.values()) not in texts]
 
 
 def _drawn(examples: Sequence[Example], max_test: int | None, seed: int) -> list[Example]:

@@ -47,13 +47,8 @@ def plan_settings(
     """Yield the plan of each setting, in the order of the grid, with one setting in memory at a time.
 
     The demonstrations of a (setting, seed) are drawn and ordered once: they are the context of every test row, with and
-    without instruction.
-
-    Args:
-        spec: the run's spec.
-        dataset: the result of `read_dataset` for the spec.
-        tokenizer: the model's Hugging Face tokenizer.
-        window: the model's limit in tokens; None if unknown.
+    without instruction. ``tokenizer`` is a Hugging Face tokenizer, and ``window`` the model's limit in tokens, None if
+    it is unknown.
 
     Raises:
         InputError: before the first plan: the grid does not fit the labels, a label has too few examples, or an
@@ -81,13 +76,8 @@ def draw_demonstrations(dataset: Dataset, setting: Setting, *, seed: int, run_se
     """Return the demonstrations of a setting, in the order of the prompt.
 
     Each label's demonstrations are drawn without replacement from its training examples. Then all are shuffled, because
-    the position of a label matters (recency).
-
-    Args:
-        dataset: has at least the setting's number of examples of each label.
-        setting: the number of demonstrations of each label.
-        seed: one of ``seeds``.
-        run_seed: the spec's ``seed``.
+    the position of a label matters (recency). ``seed`` is one of the spec's ``seeds``, and ``run_seed`` its ``seed``.
+    The data set has at least the setting's number of examples of each label.
     """
     generator = np.random.default_rng([seed, run_seed, setting.number])
     drawn: list[Example] = []
@@ -95,32 +85,6 @@ def draw_demonstrations(dataset: Dataset, setting: Setting, *, seed: int, run_se
         of_label = [example for example in dataset.train if example.label == label]
         drawn += [of_label[index] for index in generator.choice(len(of_label), count, replace=False)]
     return tuple(drawn[index] for index in generator.permutation(len(drawn)))
-
-
-def draw_examples(
-    dataset: Dataset, demos: Sequence[Example], n_examples: int, *, seed: int, run_seed: int
-) -> tuple[Example, ...]:
-    """Return an adapter's training examples, without the demonstrations of its context.
-
-    The examples are the first ones in an order of ``train`` that depends only on the seeds. So adapters of a seed
-    differ by their contexts, and by an example only if a context shows that example.
-
-    Args:
-        dataset: has more training examples than demonstrations.
-        demos: the demonstrations of the adapter's context.
-        n_examples: the largest number of examples.
-        seed: one of ``seeds``.
-        run_seed: the spec's ``seed``.
-    """
-    order = stream(run_seed, "lora", seed).permutation(len(dataset.train))
-    shown = {demo.id for demo in demos}
-    free = (dataset.train[index] for index in order if dataset.train[index].id not in shown)
-    return tuple(islice(free, n_examples))
-
-
-def _adapter_name(setting: Setting, seed: int, *, instruction: bool) -> str:
-    """Return the adapter's folder below ``adapters/``."""
-    return f"{setting.name.replace('/', '-')}/s{seed}.{'with' if instruction else 'without'}"
 
 
 @dataclass(frozen=True)
@@ -165,7 +129,8 @@ class _Planner:
             demos = draw_demonstrations(self._dataset, setting, seed=seed, run_seed=self._spec.seed)
             for instruction in self._spec.prompt.instruction:
                 own = self._contexts(setting, seed, demos, instruction=instruction)
-                adapter = _adapter_name(setting, seed, instruction=instruction)
+                # The adapter's folder below ``adapters/``.
+                adapter = f"{setting.name.replace('/', '-')}/s{seed}.{'with' if instruction else 'without'}"
                 groups[adapter] = own
                 if self._spec.lora is not None:
                     training += self._training_rows(adapter, own[0], seed, demos, self._spec.lora.n_examples)
@@ -189,15 +154,20 @@ class _Planner:
 
     def problems(self) -> list[str]:
         """Return the reasons why the run cannot be scored."""
-        problem = label_problem(self._tokenizer, next(iter(self._test_items.values()))[0], self._dataset.labels)
-        problems = [
-            problem
-            and f"{self._spec.name}: {problem}, so its scores would say nothing; change data.labels, or choose a model "
-            "whose tokenizer tells its labels apart",
-            self._window.problem(),
-            self._examples_problem(),
-        ]
-        return [problem for problem in problems if problem]
+        problems = []
+        if problem := label_problem(self._tokenizer, next(iter(self._test_items.values()))[0], self._dataset.labels):
+            problems.append(
+                f"{self._spec.name}: {problem}, so its scores would say nothing; change data.labels, or choose a model "
+                "whose tokenizer tells its labels apart"
+            )
+        if problem := self._window.problem():
+            problems.append(problem)
+        if self._n_missing_examples:
+            problems.append(
+                f"lora.n_examples: {self._n_missing_examples} training examples are missing beside the demonstrations: "
+                f"data.train has {len(self._dataset.train)} that may be either; lower lora.n_examples or prompt.n_demos"
+            )
+        return problems
 
     def cautions(self) -> list[str]:
         """Return cautions about the prompts for readers of the results."""
@@ -205,20 +175,10 @@ class _Planner:
         chats = dict.fromkeys(caution for form in self._formats.values() for caution in chat_cautions(form))
         return [*chats, *bos_cautions(self._tokenizer, begins)]
 
-    def _examples_problem(self) -> str | None:
-        if not self._n_missing_examples:
-            return None
-        return (
-            f"lora.n_examples: {self._n_missing_examples} training examples are missing beside the demonstrations: "
-            f"data.train has {len(self._dataset.train)} that may be either; lower lora.n_examples or prompt.n_demos"
-        )
-
     def _format(self, *, instruction: bool) -> PromptFormat:
         template = template_of(self._spec.prompt, self._dataset.definition, instruction=instruction)
         sample = self._dataset.test[0]
-        return asked_format(
-            self._spec.model, template, template.instruction, self._tokenizer, (sample.fields, sample.label)
-        )
+        return asked_format(self._spec.model, template, self._tokenizer, (sample.fields, sample.label))
 
     def _calibration_inputs(self) -> dict[str, Inputs]:
         """Return the calibration inputs that every context shares, by method."""
@@ -290,11 +250,16 @@ class _Planner:
     def _training_rows(
         self, adapter: str, context: _Context, seed: int, demos: Sequence[Example], n_examples: int
     ) -> Iterator[dict[str, object]]:
-        """Yield an adapter's rows of the table ``training_rows``; ``context`` is that of its test rows."""
-        own = self._formats[context.row["instruction"]]
-        examples = draw_examples(self._dataset, demos, n_examples, seed=seed, run_seed=self._spec.seed)
-        if len(examples) < n_examples:
-            self._n_missing_examples = max(self._n_missing_examples, n_examples - len(examples))
+        """Yield an adapter's rows of the table ``training_rows``; ``context`` is that of its test rows.
+
+        The examples are the first that no demonstration shows, in an order that depends only on the seeds. So adapters
+        of a seed differ by their contexts, and by an example only if a context shows that example.
+        """
+        own, train = self._formats[context.row["instruction"]], self._dataset.train
+        order = stream(self._spec.seed, "lora", seed).permutation(len(train))
+        shown = {demo.id for demo in demos}
+        examples = list(islice((train[index] for index in order if train[index].id not in shown), n_examples))
+        self._n_missing_examples = max(self._n_missing_examples, n_examples - len(examples))
         for row, example in enumerate(examples):
             yield {
                 "adapter": adapter,

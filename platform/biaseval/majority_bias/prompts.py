@@ -1,7 +1,7 @@
 """Prompts of P2 (section 11.2 of the protocol): an instruction, demonstrations, and the test item up to its answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from biaseval.errors import InputError
 from biaseval.inputs.template import PromptTemplate, item_template
@@ -10,13 +10,13 @@ from biaseval.spec import MajorityPromptSpec, template_fields
 
 @dataclass(frozen=True)
 class Preset:
-    """A prompt of P2, with the names in its published data."""
+    """A prompt of P2, with the names in its published data, or that of a spec."""
 
-    instruction: str
+    instruction: str | None
     item: str
-    file_fields: Mapping[str, tuple[str, ...]]
+    file_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Fields of the item to their names in published files."""
-    labels: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of published files to the answers that the prompts show."""
 
 
@@ -59,31 +59,29 @@ PRESETS = {
 }
 
 
+def preset_of(spec: MajorityPromptSpec) -> Preset:
+    """Return the prompt that a spec's section ``prompt`` names or writes."""
+    return Preset(spec.instruction_text, str(spec.item)) if spec.preset is None else PRESETS[spec.preset]
+
+
 def item_fields(spec: MajorityPromptSpec) -> tuple[str, ...]:
     """Return each field of an example once, in the order of the template, without the label."""
-    return template_fields(_item(spec))
+    return template_fields(preset_of(spec).item)
 
 
 def template_of(spec: MajorityPromptSpec, definition: str | None = None, *, instruction: bool) -> PromptTemplate:
-    """Return the template of a spec.
+    """Return the template of a spec; ``instruction``: whether the prompt starts with the instruction.
 
-    Args:
-        spec: the section ``prompt``.
-        definition: the definition in the Super-NI task file of the demonstrations, used if the spec has no instruction.
-        instruction: whether the prompt starts with the instruction.
+    The definition in the Super-NI task file of the demonstrations is used if the spec has no instruction.
 
     Raises:
         InputError: the prompt needs an instruction and there is none.
     """
-    preset = PRESETS[spec.preset] if spec.preset is not None else None
-    text = preset.instruction if preset is not None else spec.instruction_text or definition
+    preset = preset_of(spec)
+    text = preset.instruction or definition
     if instruction and text is None:
         raise InputError(
             "prompt.instruction_text: is missing; write the instruction, or ask for prompts without one "
             "(prompt.instruction: [false])"
         )
-    return item_template(_item(spec), spec.separator, text if instruction else None)
-
-
-def _item(spec: MajorityPromptSpec) -> str:
-    return PRESETS[spec.preset].item if spec.preset is not None else str(spec.item)
+    return item_template(preset.item, spec.separator, text if instruction else None)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, first_of
 from biaseval.spec import MajorityBiasSpec, SimplexSpec
 
 BINARY_11 = tuple((tenths / 10, (10 - tenths) / 10) for tenths in range(11))
@@ -53,12 +53,7 @@ class Setting:
 
 
 def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mapping[str, int]) -> list[Setting]:
-    """Return the settings of a run, in the order of its grid.
-
-    Args:
-        spec: the run's spec.
-        labels: the label set, in its order.
-        available: possible demonstrations of each label.
+    """Return the settings of a run, in the order of its grid; ``available``: possible demonstrations of each label.
 
     Raises:
         InputError: the grid does not fit the labels, or a label has too few examples for a setting; the message lists
@@ -66,13 +61,11 @@ def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mappin
             instead, see `reduced_counts`.
     """
     n_demos = spec.prompt.n_demos
-    grid = _grid(spec.proportions, labels)
     found: list[Setting] = []
     problems: list[str] = []
     there = [available.get(label, 0) for label in labels]
-    for number, shares in enumerate(grid):
-        name = setting_name(shares)
-        asked = largest_remainder(shares, n_demos)
+    for number, shares in enumerate(_grid(spec.proportions, labels)):
+        name, asked = setting_name(shares), largest_remainder(shares, n_demos)
         counts: tuple[int, ...] | None = asked
         if any(count > n_there for count, n_there in zip(asked, there, strict=True)):
             counts = reduced_counts(shares, n_demos, there) if spec.data.on_shortage == "reduce" else None
@@ -89,10 +82,8 @@ def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mappin
         remedy = "no shorter prompt keeps its shares; add examples, or leave the setting out"
         if spec.data.on_shortage == "error":
             remedy = "add examples, lower prompt.n_demos, or set data.on_shortage: reduce"
-        shown = problems[:_SHOWN_PROBLEMS]
-        if len(problems) > len(shown):
-            shown.append(f"{len(problems) - len(shown)} more settings like these")
-        raise InputError.of([f"proportions: {problem}; {remedy}" for problem in shown])
+        shown = first_of(problems, _SHOWN_PROBLEMS, "proportions: ", "settings")
+        raise InputError.of([f"{problem}; {remedy}" for problem in shown])
     return found
 
 
@@ -116,14 +107,7 @@ def reduced_counts(shares: Sequence[float], total: int, available: Sequence[int]
 
     The whole prompt gets shorter. It has the largest number of demonstrations, at most ``total``, whose counts by
     `largest_remainder` are all available. Each label with a demonstration in the full prompt must keep at least one.
-
-    Args:
-        shares: the shares of the labels.
-        total: the requested number of demonstrations.
-        available: the number of examples of each label.
-
-    Returns:
-        The counts, or None if there is no such prompt.
+    None: there is no such prompt.
     """
     asked = largest_remainder(shares, total)
     for shorter in range(total, 0, -1):

@@ -107,11 +107,7 @@ class Calibration:
 
     @classmethod
     def of(cls, name: str, sql: str) -> Self:
-        """Return the method that a file describes.
-
-        Raises:
-            ValueError: its head lacks a key, or the value of a key is unknown.
-        """
+        """Return the method of a file; Raises ValueError: its head lacks a key, or the value of a key is unknown."""
         keys = head(sql)
         if lacking := [key for key in ("shown", "meaning", "by", "inputs") if not keys.get(key)]:
             raise ValueError(f"its head lacks {', '.join(lacking)}; begin the file with lines such as -- shown: BC")
@@ -147,12 +143,7 @@ _OWN_FILE = re.compile(r"(calibrations|metrics)/([a-z][a-z0-9_]*)\.sql")
 
 
 def named_by(path: str) -> tuple[str, str] | None:
-    """Return the folder, ``calibrations`` or ``metrics``, and the name of a spec's SQL file; None: the path fits
-    neither.
-
-    Args:
-        path: the path below ``analysis.sql``.
-    """
+    """Return the folder (``calibrations`` or ``metrics``) and name of a file of ``analysis.sql``, None for others."""
     found = _OWN_FILE.fullmatch(path)
     return None if found is None else (found[1], found[2])
 
@@ -185,11 +176,7 @@ class Variant:
 
     @classmethod
     def of(cls, name: str, own: Own | None = None) -> Self:
-        """Return the variant that a name means.
-
-        Args:
-            name: a name in a spec.
-            own: calibrations that the spec brings; None: any valid name of a method.
+        """Return the variant that a name in a spec means; ``own`` None: any valid name of a method.
 
         Raises:
             ValueError: the name means no method; the message says why.
@@ -208,16 +195,14 @@ class Variant:
                 f"{name!r}: a strength is 0 (no calibration) to {MOST_STRENGTH} (1: as published); change {strength:g}"
             )
         inputs = None if found["inputs"] is None else int(found["inputs"])
-        method = methods.get(found["method"])
-        if method is None:
-            return cls(found["method"], strength, inputs)
-        if strength != 1 and method.gives != "log_prior":
-            raise ValueError(f"{name!r}: {method.name} has no strength; write {method.name}")
-        if inputs is not None and method.name not in PURPOSES:
-            raise ValueError(f"{name!r}: {method.name} takes all of its inputs; write {method.name}")
-        most = None if inputs is None else PURPOSES[method.name].n_inputs
-        if inputs is not None and most is not None and inputs > most:
-            raise ValueError(f"{name!r}: {found['method']} has {most} inputs, not {inputs}; lower the number")
+        if (method := methods.get(found["method"])) is not None:
+            if strength != 1 and method.gives != "log_prior":
+                raise ValueError(f"{name!r}: {method.name} has no strength; write {method.name}")
+            if inputs is not None and method.name not in PURPOSES:
+                raise ValueError(f"{name!r}: {method.name} takes all of its inputs; write {method.name}")
+            most = None if inputs is None else PURPOSES[method.name].n_inputs
+            if inputs is not None and most is not None and inputs > most:
+                raise ValueError(f"{name!r}: {method.name} has {most} inputs, not {inputs}; lower the number")
         return cls(found["method"], strength, inputs)
 
     def __str__(self) -> str:
@@ -227,12 +212,7 @@ class Variant:
 
 
 def purposes_of(names: Collection[str], own: Own = NONE) -> list[Purpose]:
-    """Return the purposes of the prompts that calibrations of these names need, in the order of `PURPOSES`.
-
-    Args:
-        names: the calibrations in a spec.
-        own: calibrations that the spec brings.
-    """
+    """Return the purposes of the prompts that calibrations of these names need, in the order of `PURPOSES`."""
     known = known_calibrations(own)
     needed = {purpose for name in names for purpose in known[Variant.of(name).method].inputs}
     return [purpose for purpose in PURPOSES.values() if purpose.name in needed]
@@ -247,12 +227,8 @@ def shared_inputs(
 ) -> dict[str, Inputs]:
     """Return the inputs that are the same in every setting, by purpose.
 
-    Args:
-        names: the calibrations in a spec.
-        fields: the prompt's fields.
-        words: the words of each field, if a purpose needs them.
-        generator: returns the random generator of a purpose.
-        own: calibrations that the spec brings.
+    ``words`` has those of each of the prompt's fields, if a purpose needs them, and ``generator`` returns the random
+    generator of a purpose.
     """
     return {
         purpose.name: purpose.inputs(fields, words, generator(purpose.name))
@@ -288,13 +264,10 @@ def calibration_rows(own: Own = NONE) -> list[dict[str, object]]:
 
 
 def calibration_queries(gives: str, own: Own = NONE, asked: Collection[str] | None = None) -> dict[str, str]:
-    """Return the queries of the methods with this column, by name, in the order of `known_calibrations`.
+    """Return the queries of the methods with this column of `GIVES`, by name, in the order of `known_calibrations`.
 
-    Args:
-        gives: one of `GIVES`.
-        own: calibrations that a spec brings.
-        asked: the calibrations in a spec. The result then has only these and the methods that may have prompts of their
-            own purpose. None: all.
+    With ``asked``, the calibrations in a spec, the result has only these and the methods that may have prompts of their
+    own purpose.
     """
     queries = {**_FILES, **own}
     names = None if asked is None else {*PURPOSES, *(Variant.of(name).method for name in asked)}
@@ -323,9 +296,8 @@ class DomainContext:
 
     def _draw_one(self, generator: np.random.Generator) -> str:
         text = ""
-        for part, (bag, length) in enumerate(zip(self.bags, self.lengths, strict=True)):
-            if part > 0:
-                text += self.prefixes[part - 1]
+        for prefix, bag, length in zip(("", *self.prefixes), self.bags, self.lengths, strict=True):
+            text += prefix
             if length > 0:
                 words = generator.choice(len(bag), length, replace=False)
                 text += " ".join(bag[index] for index in words)
@@ -335,10 +307,7 @@ class DomainContext:
 def domain_context(task: str, template: str, inputs: Sequence[str]) -> DomainContext:
     """Return the bags and lengths of a task's main inputs (Fei et al. 2023, as P1's code has it).
 
-    Args:
-        task: the task's name, for messages.
-        template: literal text with ``{INPUT}`` slots.
-        inputs: the inputs of the main rows.
+    The template is literal text with ``{INPUT}`` slots; messages name the task.
 
     Raises:
         InputError: most inputs lack a literal part of the template. (P1's code fails at the first such input; biaseval
@@ -369,14 +338,8 @@ def split_by_template(prefixes: Sequence[str], text: str) -> list[str]:
     The function walks through ``prefixes`` from left to right and keeps the stripped text before each prefix. The walk
     continues from the last character of the prefix. So if a prefix does not end in a space, its last character begins
     the next part. A missing prefix is tried without the spaces around it, then with double spaces made single, and is
-    skipped if both fail.
-
-    Args:
-        prefixes: the literal parts, ``template.split("{INPUT}")``.
-        text: one input.
-
-    Returns:
-        ``len(prefixes) + 1`` parts, the first normally empty; fewer if a prefix was not found.
+    skipped if both fail. The result has ``len(prefixes) + 1`` parts, the first normally empty; fewer if a prefix was
+    not found.
     """
     parts: list[str] = []
     rest = text

@@ -27,12 +27,8 @@ def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | N
 
     Prompt, separator, label and EOS are tokenised together, as for scoring (P1's code). A label must add a token to the
     prompt, and no two texts may have the same tokens. Texts share their tokens if a tokenizer drops characters,
-    lower-cases them or maps them to its unknown token.
-
-    Args:
-        tokenizer: the model's Hugging Face tokenizer.
-        prompt: a prompt, or as much of its end as tokens may depend on.
-        labels: at least one.
+    lower-cases them or maps them to its unknown token. Of the prompt, as much of its end suffices as tokens may depend
+    on.
     """
     texts = [f"{prompt}{separator(prompt, label)}{label}{tokenizer.eos_token}" for label in labels]
     before, *endings = map(tuple, tokenizer([prompt, *texts], verbose=False)["input_ids"])

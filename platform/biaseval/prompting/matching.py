@@ -14,11 +14,8 @@ def match_label(output: str, labels: Sequence[str]) -> str | None:
     two tokens may not spell a long label. If no label starts with that word, its final punctuation is removed
     (``True.``). If several labels fit, the label equal to the text comes first, then the label that starts with the
     text. The last choice is the longest label, in whole words, that starts the text. A text that still fits several
-    labels means none. By this rule ``no`` means ``none`` if there is no label ``no``.
-
-    Args:
-        output: new text only, without special tokens.
-        labels: the label set.
+    labels means none. By this rule ``no`` means ``none`` if there is no label ``no``. The output is new text only,
+    without special tokens.
     """
     words = output.casefold().split()
     if not words:
@@ -45,12 +42,9 @@ def constrained_choice(tokens: Sequence[Sequence[int]], logprobs: Sequence[Seque
     """Return the label of greedy decoding that may only write one of the labels and EOS.
 
     Where the labels' token sequences part, the function takes their most likely next token, as a decoder that masks all
-    other tokens would. Log-probabilities are those of scoring. A label that begins another one competes by its EOS. Of
-    equally likely tokens, the earliest label's token wins.
-
-    Args:
-        tokens: the token ids of each label after the same prompt, EOS last; no two the same.
-        logprobs: the log-probability of each of these tokens, in nats.
+    other tokens would. A label that begins another one competes by its EOS. Of equally likely tokens, the earliest
+    label's token wins. ``tokens`` has the ids of each label after the same prompt, EOS last, no two the same, and
+    ``logprobs`` the log-probability of each, in nats, as in scoring.
     """
     candidates = list(range(len(tokens)))
     position = 0

@@ -50,15 +50,7 @@ def planned_part(
     label_tokens: int,
     adapter: str | None = None,
 ) -> PlannedPart:
-    """Return the part of these prompts, which have the same number of labels.
-
-    Args:
-        prompts: rows of ``PROMPTS`` with ``n_tokens``.
-        context_tokens: tokens of each context, by its id.
-        n_labels: labels of each prompt.
-        label_tokens: tokens of all labels of a prompt, each with its EOS.
-        adapter: the adapter of all its prompts.
-    """
+    """Return the part of these rows of ``PROMPTS`` with ``n_tokens``; arguments as the fields of `Cutting`."""
     contexts = [row["context_id"] for row in prompts]
     tokens = sum(row["n_tokens"] for row in prompts)
     labels = len(prompts) * label_tokens
@@ -88,26 +80,18 @@ class Cutting:
     def parts(
         self, prompts: Sequence[dict[str, Any]], blocks: Sequence[int], adapter: str | None = None
     ) -> Iterator[PlannedPart]:
-        """Yield the parts of prompts in their order.
+        """Yield the parts of prompts, rows of ``PROMPTS`` with ``n_tokens``, in their order.
 
-        Args:
-            prompts: rows of ``PROMPTS`` with ``n_tokens``.
-            blocks: numbers of consecutive prompts that share a context except for its length; they add up to all
-                prompts.
-            adapter: the adapter of all these prompts.
+        ``blocks`` are numbers of consecutive prompts that share a context except for its length; they add up to all
+        prompts.
         """
+        counts = {"n_labels": self.n_labels, "label_tokens": self.label_tokens}
         for start, stop in self._bounds(prompts, blocks):
-            yield planned_part(
-                list(prompts[start:stop]),
-                self.context_tokens,
-                n_labels=self.n_labels,
-                label_tokens=self.label_tokens,
-                adapter=adapter,
-            )
+            yield planned_part(list(prompts[start:stop]), self.context_tokens, **counts, adapter=adapter)
 
     def _bounds(self, prompts: Sequence[dict[str, Any]], blocks: Sequence[int]) -> Iterator[tuple[int, int]]:
         if self.part_rows != "auto":
-            return part_bounds(len(prompts), self.part_rows, blocks)
+            return part_bounds(self.part_rows, blocks)
         seen: set[str] = set()
         tokens = []
         for row in prompts:
@@ -119,26 +103,20 @@ class Cutting:
 
 
 def how_many_parts(tokens: int, tokens_unshared: int, n_groups: int) -> int:
-    """Return the number of parts where ``execution.part_rows`` is ``auto``.
+    """Return the number of parts where ``execution.part_rows`` is ``auto``, for prompts of one of ``n_groups``.
 
-    Args:
-        tokens: tokens to compute for the prompts.
-        tokens_unshared: tokens of one full text per (prompt, label), which the preparation of a part holds in memory.
-        n_groups: tasks or settings of the run; these prompts belong to one of them.
+    ``tokens`` are to be computed; ``tokens_unshared``, those of one full text per (prompt, label), are what the
+    preparation of a part holds in memory.
     """
     largest = max(_FEWEST_TOKENS, min(_MOST_TOKENS, tokens * n_groups // _FEWEST_PARTS))
     return max(1, math.ceil(tokens / largest), math.ceil(tokens_unshared / _MOST_UNSHARED))
 
 
 def even_bounds(tokens: Sequence[int], blocks: Sequence[int], n_parts: int) -> Iterator[tuple[int, int]]:
-    """Divide rows into parts with about the same number of tokens.
+    """Divide rows into ``n_parts`` with about the same number of tokens; fewer if there are fewer rows.
 
-    A part ends at the end of the nearest block if that is at most a quarter of a part away.
-
-    Args:
-        tokens: tokens of each row, at least 1; at least one row.
-        blocks: sizes of consecutive blocks of rows; they add up to all rows.
-        n_parts: the number of parts; fewer if there are fewer rows.
+    A part ends at the end of the nearest block if that is at most a quarter of a part away. There is at least one row,
+    each of at least one token, and the sizes of consecutive blocks add up to all rows.
     """
     done = np.cumsum(tokens)
     block_ends = np.cumsum(blocks)
@@ -152,14 +130,8 @@ def even_bounds(tokens: Sequence[int], blocks: Sequence[int], n_parts: int) -> I
             start = stop
 
 
-def part_bounds(n_rows: int, part_rows: int, blocks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Divide rows into parts of at most ``part_rows`` and keep a block of rows together if it fits.
-
-    Args:
-        n_rows: the number of rows.
-        part_rows: at least 1.
-        blocks: sizes of consecutive blocks of rows; they add up to ``n_rows``.
-    """
+def part_bounds(part_rows: int, blocks: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Divide rows into parts of at most ``part_rows``, at least 1, and keep a block of rows together if it fits."""
     start = end = 0
     for size in blocks:
         if end > start and end - start + size > part_rows:

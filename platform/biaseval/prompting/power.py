@@ -34,10 +34,7 @@ def smallest_detectable(n_tasks: int, n_rows: float) -> float:
     Assumes that only one method gets `CHANGED` of the answers right, and that changes vary by `SPREAD` between tasks.
     The runs' marts have the figure from the measured data (``smallest_detectable``). For a single task the figure does
     not generalise to other tasks. Simultaneous tests of a whole page detect about `FAMILY_FACTOR` times as much.
-
-    Args:
-        n_tasks: tasks of the suite.
-        n_rows: rows per task, on average.
+    ``n_rows`` are those of a task, on average.
     """
     of_rows = CHANGED / max(n_rows, 1)
     return POWER_FACTOR * sqrt(of_rows if n_tasks == 1 else (of_rows + SPREAD**2) / max(n_tasks, 1))
@@ -48,12 +45,8 @@ def smallest_gap(n_questions: int, sample: int, *, replacement: bool) -> float |
 
     The threshold is given, because a search takes more differences for noise. Assumes that `EXACT_MATCH` of the answers
     are exact and that questions are independent. The bias is the gap minus the reach of the bootstrap's bounds on both
-    sides (``expected_significance``). It must exceed its chance level. None if a half is smaller than a sample.
-
-    Args:
-        n_questions: questions of the data set.
-        sample: questions in a trial of the bootstrap.
-        replacement: whether a trial draws them with replacement.
+    sides (``expected_significance``). It must exceed its chance level. None if a half is smaller than a sample, which
+    has the questions of a trial of the bootstrap, drawn with or without replacement.
     """
     half = n_questions // 2
     if half < max(sample, 2):

@@ -78,11 +78,7 @@ def task_number(name: str) -> int | None:
 
 
 def read_task(path: Path) -> Task:
-    """Return the task in the JSON file ``path``.
-
-    Raises:
-        InputError: the file is not a usable task file; the message lists its mistakes.
-    """
+    """Return the task in the JSON file ``path``; Raises InputError: it is not usable, with a list of its mistakes."""
     task, problems = parse_task(path)
     if task is None:
         raise InputError.of([f"{path}: {problem}" for problem in problems])
@@ -103,18 +99,14 @@ def parse_task(path: Path) -> tuple[Task | None, list[str]]:
         return None, ["holds half a surrogate pair (\\ud800 to \\udfff), which is no character; take it out"]
     except ParseError as error:
         return None, [f"{error}; mend the file"]
-    problems = list(_problems(content))
-    if problems:
+    if problems := list(_problems(content)):
         return None, problems
-    instances = tuple(
-        Instance(id=row["id"], input=row["input"], outputs=tuple(row["output"])) for row in content["Instances"]
-    )
     task = Task(
         name=path.stem,
         definition=content["Definition"][0],
         categories=tuple(content.get("Categories", ())),
         sources=tuple(content.get("Source", ())),
-        instances=instances,
+        instances=tuple(Instance(row["id"], row["input"], tuple(row["output"])) for row in content["Instances"]),
         sha256=hashlib.sha256(data).hexdigest(),
     )
     return task, []

@@ -61,13 +61,14 @@ def _is_croppable(model: PreTrainedModel) -> bool:
 def chains_to_cache(trie: TokenTrie, n_levels: int = _N_LEVELS) -> set[int]:
     """Return the first nodes of the chains to cache: those whose reuse by the nodes below saves more than they cost."""
     starts, stops = _chains(trie)
-    parents = []
+    parents, levels = [], []
     open_chains: list[int] = []
     for chain, start in enumerate(starts):
         while open_chains and trie.end[starts[open_chains[-1]]] <= start:
             open_chains.pop()
         parents.append(open_chains[-1] if open_chains else -1)
         open_chains.append(chain)
+        levels.append(len(open_chains))
     is_leaf = trie.end[starts] == stops
     n_texts = is_leaf.astype(np.int64)
     below = np.zeros(len(starts), dtype=np.int64)
@@ -79,9 +80,6 @@ def chains_to_cache(trie: TokenTrie, n_levels: int = _N_LEVELS) -> set[int]:
             below[parents[chain]] += gain if parents[chain] >= 0 else 0
         if parents[chain] >= 0:
             n_texts[parents[chain]] += n_texts[chain]
-    levels = np.ones(len(starts), dtype=np.int64)
-    for chain, parent in enumerate(parents):
-        levels[chain] = levels[parent] + 1 if parent >= 0 else 1
     return {int(start) for start, level in zip(starts, levels, strict=True) if start in chosen and level <= n_levels}
 
 

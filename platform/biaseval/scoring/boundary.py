@@ -46,10 +46,7 @@ def beginnings(tail: str) -> list[str]:
 def n_staying(tokenizer: PreTrainedTokenizerBase, n_tokens: int, tail: str) -> int:
     """Return how many characters of the white space at a prompt's end are tokens of their own before words.
 
-    Args:
-        tokenizer: any.
-        n_tokens: the size of its vocabulary, so that adding tokens to a tokenizer asks again.
-        tail: white space.
+    ``n_tokens`` is the size of the vocabulary, so that adding tokens to a tokenizer asks again.
     """
     if not tail:
         return 0
@@ -72,11 +69,9 @@ def _words(tokenizer: PreTrainedTokenizerBase, n_tokens: int) -> list[str]:
 
 
 def n_context(prompts: Sequence[Ids], whole: Ids) -> int:
-    """Return how many tokens of a text stand before its label.
+    """Return how many tokens of a text, the ids of prompt, label and EOS, stand before its label.
 
-    Args:
-        prompts: the ids of the prompt without the white space at its end, then with one character more each.
-        whole: the ids of prompt, label and EOS.
+    ``prompts`` has the ids of the prompt without the white space at its end, then with one character more each.
     """
     kept = _kept(prompts, whole)
     if kept >= 0:

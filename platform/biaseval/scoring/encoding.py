@@ -118,16 +118,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
         problems += [f"prompt {prompt_id!r}: {problem}" for problem in _indistinct(own, sequences)]
     if problems:
         raise InputError.of(problems[:20])
-    return pa.table(
-        {
-            "prompt_id": pa.array(rows["prompt_id"], pa.string()),
-            "label": pa.array(rows["label"], pa.string()),
-            "token_ids": _list_array(rows["token_ids"]),
-            "n_context_tokens": pa.array(rows["n_context_tokens"], pa.int32()),
-            "n_label_tokens": pa.array(rows["n_label_tokens"], pa.int32()),
-        },
-        schema=ENCODED,
-    )
+    return pa.table({**rows, "token_ids": _list_array(rows["token_ids"])}, schema=ENCODED)
 
 
 def _indistinct(labels: Sequence[str], sequences: Sequence[Ids]) -> Iterator[str]:
@@ -233,9 +224,7 @@ def _encoded_in_pieces(
         tails = []
         for ending in own:
             is_cut = ending[0] == " " and "!" <= text[-1] <= "~"
-            if is_cut and rules.is_space_prepended and not _keeps_its_space(rules, ending):
-                is_cut = False
-            if is_cut:
+            if is_cut and (not rules.is_space_prepended or _keeps_its_space(rules, ending)):
                 tails.append([number(pieces[-1]), number(ending[1:] if rules.is_space_prepended else ending)])
             else:
                 tails.append([number(pieces[-1] + ending)])

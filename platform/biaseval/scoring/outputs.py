@@ -33,14 +33,10 @@ class ReadPart:
 def read_part(
     tokenizer: Any, prompts: pa.Table, contexts: pa.Table, predict: Sequence[str], tables: Collection[str]
 ) -> ReadPart:
-    """Return a part in tokens, laid out for scoring.
+    """Return a part in tokens, laid out for scoring, from tables of ``PROMPTS`` and of their ``CONTEXTS``.
 
-    Args:
-        tokenizer: the model's.
-        prompts: a table of ``PROMPTS``.
-        contexts: a table of ``CONTEXTS``, which has those of the prompts.
-        predict: how predictions are made: ``likelihood``, ``generate``, ``constrained``.
-        tables: those of the tables of outputs that are to be made.
+    ``predict`` says how predictions are made (``likelihood``, ``generate``, ``constrained``), and ``tables`` which
+    tables of outputs are to be made.
     """
     texts = dict(zip(contexts["context_id"].to_pylist(), contexts["text"].to_pylist(), strict=True))
     heads = pa.array([texts[identifier] for identifier in prompts["context_id"].to_pylist()], pa.string())
@@ -82,11 +78,10 @@ def part_outputs(
 
 
 def _generated(scorer: LabelScorer, predicted: pa.Table) -> Iterator[dict[str, object]]:
-    texts = scorer.generate(predicted, N_NEW_TOKENS)["text"].to_pylist() if predicted.num_rows else []
-    for prompt_id, text, labels in zip(
-        predicted["prompt_id"].to_pylist(), texts, predicted["labels"].to_pylist(), strict=True
-    ):
-        yield {"prompt_id": prompt_id, "mode": "generate", "text": text, "prediction": match_label(text, labels)}
+    found = scorer.generate(predicted, N_NEW_TOKENS).to_pylist() if predicted.num_rows else []
+    for own, labels in zip(found, predicted["labels"].to_pylist(), strict=True):
+        prediction = match_label(own["text"], labels)
+        yield {"prompt_id": own["prompt_id"], "mode": "generate", "text": own["text"], "prediction": prediction}
 
 
 def _constrained(prepared: Prepared, scores: pa.Table, predicted: pa.Table) -> Iterator[dict[str, object]]:

@@ -14,11 +14,10 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from biaseval.models import attention_window
 from biaseval.scoring.attention import dense_mask, keys_as_they_are, tree_mask
 from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, likeliest, logits_at
-from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, plan_packs
+from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, common_length, plan_packs
 
 PACKED_FAMILIES = frozenset(
     {
@@ -48,11 +47,6 @@ def takes_packs(model: PreTrainedModel) -> bool:
     config: PretrainedConfig = model.config
     is_alibi = getattr(config, "alibi", False)  # Falcon's first models: distance by place in the row
     return config.model_type in PACKED_FAMILIES and config._attn_implementation in PACKED_ATTENTION and not is_alibi
-
-
-def sliding_window(model: PreTrainedModel) -> int | None:
-    """Return the length in tokens beyond which a token no longer sees all of its ancestors, or None."""
-    return attention_window(model.config)
 
 
 def rotary_limit(model: PreTrainedModel) -> int | None:
@@ -157,14 +151,11 @@ def _grown(states: torch.Tensor, n_filled: int, n_columns: int) -> torch.Tensor:
 
 
 def packed_predictions(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache) -> Iterator[Predictions]:
-    """Yield what the model predicts for every target of the trie.
+    """Yield what the model predicts for every target of the trie, with at most ``budget`` tokens in a forward pass.
 
-    Args:
-        model: one that ``takes_packs``; no text may be longer than its ``sliding_window`` or ``rotary_limit``.
-        trie: the texts.
-        budget: most tokens in one forward pass.
-        cache: what an earlier call left behind, or a new one. The packs of a long shared beginning are taken from it
-            if it holds the very same, and it holds those of this call afterwards.
+    The model is one that ``takes_packs``; no text may be longer than its ``attention_window`` or ``rotary_limit``. The
+    cache is what an earlier call left behind, or a new one. The packs of a long shared beginning are taken from it if
+    it holds the very same, and it holds those of this call afterwards.
     """
     n_nodes = 0
     for run in _runs(model, trie, budget, cache):
@@ -221,7 +212,7 @@ def _runs(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache
     for pack in packs:
         if pack.stop <= done:
             continue
-        length = _common_length(in_cache, pack.path)
+        length = common_length(in_cache, pack.path)
         cache.keep(length, np.searchsorted(in_cache, pack.path[length:]))
         yield _run(model, trie, pack, cache)
         in_cache = np.concatenate([pack.path, np.arange(pack.start, pack.stop)])
@@ -267,9 +258,8 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
             past_key_values=cache,
             use_cache=True,
         )
-    if not len(places):
-        return _Run(pack, None)
-    return _Run(pack, Predictions(np.arange(targets.start, targets.stop), rows, logits[0]))
+    predictions = Predictions(np.arange(targets.start, targets.stop), rows, logits[0]) if len(places) else None
+    return _Run(pack, predictions)
 
 
 def _row(model: PreTrainedModel, values: Integers) -> torch.Tensor:
@@ -280,9 +270,3 @@ def _additive(model: PreTrainedModel, is_seen: torch.Tensor) -> torch.Tensor:
     """Return a dense mask to add to scores, which both eager attention and SDPA take, ``[1, 1, n, n_columns]``."""
     mask = torch.zeros(is_seen.shape, dtype=model.dtype, device=model.device)
     return mask.masked_fill_(~is_seen, torch.finfo(model.dtype).min)[None, None]
-
-
-def _common_length(left: Integers, right: Integers) -> int:
-    n = min(len(left), len(right))
-    differing = np.flatnonzero(left[:n] != right[:n])
-    return int(differing[0]) if len(differing) else n

@@ -41,35 +41,20 @@ class Prepared:
 
 
 def prepare(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> Prepared:
-    """Tokenise prompts with each of their labels and arrange them as a trie.
-
-    Args:
-        tokenizer: one that ``models.load_tokenizer`` accepts.
-        prompts: ``prompt_id`` (unique), ``text``, ``labels`` (list of non-empty strings, at least one).
-
-    Raises:
-        InputError: what ``encode`` refuses.
-    """
+    """Tokenise prompts with each of their labels and arrange them as a trie; arguments and errors are `encode`'s."""
     encoded = encode(tokenizer, prompts)
-    sequences = _sequences(encoded)
-    n_context = encoded["n_context_tokens"].to_pylist()
+    ids = encoded["token_ids"].chunk(0)
+    values = ids.values.to_numpy(zero_copy_only=False)
+    sequences = [values[start:stop] for start, stop in pairwise(ids.offsets.to_numpy())]
     rows = {
         "prompt_id": encoded["prompt_id"],
         "label": encoded["label"],
         "n_tokens": pa.array([len(sequence) for sequence in sequences], pa.int32()),
         "n_label_tokens": encoded["n_label_tokens"],
     }
-    return Prepared(pa.table(rows), build_trie(sequences, n_context))
+    return Prepared(pa.table(rows), build_trie(sequences, encoded["n_context_tokens"].to_pylist()))
 
 
 def prepare_texts(sequences: Sequence[npt.NDArray[np.integer]]) -> TokenTrie:
     """Return the trie of whole texts with one target each, the token that follows; its token id is of no meaning."""
     return build_trie([np.append(sequence, 0) for sequence in sequences], [len(sequence) for sequence in sequences])
-
-
-def _sequences(encoded: pa.Table) -> list[npt.NDArray[np.int32]]:
-    ids = encoded["token_ids"].combine_chunks()
-    if isinstance(ids, pa.ChunkedArray):
-        ids = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], ids.type)
-    values = ids.values.to_numpy(zero_copy_only=False)
-    return [values[start:stop] for start, stop in pairwise(ids.offsets.to_numpy())]

@@ -14,17 +14,10 @@ import torch
 from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import refuse_looking_ahead
+from biaseval.models import attention_window, refuse_looking_ahead
 from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
 from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, is_out_of_memory, token_budget_of
-from biaseval.scoring.packed import (
-    PathCache,
-    packed_predictions,
-    rotary_limit,
-    sliding_window,
-    takes_packs,
-    write_continuations,
-)
+from biaseval.scoring.packed import PathCache, packed_predictions, rotary_limit, takes_packs, write_continuations
 from biaseval.scoring.prepare import prepare_texts
 from biaseval.scoring.readout import Logprobs, Predictions, largest_logit, logits_at, write_likeliest, write_logprobs
 from biaseval.scoring.trie import Integers, TokenTrie, common_chain
@@ -80,10 +73,6 @@ class Texts:
             trie = self.subset(np.arange(len(is_kept)) == row)
             yield trie.with_last_token() if trie.n_nodes < self.lengths[row] else trie
 
-    def slots(self, row: int) -> slice:
-        """Return the slots of one text."""
-        return slice(int(self.offsets[row]), int(self.offsets[row + 1]))
-
     def owner(self, slot: int) -> int:
         """Return the text that a slot belongs to."""
         return int(np.searchsorted(self.offsets, slot, side="right")) - 1
@@ -101,11 +90,7 @@ class _PathFailedError(Exception):
 class Runner:
     """Runs texts, and remembers facts about the model: working paths, memory limits, the last shared prefix.
 
-    Args:
-        model: a causal language model in eval mode.
-        token_budget: the maximum of tokens in one forward pass; None finds it.
-        cache_budget: the maximum of tokens whose keys and values a padded batch holds; None finds it.
-        path: the fastest path to use; None for the fastest path of the model.
+    Arguments are as for `LabelScorer`.
     """
 
     def __init__(
@@ -123,7 +108,7 @@ class Runner:
         """The paths that were found wrong, and why."""
         self.hear_pace: Callable[[int, float], None] | None = None
         """Is told once how many tokens of texts some batches took, and how many seconds; not of the first batch."""
-        self._sliding_window, self._rotary_limit = sliding_window(model), rotary_limit(model)
+        self._sliding_window, self._rotary_limit = attention_window(model.config), rotary_limit(model)
         self.forget()
 
     def forget(self) -> None:
@@ -162,21 +147,18 @@ class Runner:
         """The largest difference in nats from the plain forward pass that the self-test saw; None before it ran."""
         return max(self._differences.values(), default=None)
 
-    def logprobs(self, texts: Texts, n_more: int = 0) -> Logprobs:
+    def logprobs(self, texts: Texts) -> Logprobs:
         """Return the log-probability of each target by slot; leave a path that the self-test finds wrong.
-
-        Args:
-            texts: what to score.
-            n_more: tokens that will follow the texts, which count where a path is for short texts only.
 
         Raises:
             BiasevalError: a score is not a finite number, or memory does not suffice.
         """
-        scores = self._scores(texts, n_more)
+        scores = self._scores(texts)
         self._settle_broken(texts, scores)
         return scores
 
-    def _scores(self, texts: Texts, n_more: int) -> Logprobs:
+    def _scores(self, texts: Texts, n_more: int = 0) -> Logprobs:
+        """Return scores before broken ones are settled; ``n_more`` tokens will follow, which may need another path."""
         self._renew()
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
         for path, is_own in list(self._by_path(texts, n_more)):
@@ -190,10 +172,7 @@ class Runner:
     def continuations(self, texts: Texts, sequences: list[Integers], n_tokens: int) -> Integers:
         """Return the greedy tokens that follow each text, ``[n_texts, n_tokens]``; -1 where logits are no numbers.
 
-        Args:
-            texts: of ``sequences``, as ``prepare_texts`` makes them.
-            sequences: token ids.
-            n_tokens: at least 1.
+        The texts are those of ``sequences``, token ids, as ``prepare_texts`` makes them.
         """
         self._renew()
         if any(self._is_to_be_tested(path, texts, is_own) for path, is_own in self._by_path(texts, n_tokens)):

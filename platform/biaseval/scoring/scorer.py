@@ -120,12 +120,8 @@ class LabelScorer:
         """Put a LoRA adapter on the model, in place of the previous adapter; later calls score with it.
 
         The scorer tests its paths again with the first adapter. Further adapters change numbers only, so they need no
-        test.
-
-        Args:
-            name: of the adapter, for messages.
-            config: its ``adapter_config.json``, in PEFT's layout.
-            weights: its ``adapter_model.safetensors``.
+        test. ``config`` is the adapter's ``adapter_config.json``, in PEFT's layout, and ``weights`` its
+        ``adapter_model.safetensors``; messages use ``name``.
 
         Raises:
             InputError: the adapter does not fit the model.

@@ -75,11 +75,8 @@ class TokenTrie:
 def build_trie(sequences: Sequence[npt.NDArray[np.integer]], n_context: Sequence[int]) -> TokenTrie:
     """Build the trie of ``sequences``; of sequence ``s``, the tokens from ``n_context[s]`` on are targets.
 
-    The result depends on the set of sequences, not on their order, except for ``target_slot``.
-
-    Args:
-        sequences: token ids, each of at least two tokens.
-        n_context: per sequence, in ``[1, len(sequence))``.
+    The result depends on the set of sequences, not on their order, except for ``target_slot``. Each sequence has at
+    least two tokens, and its ``n_context`` is in ``[1, len(sequence))``.
     """
     # Big-endian bytes sort like their numbers, a prefix before its extensions.
     keys = [np.ascontiguousarray(sequence, dtype=">u4").tobytes() for sequence in sequences]
@@ -95,7 +92,7 @@ def build_trie(sequences: Sequence[npt.NDArray[np.integer]], n_context: Sequence
     for index in order:
         sequence = np.asarray(sequences[index], dtype=np.int64)
         inputs = sequence[:-1]
-        shared = _common_length(previous, inputs)
+        shared = common_length(previous, inputs)
         if shared < len(previous):
             ends.append((path[shared : len(previous)].copy(), n_nodes))
         n_new = len(inputs) - shared
@@ -150,8 +147,9 @@ def plan_packs(trie: TokenTrie, budget: int) -> Iterator[Pack]:
     every trie that begins with the same tokens, and so are, bit for bit, the keys and values that they give.
     """
     latest = np.empty(int(trie.depth.max(initial=-1)) + 1, dtype=np.int64)  # last node so far at each depth
-    common = common_chain(trie)
-    for start, stop in _cuts(trie.n_nodes, common if common >= _LONG_CHAIN else 0, budget):
+    common = common_chain(trie) if common_chain(trie) >= _LONG_CHAIN else 0
+    for start in (*range(0, common, budget), *range(common, trie.n_nodes, budget)):
+        stop = min(start + budget, common if start < common else trie.n_nodes)
         path = latest[: trie.depth[start]].copy()
         yield Pack(start, stop, path, int(np.count_nonzero(trie.end[path] >= stop)))
         latest[trie.depth[start:stop]] = np.arange(start, stop)
@@ -165,13 +163,8 @@ def common_chain(trie: TokenTrie) -> int:
     return int(others[0]) if len(others) else trie.n_nodes
 
 
-def _cuts(n_nodes: int, common: int, budget: int) -> Iterator[tuple[int, int]]:
-    for first, last in ((0, common), (common, n_nodes)):
-        for start in range(first, last, budget):
-            yield start, min(start + budget, last)
-
-
-def _common_length(left: Integers, right: Integers) -> int:
+def common_length(left: Integers, right: Integers) -> int:
+    """Return how many numbers, from the first, two sequences have in common."""
     n = min(len(left), len(right))
     differing = np.flatnonzero(left[:n] != right[:n])
     return int(differing[0]) if len(differing) else n

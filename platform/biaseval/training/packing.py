@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedModel
 
-from biaseval.scoring.packed import rotary_limit, sliding_window, takes_packs
+from biaseval.models import attention_window
+from biaseval.scoring.packed import rotary_limit, takes_packs
 
 
 def why_not_packed(model: PreTrainedModel, max_tokens: int) -> str | None:
@@ -18,7 +19,7 @@ def why_not_packed(model: PreTrainedModel, max_tokens: int) -> str | None:
     """
     if not takes_packs(model):
         return f"{model.config.model_type} is not known to be right on packed rows"
-    window = sliding_window(model)
+    window = attention_window(model.config)
     if window is not None and max_tokens > window:
         return f"max_tokens {max_tokens} is beyond the sliding window {window}"
     limit = rotary_limit(model)
