@@ -326,13 +326,11 @@ def _differences(condition: str, connection: duckdb.DuckDBPyConnection) -> str:
 
 
 def _relations(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the names of all tables and marts."""
     listed = "select table_name from information_schema.tables where table_schema = 'main' order by all"
     return [name for (name,) in connection.execute(listed).fetchall()]
 
 
 def _values(column: str, source: str, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the values of a column, as text."""
     found = connection.execute(f"select distinct {_quoted(column)} as value from {source} order by all").fetchall()
     return [str(value) for (value,) in found]
 

@@ -114,7 +114,6 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
 
 
 def _requests(arguments: Any) -> list[tuple[str, str]]:
-    """Return context and continuation of each request."""
     try:
         requests = [(own["arg_0"], own["arg_1"]) for own in arguments.values()]
     except (AttributeError, KeyError, TypeError):

@@ -57,7 +57,6 @@ def read_samples(paths: Sequence[Path]) -> Outputs:
 
 
 def _facts(files: Sequence[TaskFile]) -> dict[str, Any]:
-    """Return the facts about the evaluation in the results files."""
     results = files[0].results
     return {
         "model_facts": {"n_parameters": results["config"].get("model_num_parameters")},

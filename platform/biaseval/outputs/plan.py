@@ -50,7 +50,6 @@ def needs_gold(purpose: str) -> bool:
 
 
 def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
-    """Yield the problems of a task's prompts."""
     first = prompts[0]
     labels = sorted(first.logprobs)
     if len(labels) < 2:

@@ -251,7 +251,6 @@ def _outcome(row: Mapping[str, Any]) -> str:
 
 
 def _gpus(spec: SearchSpec) -> int:
-    """Return how many GPUs a trial needs where there are some."""
     own = spec.spec.train or getattr(spec.spec, "lora", None)
     asked = spec.execution.gpus_per_actor
     return max(1 if asked == "auto" else asked, own.workers if own is not None else 1)
@@ -363,7 +362,6 @@ def _training_cost(
 
 
 def _given_up(run: Run, spec: SearchSpec) -> Mapping[str, str]:
-    """Return the trials that failed, and why."""
     return {f"trial {row['trial']}": str(row["problem"]) for row in rows_of(run) if row["state"] == "failed"}
 
 

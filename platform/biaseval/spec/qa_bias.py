@@ -289,7 +289,6 @@ class QaBiasSpec(RunSpec):
 
 
 def _training_files(train: QaTrainSpec) -> dict[str, str | None]:
-    """Return the files of training by their keys."""
     sets = {f"train.{key}.{name}": own for key in ("data", "validation") for name, own in getattr(train, key).items()}
     return {
         **{key: uri for key, own in sets.items() if (uri := file_of(own)) is not None},
