@@ -13,7 +13,7 @@ from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.gates import check_run
 from biaseval.analysis.own_sql import own_sql_problems
-from biaseval.analysis.sql_files import Chosen, chosen_by
+from biaseval.analysis.sql_files import chosen_by
 from biaseval.errors import BiasevalError, InputError
 from biaseval.metric_files import MORE, Metric, metric_files
 from biaseval.pipelines.directory import read_spec
@@ -211,14 +211,17 @@ OF_METRICS = {
 }
 
 
+def _problems(path: str, text: str) -> list[str]:
+    return own_sql_problems(spec_of({**CONTENT, "analysis": {"files": {path: text}}}, "spec.yaml", EXAMPLE))
+
+
 def test_a_query_only_reads_what_stands_below_it() -> None:
     for name, (sql, message) in SELECTS.items():
-        [problem] = own_sql_problems("label_bias", Chosen({name: f"{SHOWN.format('cc')}{sql}"}, [name]))
+        [problem] = _problems(f"calibrations/{name}.sql", f"{SHOWN.format('cc')}{sql}")
         assert problem.startswith(f"analysis.sql: calibrations/{name}.sql: ")
         assert message in problem
     for sql, message in OF_METRICS.items():
-        text = f"{HEAD}-- gives: row_value\n{sql}"
-        [problem] = own_sql_problems("label_bias", Chosen(metrics=metric_files(own={"own": text})))
+        [problem] = _problems("metrics/own.sql", f"{HEAD}-- gives: row_value\n{sql}")
         assert re.search(message, problem)
 
 

@@ -54,11 +54,7 @@ class Metric:
 
     @classmethod
     def of(cls, name: str, sql: str) -> Self:
-        """Return what a file says of itself.
-
-        Raises:
-            ValueError: its head lacks a key, or a key has no known value.
-        """
+        """Return what a file says of itself; Raises ValueError: its head lacks a key, or a key has no known value."""
         keys = head(sql)
         if lacking := [key for key in ("shown", "meaning", "better", "rows") if not keys.get(key)]:
             raise ValueError(f"its head lacks {', '.join(lacking)}; begin the file with lines such as -- shown: ECE")

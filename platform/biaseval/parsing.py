@@ -138,9 +138,7 @@ def yaml_flow(value: object) -> str:
 def json_value(data: str | bytes, *, line: int = 1) -> Any:
     """Return what a text in JSON says.
 
-    Args:
-        data: the text, or its UTF-8, which may begin with a byte order mark.
-        line: the number of its first line, for messages.
+    Bytes are UTF-8 and may begin with a byte order mark. ``line`` is the number of the first line, for messages.
 
     Raises:
         ParseError: it is not UTF-8 or not JSON, or has a key twice in an object.

@@ -5,7 +5,8 @@ What columns mean stands in ``analytics/columns``.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -65,30 +66,31 @@ def _table(name: str, grain: str, *, key: str, kinds: str, columns: str, **more:
     return TableSchema(name, grain, tuple(key.split()), _columns(columns), frozenset(kinds.split()), **more)
 
 
-TASKS = _table(
+_label_bias_table, _majority_bias_table, _qa_bias_table, _search_table = (
+    partial(_table, kinds=kind) for kind in ("label_bias", "majority_bias", "qa_bias", "search")
+)
+
+TASKS = _label_bias_table(
     "tasks",
     "task of the run",
     key="task",
-    kinds="label_bias",
     columns="""
         task string, number int32, run_key category definition string, labels string[], n_instances n_main int32,
         template template_source string, is_semantically_equivalent bool
     """,
 )
 
-SPLITS = _table(
+SPLITS = _label_bias_table(
     "splits",
     "(task, instance) drawn",
     key="task instance_id",
-    kinds="label_bias",
     columns="task instance_id role string, position int32, input label string",
 )
 
-SETTINGS = _table(
+SETTINGS = _majority_bias_table(
     "settings",
     "setting of a majority-bias run",
     key="setting",
-    kinds="majority_bias",
     also_unique=(("number",),),
     columns="setting string, number int32, labels string[], shares float64[], counts counts_asked int32[]",
 )
@@ -129,34 +131,25 @@ LABEL_SCORES = _table(
     columns="prompt_id label string, token_logprobs float32[], n_label_tokens int32",
 )
 
-GENERATIONS = _table(
+GENERATIONS = _majority_bias_table(
     "generations",
     "(prompt, mode)",
     key="prompt_id mode",
-    kinds="majority_bias",
     part_of="prompts",
     if_asked=frozenset({"majority_bias"}),
     columns="prompt_id mode text prediction string",
 )
 
-ADAPTED_SCORES = _table(
-    "adapted_scores",
-    "(prompt, label), scored with the adapter of the prompt's context",
-    key="prompt_id label",
-    kinds="label_bias majority_bias",
-    part_of="prompts",
+ADAPTED_SCORES = replace(
+    LABEL_SCORES,
+    name="adapted_scores",
+    grain="(prompt, label), scored with the adapter of the prompt's context",
+    kinds=frozenset({"label_bias", "majority_bias"}),
     if_asked=frozenset({"label_bias", "majority_bias"}),
-    columns="prompt_id label string, token_logprobs float32[], n_label_tokens int32",
 )
 
-ADAPTED_GENERATIONS = _table(
-    "adapted_generations",
-    "(prompt, mode), written with the adapter of the prompt's context",
-    key="prompt_id mode",
-    kinds="majority_bias",
-    part_of="prompts",
-    if_asked=frozenset({"majority_bias"}),
-    columns="prompt_id mode text prediction string",
+ADAPTED_GENERATIONS = replace(
+    GENERATIONS, name="adapted_generations", grain="(prompt, mode), written with the adapter of the prompt's context"
 )
 
 TRAINING_ROWS = _table(
@@ -183,11 +176,10 @@ TRAINING = _table(
     """,
 )
 
-TRAINED_MODELS = _table(
+TRAINED_MODELS = _qa_bias_table(
     "trained_models",
     "trained reader of a QA-bias run",
     key="model",
-    kinds="qa_bias",
     later={"is_stopped": "false"},
     columns="""
         number int32, model base data method bias string, seed int64, standard path string,
@@ -195,11 +187,10 @@ TRAINED_MODELS = _table(
     """,
 )
 
-EVALUATIONS = _table(
+EVALUATIONS = _qa_bias_table(
     "evaluations",
     "(trained reader, step, set of questions)",
     key="model step dataset",
-    kinds="qa_bias",
     later={"seconds": "null::double"},
     columns="model string, step int32, dataset string, loss exact_match f1 seconds float64",
 )
@@ -215,27 +206,24 @@ CONVERSATIONS = _table(
     """,
 )
 
-BOOTSTRAP_DRAWS = _table(
+BOOTSTRAP_DRAWS = _label_bias_table(
     "bootstrap_draws",
     "(suite, draw, task); draw 0 is the suite itself, each task once",
     key="suite draw task",
-    kinds="label_bias",
     columns="suite string, draw int32, task string, n_drawn int32",
 )
 
-ROW_DRAWS = _table(
+ROW_DRAWS = _majority_bias_table(
     "row_draws",
     "draw; draw 0 is the test rows themselves, each once",
     key="draw",
-    kinds="majority_bias",
     columns="draw int32, n_drawn int32[]",
 )
 
-SETTING_PERMUTATIONS = _table(
+SETTING_PERMUTATIONS = _majority_bias_table(
     "setting_permutations",
     "(draw, seed); draw 0 leaves the settings in their places",
     key="draw seed",
-    kinds="majority_bias",
     columns="draw seed int32, numbers int32[]",
 )
 
@@ -269,11 +257,10 @@ RUN_SETTINGS = _table(
     """,
 )
 
-QA_EXAMPLES = _table(
+QA_EXAMPLES = _qa_bias_table(
     "qa_examples",
     "question of a QA-bias run",
     key="dataset example_id",
-    kinds="qa_bias",
     also_unique=(("dataset", "row"),),
     columns="""
         dataset example_id string, row int32, role title question context string, answers string[],
@@ -281,28 +268,25 @@ QA_EXAMPLES = _table(
     """,
 )
 
-QA_TFIDF = _table(
+QA_TFIDF = _qa_bias_table(
     "qa_tfidf",
     "term of the contexts that TF-IDF is fitted on",
     key="term",
-    kinds="qa_bias",
     columns="term string, document_frequency n_documents int64",
 )
 
-QA_ATTRIBUTES = _table(
+QA_ATTRIBUTES = _qa_bias_table(
     "qa_attributes",
     "(question, heuristic)",
     key="dataset example_id heuristic",
-    kinds="qa_bias",
     part_of="qa_examples",
     columns="dataset example_id heuristic string, value float64, is_measured bool, closest_word string",
 )
 
-QA_PREDICTIONS = _table(
+QA_PREDICTIONS = _qa_bias_table(
     "qa_predictions",
     "(model, question)",
     key="model dataset example_id",
-    kinds="qa_bias",
     part_of="qa_examples",
     for_each=("models", "readers"),
     columns="""
@@ -311,92 +295,80 @@ QA_PREDICTIONS = _table(
     """,
 )
 
-QA_SETTINGS = _table(
+QA_SETTINGS = _qa_bias_table(
     "qa_settings",
     "run: what the metrics need of its spec",
     key="seed",
-    kinds="qa_bias",
     columns="seed int64, variant string, heuristics string[], trials sample int32, replacement bool",
 )
 
-QA_MODELS = _table(
+QA_MODELS = _qa_bias_table(
     "qa_models",
     "measured model of a QA-bias run",
     key="model",
-    kinds="qa_bias",
     later={"is_trained": "false", "is_people": "false"},
     columns="number int32, model on_missing string, datasets string[], is_trained is_people bool",
 )
 
-QA_THRESHOLDS = _table(
+QA_THRESHOLDS = _qa_bias_table(
     "qa_thresholds",
     "(dataset, heuristic, threshold) that is tried",
     key="dataset heuristic threshold",
-    kinds="qa_bias",
     columns="dataset heuristic string, threshold float64, is_fixed bool",
 )
 
-QA_DRAWS = _table(
+QA_DRAWS = _qa_bias_table(
     "qa_draws",
     "(model, dataset, heuristic, threshold, segment, trial)",
     key="model dataset heuristic threshold segment trial",
-    kinds="qa_bias",
     columns="""
         model dataset heuristic string, threshold float64, segment string, trial int32, exact_match f1 float64
     """,
 )
 
-QA_SEARCH_NULLS = _table(
+QA_SEARCH_NULLS = _qa_bias_table(
     "qa_search_nulls",
     "(model, dataset, heuristic, draw): a search on permuted answers; draw 0 is the observed one",
     key="model dataset heuristic draw",
-    kinds="qa_bias",
     columns="model dataset heuristic string, draw int32, significance float64",
 )
 
-QA_BIAS_DRAWS = _table(
+QA_BIAS_DRAWS = _qa_bias_table(
     "qa_bias_draws",
     "(model, dataset, heuristic, draw): a bootstrap sample of whole articles",
     key="model dataset heuristic draw",
-    kinds="qa_bias",
     columns="model dataset heuristic string, draw int32, lower higher float64",
 )
 
-QA_TRAINING_EXAMPLES = _table(
+QA_TRAINING_EXAMPLES = _qa_bias_table(
     "qa_training_examples",
     "question that readers are trained on or validated with",
     key="role dataset example_id",
-    kinds="qa_bias",
     columns="""
         dataset example_id string, row int32, role title question context string, answers string[],
         answer_starts int32[]
     """,
 )
 
-QA_TRAINING_ATTRIBUTES = _table(
+QA_TRAINING_ATTRIBUTES = _qa_bias_table(
     "qa_training_attributes",
     "(question of training or validation, heuristic)",
     key="role dataset example_id heuristic",
-    kinds="qa_bias",
     columns="role dataset example_id heuristic string, value float64, is_measured bool, closest_word string",
 )
 
-QA_VALIDATION_PREDICTIONS = _table(
-    "qa_validation_predictions",
-    "(standard reader, question of validation)",
-    key="model dataset example_id",
-    kinds="qa_bias",
-    columns="""
-        model dataset example_id prediction string, exact_match f1 score float64,
-        n_best {text string, score float64}[]
-    """,
+QA_VALIDATION_PREDICTIONS = replace(
+    QA_PREDICTIONS,
+    name="qa_validation_predictions",
+    grain="(standard reader, question of validation)",
+    part_of=None,
+    for_each=(),
 )
 
-QA_SEGMENTS = _table(
+QA_SEGMENTS = _qa_bias_table(
     "qa_segments",
     "(base, training data, bias that is addressed)",
     key="base data bias",
-    kinds="qa_bias",
     later={"bias_significance": "null::double"},
     columns="""
         base data bias string, threshold float64, source biased_segment judged_by string,
@@ -405,67 +377,60 @@ QA_SEGMENTS = _table(
     """,
 )
 
-QA_FEATURES = _table(
+QA_FEATURES = _qa_bias_table(
     "qa_features",
     "(base, window of a training question)",
     key="base dataset example_id window",
-    kinds="qa_bias",
     columns="""
         base dataset example_id string, window int32, token_ids int32[], token_types int8[],
         start_position end_position int32, has_answer bool
     """,
 )
 
-QA_GUIDE_LOGITS = _table(
+QA_GUIDE_LOGITS = _qa_bias_table(
     "qa_guide_logits",
     "(model that guides trainings, window of a training question)",
     key="guide dataset example_id window",
-    kinds="qa_bias",
     columns="guide base dataset example_id string, window int32, start_logits end_logits float32[]",
 )
 
-QA_CHANGE_DRAWS = _table(
+QA_CHANGE_DRAWS = _qa_bias_table(
     "qa_change_draws",
     "(trained reader, dataset, heuristic, draw): a bootstrap sample of whole articles",
     key="model dataset heuristic draw",
-    kinds="qa_bias",
     columns="model dataset heuristic string, draw int32, lower higher standard_lower standard_higher float64",
 )
 
-TRIALS = _table(
+TRIALS = _search_table(
     "trials",
     "trial of a search",
     key="trial",
-    kinds="search",
     columns="""
         trial int32, parameters state objectives evaluation string, steps int64, seconds float64, seed int64,
         run problem string
     """,
 )
 
-TRIAL_VALUES = _table(
+TRIAL_VALUES = _search_table(
     "trial_values",
     "(trial, objective, scope, sample, group of articles or rows left out)",
     key="trial objective scope sample left_out",
-    kinds="search",
     later={"is_above_constant": "null::boolean"},
     null_keys=frozenset({"left_out"}),
     columns="trial int32, objective scope sample string, left_out int32, value float64, is_above_constant bool",
 )
 
-TRIAL_EVALUATIONS = _table(
+TRIAL_EVALUATIONS = _search_table(
     "trial_evaluations",
     "(trial, reader that it trained itself, evaluation)",
     key="trial model n_steps",
-    kinds="search",
     columns="trial int32, model string, n_steps int64, f1 float64",
 )
 
-SEARCH_SETTINGS = _table(
+SEARCH_SETTINGS = _search_table(
     "search_settings",
     "search",
     key="name",
-    kinds="search",
     later={"are_of_bias_score": "null::boolean[]"},
     columns="""
         name searched string, objectives string[], are_maximized bool[], keys per string[],
@@ -500,8 +465,7 @@ def tables_of(kind: str) -> dict[str, TableSchema]:
 def output_tables(predict: Collection[str]) -> tuple[str, ...]:
     """Return the tables that a model's outputs fill, each with a part for each part of ``prompts``.
 
-    Args:
-        predict: the ways of predicting: ``likelihood``, ``generate``, ``constrained`` (which is read from scores).
+    The ways of predicting are ``likelihood``, ``generate`` and ``constrained``, which is read from scores.
     """
     asked = {"label_scores": {"likelihood", "constrained"}, "generations": {"generate", "constrained"}}
     return tuple(table for table, ways in asked.items() if ways.intersection(predict))

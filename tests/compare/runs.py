@@ -81,3 +81,8 @@ def agreement(runs: Sequence[str], kind: str, run: str) -> Rows:
     """Return on how many predictions a run and others agree."""
     found: Rows = query(runs, f"from {kind}_agreement where run = '{run}' order by all").to_pylist()
     return found
+
+
+def pair_of(compared: Compared, run: str, other_run: str) -> dict[str, Any]:
+    """Return what two runs share."""
+    return next(row for row in compared.shared if (row["run"], row["other_run"]) == (run, other_run))

@@ -13,7 +13,7 @@ from biaseval.analysis.comparing import compare_runs
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 from tests.commands import call
-from tests.compare.runs import GOLDS, HITS, cautions, compared_rows, conclusions, flipped, label_plan, make
+from tests.compare.runs import GOLDS, HITS, cautions, compared_rows, conclusions, flipped, label_plan, make, pair_of
 from tests.labelplans import Plan
 from tests.majorityplans import MajorityPlan
 from tests.specs import as_older, write_plan
@@ -125,7 +125,7 @@ def test_a_task_with_other_rows_is_left_out_and_named(
     plan = label_plan(OTHER)
     change(plan)
     compared = compare_runs([labels[0], make(plan, tmp_path / "changed")])
-    pair = compared.pair("first", "changed")
+    pair = pair_of(compared, "first", "changed")
     assert (pair["n_tasks"], pair["n_rows"], pair["differing_tasks"]) == (6, 48, ["task7"])
     [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("first", "accuracy")]
     assert (row["n_units"], row["estimate"]) == (6, pytest.approx((2 + 3 + 1 + 4 + 2 + 2) / 8 / 6))
@@ -185,7 +185,7 @@ def test_what_runs_do_not_share_is_named_and_left_out_of_means(
     plan = label_plan(OTHER)
     change(plan)
     compared = compare_runs([labels[0], make(plan, tmp_path / "changed")])
-    pair = compared.pair("first", "changed")
+    pair = pair_of(compared, "first", "changed")
     lacking = {name for name, value in pair.items() if name.startswith("has_same") and value is not True}
     assert column is None or column in lacking
     assert lacking <= {column, "has_same_contexts"} if column == "has_same_sets" else lacking == {column} - {None}

@@ -13,7 +13,7 @@ from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.errors import InputError
-from tests.compare.runs import Array, cautions, compared_rows, flipped, make
+from tests.compare.runs import Array, cautions, compared_rows, flipped, make, pair_of
 from tests.majorityplans import ANSWERS, GOLD, LARGE, MajorityPlan
 from tests.validation.outcomes import outcomes
 
@@ -99,7 +99,7 @@ def test_what_majority_runs_do_not_share_is_named_or_refused(
             compare_runs(runs)
         return
     compared = compare_runs(runs)
-    assert {name for name, value in compared.pair("small", "changed").items() if value is False} == lacking
+    assert {name for name, value in pair_of(compared, "small", "changed").items() if value is False} == lacking
     assert said in cautions(compared)
     assert {row["estimate"] for row in compared.tests} == {0}
 

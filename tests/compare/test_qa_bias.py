@@ -15,7 +15,7 @@ from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
 from biaseval.errors import InputError
 from biaseval.report import write_comparison
-from tests.compare.runs import Array, agreement, cautions, compared_rows, conclusions, flipped, make
+from tests.compare.runs import Array, agreement, cautions, compared_rows, conclusions, flipped, make, pair_of
 from tests.pages import Page, assert_answered, assert_said, assert_whole
 from tests.qaplans import QaPlan
 from tests.specs import as_older
@@ -109,7 +109,7 @@ def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[
     plan.examples[10]["question"] = "Something else?"
     changed = make(plan, tmp_path / "changed")
     compared = compare_runs([runs[0], changed])
-    pair = compared.pair("plain", "changed")
+    pair = pair_of(compared, "plain", "changed")
     assert (pair["n_questions"], pair["n_differing"], pair["n_lacking"]) == (119, 1, 0)
     kept = np.array([row not in (3, 50, 10) for row in range(120)])
     [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("plain", "exact_match")]

@@ -11,7 +11,8 @@ from biaseval.inputs.chat import ChatFormat, chat_format, chat_notes
 from biaseval.inputs.template import PromptTemplate, item_template
 from biaseval.label_bias.plan import plan_tasks
 from biaseval.label_bias.sources import read_sources
-from biaseval.spec import ItemSpec, ModelSpec
+from biaseval.spec import ModelSpec
+from biaseval.spec.data import ItemSpec
 from tests.label_bias.test_own_data import reviews, spec_of, texts, write_csv
 from tests.tinymodels import make_tokenizer
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.analysis import qa_chance, qa_changes
+from biaseval.analysis import qa_chance
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.qa_bias.splits.article_draws import article_draws
 from biaseval.qa_bias.splits.search_null import search_nulls
@@ -136,7 +136,7 @@ class Study(QaPlan):
             changes = [QA_CHANGE_DRAWS.empty()]
             for reader in self.trained:
                 connection.execute("set variable asked = $model", {"model": reader["model"]})
-                answers = table(qa_changes._ANSWERS)
+                answers = table(qa_chance._PAIRED)
                 changes.append(article_draws(QA_CHANGE_DRAWS, reader["model"], answers, seed=seed, draws=self.n_draws))
             connection.from_arrow(pa.concat_tables(changes)).create("qa_change_draws")
         return found

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from biaseval.analysis.qa_draws import settings_rows, thresholds_to_try, trained_model_row
+from biaseval.analysis.qa_draws import models_rows, settings_rows, thresholds_to_try
 from biaseval.analysis.sql_files import connect, create_views, relations, rows
 from biaseval.qa_bias.splits.significance import segment_draws
 from biaseval.spec import QaBiasSpec
@@ -44,7 +44,7 @@ def judged(
         QA_ATTRIBUTES.name: attributes.select(QA_ATTRIBUTES.schema.names),
         QA_PREDICTIONS.name: predictions,
         QA_SETTINGS.name: settings_rows(spec, heuristics),
-        QA_MODELS.name: trained_model_row(model),
+        QA_MODELS.name: models_rows((), [model]),
     }
     with closing(connect([])) as connection:
         for name, content in tables.items():
@@ -52,16 +52,7 @@ def judged(
         create_views(relations("intermediate", tables=tables), connection)
         thresholds = thresholds_to_try(spec.variant, fixed, connection)
         measured = rows("from qa_measured order by dataset, heuristic, row, example_id", connection)
-        bootstrap = spec.bootstrap
-        draws = segment_draws(
-            model,
-            measured,
-            thresholds,
-            seed=spec.seed,
-            trials=bootstrap.trials,
-            sample=bootstrap.sample,
-            replacement=bootstrap.replacement,
-        )
+        draws = segment_draws(model, measured, thresholds, seed=spec.seed, **spec.bootstrap.model_dump())
         derived = {QA_THRESHOLDS.name: thresholds, QA_DRAWS.name: draws}
         for name, content in derived.items():
             connection.from_arrow(content).create(name)

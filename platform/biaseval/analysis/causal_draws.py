@@ -118,10 +118,7 @@ def _n_drawn(n_members: int, seed: int) -> npt.NDArray[np.int32]:
 def setting_permutations(n_settings: int, seeds: Sequence[int], seed: int) -> pa.Table:
     """Return the order of a seed's settings in each draw, for tests that permute settings.
 
-    Args:
-        n_settings: the number of settings of the run.
-        seeds: the seeds of the demonstrations.
-        seed: the run's seed.
+    ``seeds`` are those of the demonstrations, and ``seed`` is the run's.
     """
     placed = np.tile(np.arange(n_settings, dtype=np.int32), (N_PERMUTATIONS, len(seeds), 1))
     placed[1:] = np.random.default_rng(seed).permuted(placed[1:], axis=2)
@@ -151,14 +148,12 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
     environment = read_environment(run)
     settings = {
         "model": spec.name,
-        "family": spec.model.family,
-        "tuned_from": spec.model.tuned_from,
+        **spec.model.model_dump(include={"family", "tuned_from"}),
         "n_parameters": environment.get("model_facts", {}).get("n_parameters"),
         "trained_parameters": environment.get("trained_parameters"),
         "scoring_seconds": environment.get("scorer", {}).get("scoring_s"),
         "seed": spec.seed,
-        "normalization": spec.scoring.normalization,
-        "eos": spec.scoring.eos,
+        **spec.scoring.model_dump(),
         "predict": list(predict),
         "calibration": list(spec.calibration),
         "adaptations": ["none"] if spec.lora is None else ["none", "lora"],

@@ -38,11 +38,7 @@ def range_check(
 ) -> Relation | None:
     """Return the check that the columns of a table or mart are within their ranges; None if none has a range.
 
-    Args:
-        name: the name of an existing relation.
-        dictionary: the dictionary of the run's kind.
-        connection: a connection with the relation.
-        key: columns that identify the row in a problem; a mart's key is the columns before its numbers.
+    A problem names its row by ``key``; a mart's key is the columns before its numbers.
     """
     relation = connection.table(name)
     types = {column: str(kind) for column, kind in zip(relation.columns, relation.types, strict=True)}

@@ -22,12 +22,12 @@ class ComparedKind:
 def _without_common_tasks(pair: Row) -> str:
     if not pair["n_tasks"] and pair["differing_tasks"]:
         return (
-            f"{_some(pair['differing_tasks'])} have other main rows or labels in each; a single file is split by "
+            f"{some(pair['differing_tasks'])} have other main rows or labels in each; a single file is split by "
             "prompt.n_demos and demo_sets, so give both runs the same, or a file data.test, and prompts that show the "
             "same columns; of task files, tasks.splits: RUN/splits takes the rows of another run"
         )
     if not pair["n_tasks"]:
-        return f"no task is in both ({_some(pair['lacking_tasks'])} only in the first); run both over the same tasks"
+        return f"no task is in both ({some(pair['lacking_tasks'])} only in the first); run both over the same tasks"
     what = "number of demonstrations" if not pair["n_demos"] else "method"
     return f"no {what} is in both; run both with a common one (prompt.n_demos, calibration)"
 
@@ -48,7 +48,8 @@ def _without_common_questions(pair: Row) -> str:
     return f"no question is in both, by dataset, id and text; {differing}measure both on the same data sets"
 
 
-def _some(names: Sequence[str], n_shown: int = 3) -> str:
+def some(names: Sequence[str], n_shown: int = 3) -> str:
+    """Return the first names of a list, and how many more there are."""
     more = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
     return f"{', '.join(names[:n_shown])}{more}"
 

@@ -32,6 +32,9 @@ LINES, PLACES = "who, against, line", "who, against, place_number, number, shown
 _FACTS = ("versions", "python", "platform", "git_commit", "hardware", "inputs", "data", "text")
 """Keys of ``environment.json`` about the software, hardware and data of a run; its models are compared separately."""
 
+_ORIGINS = ("spec.model.path", "spec.seed")
+"""Facts about the origins of a run, beside the fingerprints of models."""
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -68,24 +71,17 @@ class Compared:
         """The first run, with which the others are compared."""
         return self.runs[0]
 
-    def pair(self, run: str, other_run: str) -> Row:
-        """Return the row of ``shared`` for two runs."""
-        return next(row for row in self.shared if (row["run"], row["other_run"]) == (run, other_run))
-
     def asks(self, relation: str, by: str = "run", condition: str = "true") -> str:
         """Return a query of the first run's rows against the other runs, in their order.
 
-        Args:
-            relation: the name without the kind, such as ``compared``.
-            by: the order of the rows of one other run.
-            condition: a condition on rows.
+        The relation is named without the kind, as in ``compared``; ``by`` orders the rows of one other run.
         """
         return _asks(self.kind, self.runs, relation, by, condition)
 
     @property
     def others(self) -> list[str]:
         """The runs that can be compared with the first."""
-        return [name for name in self.runs[1:] if self.pair(self.reference, name)["is_comparable"]]
+        return [pair["other_run"] for pair in _of_first(self.shared, self.runs) if pair["is_comparable"]]
 
 
 Ask = Callable[[str], list[Row]]
@@ -95,8 +91,7 @@ Ask = Callable[[str], list[Row]]
 def compare_runs(run_dirs: Sequence[str]) -> Compared:
     """Return how runs differ from the first one, on exactly the data that each shares with it.
 
-    Args:
-        run_dirs: finished runs of one kind, at least two; local paths or ``s3://`` URIs.
+    There are at least two finished runs of one kind; their directories are local paths or ``s3://`` URIs.
 
     Raises:
         InputError: there are fewer than two runs, or one is named twice, is no run, or has another kind. Also if the
@@ -111,9 +106,7 @@ def compare_runs(run_dirs: Sequence[str]) -> Compared:
 def comparing(run_dirs: Sequence[str], further: str = "") -> Iterator[tuple[Compared, Ask]]:
     """Yield the result of `compare_runs`, and a function for further queries that reuses its tables.
 
-    Args:
-        run_dirs: as for `compare_runs`.
-        further: names of the relations in those queries, except the kind's comparisons.
+    ``further`` names the relations in those queries, except the kind's comparisons.
     """
     if len(run_dirs) < 2:
         raise InputError("compare: needs at least two runs; name the one to compare with, then the others")
@@ -130,21 +123,18 @@ def _compared(connection: duckdb.DuckDBPyConnection, kind: str, names: Sequence[
     shared = _rows(connection, f"from {kind}_shared order by all")
     _refuse_without_common(kind, names, shared)
     tests = _rows(connection, f"from {kind}_comparison order by all")
+    of_first = f"where run = {literal(names[0])}"
     agreement: list[Row] = []
     for name in _without_difference(tests, names):
-        where = f"run = {literal(names[0])} and other_run = {literal(name)}"
-        agreement += _rows(connection, f"from {kind}_agreement where {where} order by all")
-    listed = _listed(kind, list(_comparable(shared, names)))
+        select = f"from {kind}_agreement {of_first} and other_run = {literal(name)} order by all"
+        agreement += _rows(connection, select)
+    listed = _listed(kind, [pair for pair in _of_first(shared, names) if pair["is_comparable"]])
     wins = [f"from {kind}_wins where {where} order by all" for where in listed]
     rows = [
         f"from {kind}_disagreements where {where} qualify row_number() over (partition by other_run order by shuffled) "
         f"<= {N_LISTED} order by other_run, shuffled"
         for where in listed
     ]
-    conclusions, told = (
-        _rows(connection, _asks(kind, names, relation, by))
-        for relation, by in (("compare_conclusions", LINES), ("compared", PLACES))
-    )
     return Compared(
         kind,
         list(names),
@@ -153,14 +143,14 @@ def _compared(connection: duckdb.DuckDBPyConnection, kind: str, names: Sequence[
         wins=[row for query in wins for row in _rows(connection, query)],
         disagreements=[row for query in rows for row in _rows(connection, query)],
         agreement=agreement,
-        origins=[row for row in facts if _is_origin(row["fact"])],
+        origins=[row for row in facts if row["fact"] in _ORIGINS or row["fact"].startswith("fingerprint.")],
         facts=[row for row in facts if len(set(row["values"].values())) > 1],
-        conclusions=conclusions,
+        conclusions=_rows(connection, _asks(kind, names, "compare_conclusions", LINES)),
         cautions=_rows(connection, cautions_of(kind, names)),
-        told=told,
+        told=_rows(connection, _asks(kind, names, "compared", PLACES)),
         queries={
-            "shared": [f"from {kind}_shared where run = {literal(names[0])}"],
-            "tests": [f"from {kind}_comparison where run = {literal(names[0])}"],
+            "shared": [f"from {kind}_shared {of_first}"],
+            "tests": [f"from {kind}_comparison {of_first}"],
             "rows": [*wins, *rows],
         },
     )
@@ -186,14 +176,11 @@ def cautions_of(kind: str, names: Sequence[str]) -> str:
 
 
 def _one_kind(runs: Sequence[Run]) -> str:
-    """Return the kind of the runs.
-
-    Raises:
-        InputError: there are several kinds, or one whose runs cannot be compared.
-    """
+    """Return the kind of the runs; Raises InputError: there are several kinds, or one whose runs cannot be compared."""
     kinds = {run.uri: stored_kind(run) for run in runs}
+    *known, last = KINDS
     if problems := [
-        f"{uri}: is of the kind {kind!r}, which has no metrics to compare; name runs of {_either(list(KINDS))}"
+        f"{uri}: is of the kind {kind!r}, which has no metrics to compare; name runs of {', '.join(known)} or {last}"
         for uri, kind in kinds.items()
         if kind not in KINDS
     ]:
@@ -204,17 +191,8 @@ def _one_kind(runs: Sequence[Run]) -> str:
     return kinds[runs[0].uri]
 
 
-def _either(words: Sequence[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} or {last}"
-
-
 def _refuse_without_signs(runs: Sequence[Run]) -> None:
-    """Make sure that the runs have the inputs of the tests.
-
-    Raises:
-        BiasevalError: an older version analysed them.
-    """
+    """Make sure that the runs have the inputs of the tests; Raises BiasevalError: an older version analysed them."""
     lacking = [run.uri for run in runs if not run.parts(SIGN_FLIPS.name)]
     if lacking:
         raise BiasevalError(
@@ -224,30 +202,22 @@ def _refuse_without_signs(runs: Sequence[Run]) -> None:
 
 
 def _refuse_without_common(kind: str, names: Sequence[str], shared: Sequence[Row]) -> None:
-    """Make sure that the first run can be compared with at least one other.
-
-    Raises:
-        InputError: it has nothing in common with any of them.
-    """
-    if any(True for _ in _comparable(shared, names)):
-        return
-    raise InputError.of(
-        [
+    """Make sure that the first run has something in common with another; Raises InputError: it has nothing."""
+    pairs = _of_first(shared, names)
+    if not any(pair["is_comparable"] for pair in pairs):
+        problems = [
             f"{pair['run']} and {pair['other_run']}: nothing can be compared: {KINDS[kind].why_not(pair)}"
-            for name in names[1:]
-            for pair in shared
-            if (pair["run"], pair["other_run"]) == (names[0], name)
+            for pair in pairs
         ]
-        + (["the first run named is what the others are compared with; name another one first"] * (len(names) > 2))
-    )
+        if len(names) > 2:
+            problems.append("the first run named is what the others are compared with; name another one first")
+        raise InputError.of(problems)
 
 
-def _comparable(shared: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
-    """Yield the pairs of the first run with others that share something, in their order."""
-    for name in names[1:]:
-        for pair in shared:
-            if (pair["run"], pair["other_run"]) == (names[0], name) and pair["is_comparable"]:
-                yield pair
+def _of_first(shared: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    """Return the pairs of the first run with the others, in their order."""
+    pairs = {pair["other_run"]: pair for pair in shared if pair["run"] == names[0]}
+    return [pairs[name] for name in names[1:]]
 
 
 def _listed(kind: str, pairs: Sequence[Row]) -> list[str]:
@@ -272,18 +242,13 @@ def _without_difference(tests: Sequence[Row], names: Sequence[str]) -> list[str]
     return [name for name in names[1:] if name in estimates and not any(estimates[name])]
 
 
-def _is_origin(fact: str) -> bool:
-    return fact in ("spec.model.path", "spec.seed") or fact.startswith("fingerprint.")
-
-
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
     try:
-        rows: list[Row] = connection.sql(sql).to_arrow_table().to_pylist()
+        return row_list(connection, sql)
     except duckdb.Error as error:
         raise BiasevalError(
             f"the runs cannot be compared: {error}; mend this and run the same command again"
         ) from error
-    return rows
 
 
 def _facts(runs: Sequence[Run], names: Sequence[str]) -> list[Row]:

@@ -40,10 +40,7 @@ class Dictionary:
     def column(self, relation: str, name: str, beside: Sequence[str]) -> str | None:
         """Return the meaning of a column; None if it has no description.
 
-        Args:
-            relation: the relation with the column.
-            name: the name of the column.
-            beside: the names of all columns of the relation.
+        ``beside`` has the names of all columns of the relation.
         """
         found = self._found(relation, name, beside)
         return None if found is None else found[0]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from biaseval.analysis.compared_kinds import Row
+from biaseval.analysis.compared_kinds import Row, some
 from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.queries import open_runs, stored_kind
@@ -55,9 +55,6 @@ _GUARDS = ("is_any_setting_above_constant", "is_above_constant")
 
 _N_VALUES = 12
 """The most values of a column in a message."""
-
-_N_MARTS = 3
-"""The most marts in a message, the most important first."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +139,7 @@ class _Preset(str):
 
 
 def _ready_made(kind: str, presets: Sequence[str], against: str | None) -> list[str]:
-    """Return the expressions of predefined gates.
-
-    Raises:
-        InputError: the kind has no such gate, or the gates concern differences.
-    """
+    """Return the expressions of predefined gates; Raises InputError: there is no such gate, or none of differences."""
     if against is not None:
         raise InputError("--preset: is about a run alone; leave out --against, or write conditions")
     problems, known = Problems(), PRESETS.get(kind, {})
@@ -209,13 +202,8 @@ class _Source(NamedTuple):
     mart: str
     sql: str
     columns: list[str]
-    types: list[str]
-
-    @property
-    def places(self) -> list[str]:
-        """The columns that identify a row: those before the first measured number."""
-        kinds = list(zip(self.columns, self.types, strict=True))
-        return [name for name, kind in takewhile(lambda own: own[1] != "DOUBLE", kinds) if not kind.endswith("]")]
+    places: list[str]
+    """The columns that distinguish the rows, among those before the first measured number."""
 
 
 def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection) -> Gate:
@@ -227,10 +215,9 @@ def _gate(expression: str, headline: str, connection: duckdb.DuckDBPyConnection)
         source = _source(condition, headline, connection)
         where = "" if selection is None else f"where ({selection}\n)"
         named = [name for name in source.columns if name.lower() in _names(condition)]
-        places = _varying(source, connection)
         guards = [name for name in _GUARDS if name in source.columns][:1] if {*_ROBUSTNESS} & {*named} else []
         passes = f"({condition}\n)" if not guards else f"case when {' and '.join(guards)} then ({condition}\n) end"
-        shown = [*map(_quoted, dict.fromkeys([*places, *named, *guards])), f"{passes} as passes"]
+        shown = [*map(_quoted, dict.fromkeys([*source.places, *named, *guards])), f"{passes} as passes"]
         shown.insert(-1, f"{getattr(expression, 'unshown', 'false')} as unshown")
         select = f"select {', '.join(shown)} from {source.sql} {where} order by all"
         if len(connection.extract_statements(select)) != 1:
@@ -305,11 +292,7 @@ def _outside_selects(words: Sequence[str]) -> list[str]:
 
 
 def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection) -> _Source:
-    """Return the relation that a condition refers to.
-
-    Raises:
-        InputError: the condition names an unknown mart, several marts, or several metrics of differences.
-    """
+    """Return the relation of a condition; Raises InputError: an unknown mart, several, or several metrics are named."""
     words = _outside_selects([word for word, _, _, _ in _words(condition)])
     before = [word.strip('"') for word, following in pairwise(words) if following == "."]
     every = _relations(connection)
@@ -320,15 +303,16 @@ def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection
     mart = before[0] if before else headline
     sql = _differences(condition, connection) if mart == DIFFERENCES else mart
     answer = connection.sql(f"from {sql}")
-    return _Source(mart, sql, answer.columns, [str(kind) for kind in answer.types])
+    kinds = takewhile(lambda own: own[1] != "DOUBLE", zip(answer.columns, map(str, answer.types), strict=True))
+    places = [name for name, kind in kinds if not kind.endswith("]")]
+    counts = ", ".join(f"count(distinct {_quoted(name)})" for name in places)
+    [numbers] = connection.execute(f"select {counts} from {sql}").fetchall() if places else [()]
+    varying = [name for name, number in zip(places, numbers, strict=True) if number > 1]
+    return _Source(mart, sql, answer.columns, varying)
 
 
 def _differences(condition: str, connection: duckdb.DuckDBPyConnection) -> str:
-    """Return the rows of the condition's metric with columns of that name; all rows if it names no metric.
-
-    Raises:
-        InputError: the condition names several metrics.
-    """
+    """Return the rows of the condition's metric with columns of that name; all rows if it names no metric."""
     names, metrics = _names(condition), _values("metric", DIFFERENCES, connection)
     asked = [metric for metric in metrics if names & {f"{metric}{end}" for end in _OF_METRIC}]
     if len(asked) > 1:
@@ -342,22 +326,11 @@ def _differences(condition: str, connection: duckdb.DuckDBPyConnection) -> str:
 
 
 def _relations(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the names of all tables and marts."""
     listed = "select table_name from information_schema.tables where table_schema = 'main' order by all"
     return [name for (name,) in connection.execute(listed).fetchall()]
 
 
-def _varying(source: _Source, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the columns that distinguish the rows."""
-    if not source.places:
-        return []
-    counts = ", ".join(f"count(distinct {_quoted(name)})" for name in source.places)
-    [numbers] = connection.execute(f"select {counts} from {source.sql}").fetchall()
-    return [name for name, number in zip(source.places, numbers, strict=True) if number > 1]
-
-
 def _values(column: str, source: str, connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the values of a column, as text."""
     found = connection.execute(f"select distinct {_quoted(column)} as value from {source} order by all").fetchall()
     return [str(value) for (value,) in found]
 
@@ -365,7 +338,7 @@ def _values(column: str, source: str, connection: duckdb.DuckDBPyConnection) -> 
 def _why_nothing(selection: str, source: _Source, connection: duckdb.DuckDBPyConnection) -> str:
     """Return a message with the values that exist instead of the selected ones."""
     asked = [name for name in source.columns if name.lower() in _names(selection)]
-    there = [f"{name} is one of {_listed(_values(name, source.sql, connection))}" for name in asked]
+    there = [f"{name} is one of {some(_values(name, source.sql, connection), _N_VALUES)}" for name in asked]
     return f"{source.mart} has no such row; {' and '.join(there) or 'it is empty'}"
 
 
@@ -380,13 +353,8 @@ def _unknown(error: duckdb.Error, source: _Source, connection: duckdb.DuckDBPyCo
     ).fetchall()
     if elsewhere:
         marts = sorted((mart for (mart,) in elsewhere), key=lambda mart: (mart not in HEADLINE_MARTS, mart))
-        return f"{source.mart} has no column {name}; {_listed(marts, _N_MARTS)} has: write MART.{name}"
+        return f"{source.mart} has no column {name}; {some(marts)} has: write MART.{name}"
     return f"{source.mart} has no column {name}{did_you_mean(name, source.columns)}"
-
-
-def _listed(names: Sequence[str], most: int = _N_VALUES) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
 
 
 def _ends(values: Iterable[object]) -> list[float]:

@@ -67,12 +67,8 @@ def write_marts(run: Run, kind: str, *, database: bool = True) -> None:
     """Write ``marts/*.parquet`` of a run with all its tables, and finally ``results.duckdb``.
 
     Each file appears in one step, and the marts only after every check passes. The same tables give the same Parquet
-    bytes for any number of threads.
-
-    Args:
-        run: the measured run.
-        kind: the run's kind, which decides its tables and so its marts.
-        database: whether to write ``results.duckdb``, half of the time of a small run.
+    bytes for any number of threads. The kind decides the tables and so the marts. ``results.duckdb`` takes half of the
+    time of a small run; without ``database`` it is not written.
 
     Raises:
         BiasevalError: a file cannot be read, the disk or memory is full, or a check returned rows. The message names
@@ -92,14 +88,11 @@ def mart_file(name: str) -> str:
 def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     """Return the marts by name after every check passes."""
     tables, chosen = tables_of(kind), chosen_by(run)
-    checks, marts = relations("checks", tables=tables), relations("marts", tables=tables)
-    between = needed(relations("intermediate", tables=tables, chosen=chosen), [*checks, *marts])
-    names = {relation.name for relation in (*between, *marts)}
-    made = [
-        relation
-        for relation in relations("intermediate", "marts", tables=tables, chosen=chosen)
-        if relation.name in names
-    ]
+    checks = relations("checks", tables=tables)
+    every = relations("intermediate", "marts", tables=tables, chosen=chosen)
+    marts = [relation for relation in every if relation.layer == "marts"]
+    below = needed(every, [*checks, *marts])
+    made = [relation for relation in every if relation in below or relation in marts]
     # Metrics need correct tables, so the checks that read only the run's tables come first.
     mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
     first_checks = [check for check in checks if check not in mart_checks]

@@ -30,16 +30,12 @@ _READ = {
 }
 
 
-def own_sql_problems(kind: str, chosen: Chosen) -> list[str]:
-    """Return a line for each file whose query does not fit the tables of a run, with DuckDB's message.
-
-    Args:
-        kind: the run's kind.
-        chosen: calibrations and metrics of its spec; those that every run has are not checked.
-    """
+def own_sql_problems(spec: RunSpec) -> list[str]:
+    """Return a line for each file of a spec whose query does not fit the tables of a run, with DuckDB's message."""
+    chosen = Chosen(spec.own_calibrations, spec.own_calibrations.keys(), spec.metric_files)
     metrics = {name: sql for name, sql in chosen.metrics.items() if name not in METRICS}
     own: dict[str, Sql] = {"calibrations": chosen.own, "metrics": metrics}
-    return [problem for folder, files in own.items() if files for problem in _problems(kind, folder, files, chosen)]
+    return [line for folder, files in own.items() if files for line in _problems(spec.kind, folder, files, chosen)]
 
 
 def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[str]:
@@ -60,26 +56,18 @@ def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[st
             connection.from_arrow(table.empty()).create(table.name)
         begin_views([made for made in needed(between, given) if made not in given], connection)
         for name, sql in files.items():
+            if folder == "metrics":
+                columns = Metric.of(name, sql).columns
+            else:
+                columns = calibration_columns(known_calibrations(chosen.own)[name].gives)
             try:
-                connection.sql(f"select {_columns(folder, name, chosen)} from (\n{sql}\n)")
+                connection.sql(f"select {columns} from (\n{sql}\n)")
             except duckdb.Error as error:
                 text = " ".join(str(error).split())
                 yield f"analysis.sql: {folder}/{name}.sql: {text}; mend the query"
 
 
-def _columns(folder: str, name: str, chosen: Chosen) -> str:
-    """Return the columns that a file's query must have."""
-    if folder == "metrics":
-        return Metric.of(name, chosen.metrics[name]).columns
-    return calibration_columns(known_calibrations(chosen.own)[name].gives)
-
-
 def refuse_own_sql(spec: RunSpec) -> None:
     """Make sure that DuckDB can run the spec's SQL; Raises InputError: the message lists all mistakes."""
-    if problems := own_sql_problems(spec.kind, chosen_of(spec)):
+    if problems := own_sql_problems(spec):
         raise InputError.of(problems)
-
-
-def chosen_of(spec: RunSpec) -> Chosen:
-    """Return the calibrations and metrics of a spec."""
-    return Chosen(spec.own_calibrations, spec.own_calibrations.keys(), spec.metric_files)

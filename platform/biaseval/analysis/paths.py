@@ -31,11 +31,7 @@ def read_named_files(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def without_partitions(sql: str) -> str:
-    """Return a query whose file readers make no columns from paths, unless the query asks for them.
-
-    Args:
-        sql: a query of a user.
-    """
+    """Return a query whose file readers make no columns from paths, unless the query asks for them."""
     pieces: list[str] = []
     begun: list[int | None] = []
     """For each open bracket the start of a reader's arguments, or None."""

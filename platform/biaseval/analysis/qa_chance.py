@@ -1,5 +1,12 @@
-"""Derive the SQL's inputs for tests of bias against chance: nulls of the search, bootstrap samples, sign flips."""
+"""Derive the SQL's inputs for tests against chance and for intervals of changes.
 
+These are nulls of the search, sign flips, and exact match on bootstrap samples of articles.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
 import pyarrow.compute as pc
 
 from biaseval.analysis.sign_flips import sign_flips
@@ -11,6 +18,7 @@ from biaseval.store import Run
 from biaseval.tables import (
     QA_ATTRIBUTES,
     QA_BIAS_DRAWS,
+    QA_CHANGE_DRAWS,
     QA_DRAWS,
     QA_EXAMPLES,
     QA_MODELS,
@@ -19,31 +27,36 @@ from biaseval.tables import (
     QA_SETTINGS,
     QA_THRESHOLDS,
     SIGN_FLIPS,
+    TRAINED_MODELS,
+    TableSchema,
 )
 
 N_UNITS = 64
 """The number of article groups whose signs are flipped in comparisons of models (``qa_model_comparisons``)."""
 
-_READ = {
-    table.name: table
-    for table in (QA_EXAMPLES, QA_ATTRIBUTES, QA_PREDICTIONS, QA_SETTINGS, QA_MODELS, QA_THRESHOLDS, QA_DRAWS)
-}
+_READ = (QA_EXAMPLES, QA_ATTRIBUTES, QA_PREDICTIONS, QA_SETTINGS, QA_MODELS, QA_THRESHOLDS, QA_DRAWS)
+
+
+@contextmanager
+def _with_chosen(run: Run, *further: TableSchema) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection with a run's tables, and with ``chosen``: the threshold of each model and heuristic."""
+    tables = {table.name: table for table in (*_READ, *further)}
+    with opened(run, tables, ("qa_bias_candidates", "qa_bias_by_heuristic")) as connection:
+        connection.execute(_CHOSEN).fetchall()
+        yield connection
 
 
 def derive_chance(run: Run, spec: QaBiasSpec) -> None:
     """Write ``sign_flips`` and, by model, ``qa_search_nulls`` and ``qa_bias_draws`` of an answered QA-bias run.
 
-    Args:
-        run: the run directory with everything that `derive_qa_bias` writes.
-        spec: its spec.
+    The run has everything that `derive_qa_bias` writes.
 
     Raises:
         BiasevalError: a file cannot be read.
     """
     run.write_part(SIGN_FLIPS.name, 0, sign_flips(N_UNITS, spec.seed))
-    with opened(run, _READ, ("qa_bias_candidates", "qa_bias_by_heuristic")) as connection:
-        for select in (_CHOSEN, _ANSWERS):
-            connection.execute(select).fetchall()
+    with _with_chosen(run) as connection:
+        connection.execute(_ANSWERS).fetchall()
         models = rows("select number, model from qa_models order by number", connection)
         nulls = search_nulls(
             rows("from answers order by all", connection),
@@ -60,6 +73,28 @@ def derive_chance(run: Run, spec: QaBiasSpec) -> None:
             connection.execute("set variable asked = $model", {"model": model})
             drawn = article_draws(QA_BIAS_DRAWS, model, rows(_SPLIT, connection), seed=spec.seed)
             run.write_part(QA_BIAS_DRAWS.name, number, drawn)
+
+
+def derive_changes(run: Run, seed: int) -> None:
+    """Write ``qa_change_draws`` of a run with measured readers, for each reader compared with a standard one.
+
+    Both readers use the thresholds that ``qa_bias_by_heuristic`` chose for them. The run has everything that
+    `derive_qa_bias` writes.
+
+    Raises:
+        BiasevalError: a file cannot be read.
+    """
+    with _with_chosen(run, TRAINED_MODELS) as connection:
+        compared = rows(
+            "select number, model from trained_models where standard is not null and path is not null order by number",
+            connection,
+        )
+        for number, model in zip(compared["number"].to_pylist(), compared["model"].to_pylist(), strict=True):
+            connection.execute("set variable asked = $model", {"model": model})
+            answers = rows(_PAIRED, connection)
+            if answers.num_rows:
+                drawn = article_draws(QA_CHANGE_DRAWS, model, answers, seed=seed)
+                run.write_part(QA_CHANGE_DRAWS.name, number, drawn)
 
 
 _CHOSEN = """
@@ -83,5 +118,23 @@ select dataset, heuristic, answers.* exclude (dataset, heuristic, model, questio
 from chosen
 inner join answers using (model, dataset, heuristic)
 where chosen.model = getvariable('asked') and chosen.threshold is not null
+order by all
+"""
+
+_PAIRED = """
+select
+    dataset, heuristic, article, n_articles, value, chosen.threshold, standard_chosen.threshold as standard_threshold,
+    qa_paired_answers.exact_match, qa_paired_answers.standard_exact_match
+from qa_paired_answers
+inner join qa_attributes using (dataset, example_id)
+inner join chosen using (model, dataset, heuristic)
+inner join chosen as standard_chosen using (dataset, heuristic)
+where
+    model = getvariable('asked')
+    and standard_chosen.model = qa_paired_answers.standard
+    and qa_attributes.is_measured
+    and qa_paired_answers.standard_exact_match is not null
+    and chosen.threshold is not null
+    and standard_chosen.threshold is not null
 order by all
 """

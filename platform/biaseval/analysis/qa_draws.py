@@ -8,7 +8,7 @@ import pyarrow as pa
 from biaseval.analysis.sql_files import literal, opened, rows
 from biaseval.qa_bias.heuristics.built_in import Variant
 from biaseval.qa_bias.splits.significance import given_thresholds, segment_draws, threshold_grid
-from biaseval.spec import QaBiasSpec
+from biaseval.spec import QaBiasSpec, QaModelSpec
 from biaseval.store import Run
 from biaseval.tables import QA_ATTRIBUTES, QA_DRAWS, QA_EXAMPLES, QA_MODELS, QA_PREDICTIONS, QA_SETTINGS, QA_THRESHOLDS
 
@@ -18,17 +18,14 @@ _MEASUREMENTS = {table.name: table for table in (QA_EXAMPLES, QA_ATTRIBUTES, QA_
 def derive_qa_bias(run: Run, spec: QaBiasSpec, trained: Sequence[str] = ()) -> None:
     """Write ``qa_settings``, ``qa_models``, ``qa_thresholds`` and, by model, ``qa_draws`` of an answered QA-bias run.
 
-    Args:
-        run: the run directory.
-        spec: its spec.
-        trained: the names of the readers that it trained and measured, in order.
+    ``trained`` has the names of the readers that it trained and measured, in order.
 
     Raises:
         InputError: a heuristic of the user has too many thresholds to try.
         BiasevalError: a file cannot be read.
     """
     run.write_part(QA_SETTINGS.name, 0, settings_rows(spec, spec.heuristics))
-    run.write_part(QA_MODELS.name, 0, _models(spec, trained))
+    run.write_part(QA_MODELS.name, 0, models_rows(spec.models, trained))
     with opened(run, _MEASUREMENTS) as connection:
         thresholds = thresholds_to_try(spec.variant, given_thresholds(spec.thresholds), connection)
         run.write_part(QA_THRESHOLDS.name, 0, thresholds)
@@ -38,53 +35,31 @@ def derive_qa_bias(run: Run, spec: QaBiasSpec, trained: Sequence[str] = ()) -> N
                 f"where model = {literal(model)} order by dataset, heuristic, row, example_id",
                 connection,
             )
-            draws = segment_draws(
-                model,
-                measured,
-                thresholds,
-                seed=spec.seed,
-                trials=spec.bootstrap.trials,
-                sample=spec.bootstrap.sample,
-                replacement=spec.bootstrap.replacement,
-            )
+            draws = segment_draws(model, measured, thresholds, seed=spec.seed, **spec.bootstrap.model_dump())
             run.write_part(QA_DRAWS.name, number, draws)
 
 
 def settings_rows(spec: QaBiasSpec, heuristics: Sequence[str]) -> pa.Table:
     """Return the facts of a spec that the metrics of these heuristics need, in the form of ``qa_settings``."""
-    bootstrap = spec.bootstrap
-    settings: dict[str, object] = {
-        "seed": spec.seed,
-        "variant": spec.variant,
-        "heuristics": list(heuristics),
-        "trials": bootstrap.trials,
-        "sample": bootstrap.sample,
-        "replacement": bootstrap.replacement,
-    }
-    return QA_SETTINGS.rows([settings])
+    settings = {"seed": spec.seed, "variant": spec.variant, "heuristics": list(heuristics)}
+    return QA_SETTINGS.rows([{**settings, **spec.bootstrap.model_dump()}])
 
 
-def trained_model_row(model: str) -> pa.Table:
-    """Return the row of one trained reader, in the form of ``qa_models``."""
-    return _numbered([{"model": model, "on_missing": "error", "is_trained": True}])
-
-
-def _models(spec: QaBiasSpec, trained: Sequence[str]) -> pa.Table:
-    given = [
+def models_rows(models: Sequence[QaModelSpec], trained: Sequence[str]) -> pa.Table:
+    """Return the models of a spec and the readers that the run trained, in the form of ``qa_models``."""
+    rows: list[dict[str, object]] = [
         {
             "model": model.name,
             "on_missing": "drop" if model.drops_questions else "error",
             "datasets": None if model.predictions is None else sorted(model.predictions),
+            "is_trained": False,
             "is_people": model.annotators,
         }
-        for model in spec.models
+        for model in models
     ]
-    return _numbered([*given, *({"model": name, "on_missing": "error", "is_trained": True} for name in trained)])
-
-
-def _numbered(rows: Sequence[Mapping[str, object]]) -> pa.Table:
-    nothing = {"datasets": None, "is_trained": False, "is_people": False}
-    return QA_MODELS.rows([{**nothing, **row, "number": number} for number, row in enumerate(rows)])
+    reader = {"on_missing": "error", "datasets": None, "is_trained": True, "is_people": False}
+    rows += [{"model": name, **reader} for name in trained]
+    return QA_MODELS.rows([{"number": number, **row} for number, row in enumerate(rows)])
 
 
 def thresholds_to_try(
@@ -92,10 +67,8 @@ def thresholds_to_try(
 ) -> pa.Table:
     """Return the thresholds to try for each data set and heuristic of ``qa_attributes``, as ``qa_thresholds``.
 
-    Args:
-        variant: the rule for thresholds.
-        given: heuristic to its only threshold or its candidates; other heuristics get all candidates of the rule.
-        connection: a connection with the attributes.
+    ``given`` has a heuristic's only threshold or its candidates; other heuristics get all candidates of the variant's
+    rule.
 
     Raises:
         InputError: a heuristic of the user has too many thresholds.
@@ -112,13 +85,12 @@ def thresholds_to_try(
         dataset, heuristic, lowest, highest = span.values()
         grid: Sequence[float] = []
         own = given.get(heuristic)
-        is_fixed = isinstance(own, float | int)
         if isinstance(own, float | int):
             grid = [own]
         elif own is not None:
             grid = sorted(set(own))
         elif lowest is not None:
             grid = threshold_grid(heuristic, lowest, highest, variant=variant)
-        place = {"dataset": dataset, "heuristic": heuristic, "is_fixed": is_fixed}
+        place = {"dataset": dataset, "heuristic": heuristic, "is_fixed": isinstance(own, float | int)}
         found += [{**place, "threshold": threshold} for threshold in grid]
     return QA_THRESHOLDS.rows(found)

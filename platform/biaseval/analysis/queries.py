@@ -26,6 +26,7 @@ from biaseval.analysis.sql_files import (
     create_metric_heads,
     create_views,
     literal,
+    reached,
     read_parquet,
     relations,
     store_views,
@@ -68,7 +69,7 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
     comparisons = relations("comparisons", tables=every) if len(runs) > 1 else []
     wanted = None if asked is None else _named(asked, every.union(made.name for made in comparisons))
     if wanted is not None:
-        wanted = _reached(comparisons, wanted)
+        wanted = reached(comparisons, wanted)
         comparisons = [made for made in comparisons if made.name in wanted]
         finished = [_only(own, wanted) for own in finished]
     texts = [made.sql for made in (*(made for own in finished for made in own.relations), *comparisons)]
@@ -103,11 +104,7 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
 
 
 def run_names(run_dirs: Sequence[str | Path]) -> list[str]:
-    """Return the name of each run in the column ``run`` of `open_runs`.
-
-    Raises:
-        InputError: a run is named twice.
-    """
+    """Return the name of each run in the column ``run`` of `open_runs`; Raises InputError: a run is named twice."""
     return _distinct_names([Run.open(str(run_dir)) for run_dir in run_dirs])
 
 
@@ -143,26 +140,14 @@ def _answer(run_dirs: Sequence[str | Path], sql: str, asked: str | None = None) 
         return connection.sql(select).to_arrow_table()
 
 
-def row_list(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()
-) -> list[dict[str, Any]]:
-    """Return the rows of a query through a connection of `open_runs`, each as column to value.
-
-    Args:
-        connection: a connection to runs.
-        sql: a query.
-        parameters: the values of ``$1``, ``$2`` …
-    """
-    rows: list[dict[str, Any]] = connection.sql(sql, params=parameters).to_arrow_table().to_pylist()
+def row_list(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
+    """Return the rows of a query through a connection of `open_runs`, each as column to value."""
+    rows: list[dict[str, Any]] = connection.sql(sql).to_arrow_table().to_pylist()
     return rows
 
 
 def stored_kind(run: Run) -> str:
-    """Return a run's kind from its spec; an empty text if the spec names none.
-
-    Raises:
-        InputError: ``run`` is no run directory.
-    """
+    """Return a run's kind from its spec, or an empty text; Raises InputError: ``run`` is no run directory."""
     spec = raw_spec(run)
     return str(spec.get("kind", "")) if isinstance(spec, dict) else ""
 
@@ -185,12 +170,7 @@ class _Finished(NamedTuple):
 
 
 def _finished(run: Run) -> _Finished:
-    """Return a run after a check that it is complete; its tables are listed once.
-
-    Raises:
-        InputError: it is no run, or has an unknown kind.
-        BiasevalError: parts of outputs or marts are missing.
-    """
+    """Return a run after a check that it has a known kind, and all parts and marts; its tables are listed once."""
     kind = stored_kind(run)
     tables = tables_of(kind)
     if not tables:
@@ -219,13 +199,7 @@ def _finished(run: Run) -> _Finished:
 def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[str, Collection[int]]) -> None:
     """Make sure that tables have all parts, judged by file names, because queries may not know kinds and models.
 
-    Args:
-        run: a planned run.
-        rounds: table to the number of its parts per part of the table that it follows.
-        parts: the parts of every table of the run's kind.
-
-    Raises:
-        BiasevalError: some parts are missing.
+    ``rounds`` has the number of a table's parts per part of the table that it follows.
     """
     if run.ledger.known is not None and not run.ledger.known:
         raise BiasevalError(f"{run.uri}/{DIGESTS}: is missing or damaged; biaseval report {run.uri} writes it again")
@@ -281,21 +255,12 @@ def _named(asked: str, every: Collection[str]) -> set[str] | None:
     return set(re.findall(r"\w+", asked.lower())).intersection(every) or None
 
 
-def _reached(made: Sequence[Relation], names: Collection[str]) -> set[str]:
-    """Return these names and the names of all relations below them; a relation comes after those that it reads."""
-    reached = set(names)
-    for relation in reversed(made):
-        if relation.name in reached:
-            reached |= relation.reads
-    return reached
-
-
 def _only(finished: _Finished, names: Collection[str]) -> _Finished:
     """Return the tables and relations of a run that these names need."""
-    reached = _reached(finished.relations, names)
+    needed = reached(finished.relations, names)
     return finished._replace(
-        listed=[(table, parts) for table, parts in finished.listed if table.name in reached],
-        relations=[made for made in finished.relations if made.name in reached],
+        listed=[(table, parts) for table, parts in finished.listed if table.name in needed],
+        relations=[made for made in finished.relations if made.name in needed],
     )
 
 
@@ -308,7 +273,6 @@ def _begin(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the views of a run."""
     complete_views(finished.relations, connection)
     complete_tables(finished.run, finished.listed, connection)
 
@@ -316,10 +280,7 @@ def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> Non
 def _store(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection, also_read: Collection[str] = ()) -> None:
     """Compute each relation that others read once, as `write_marts` does.
 
-    Args:
-        made: relations, each after those that it reads.
-        connection: a connection with a view of each.
-        also_read: names that other relations read.
+    A relation comes after those that it reads. ``also_read`` are names that further relations read.
     """
     read = {name for relation in made for name in relation.reads}.union(also_read) - {*LARGE}
     store_views([relation for relation in made if relation.name in read], connection)

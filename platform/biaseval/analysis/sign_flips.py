@@ -19,11 +19,7 @@ def sign_flips(n_units: int, seed: int) -> pa.Table:
     """Return the patterns of signs, as ``sign_flips``.
 
     Pattern 0 flips nothing. The first 2^n patterns are all patterns of the first n units, up to `N_EXACT`. The signs of
-    further units are drawn.
-
-    Args:
-        n_units: the largest number of units in a test of the run.
-        seed: the run's seed.
+    further units are drawn. ``n_units`` is the largest number of units in a test of the run.
     """
     width = max(1, min(n_units, MAX_UNITS))
     drawn = np.random.default_rng(seed).integers(0, 2, size=(N_PATTERNS, width), dtype=np.int8)

@@ -83,10 +83,7 @@ def _reads(sql: str) -> frozenset[str]:
 def relations(*layers: str, tables: Iterable[str], chosen: Chosen = EVERY) -> list[Relation]:
     """Return the relations of these layers that these tables allow, each after those that it reads.
 
-    Args:
-        layers: folders of `ANALYTICS`.
-        tables: the names of the existing tables.
-        chosen: calibrations and metrics of a run.
+    ``layers`` are folders of `ANALYTICS`, and ``tables`` the names of the existing tables.
     """
     every = _files(ANALYTICS) | {made.name: made for made in (*_of_calibrations(chosen), *_of_metrics(chosen.metrics))}
     reads = {name: sorted(relation.reads & {*every, *TABLES}) for name, relation in every.items()}
@@ -173,11 +170,7 @@ def _of_metrics(metrics: Sql) -> Iterator[Relation]:
 
 
 def _refuse_other_statements(file: str, sql: str) -> None:
-    """Make sure that a file of the user is a single query, because its text becomes a part of others.
-
-    Raises:
-        InputError: the file is something else.
-    """
+    """Make sure that a file of the user is a single query, because its text becomes a part of others."""
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
@@ -188,13 +181,19 @@ def _refuse_other_statements(file: str, sql: str) -> None:
         raise InputError(f"analysis.sql: {file}: is not one select; write a single one, without a semicolon")
 
 
+def reached(made: Sequence[Relation], names: Collection[str]) -> set[str]:
+    """Return these names and the names of all relations below them; a relation comes after those that it reads."""
+    found = set(names)
+    for relation in reversed(made):
+        if relation.name in found:
+            found |= relation.reads
+    return found
+
+
 def needed(made: Sequence[Relation], by: Sequence[Relation]) -> list[Relation]:
     """Return the relations, in their order, that those of ``by`` read directly or indirectly."""
-    reads = set().union(*(relation.reads for relation in by))
-    for relation in reversed(made):
-        if relation.name in reads:
-            reads |= relation.reads
-    return [relation for relation in made if relation.name in reads]
+    names = reached(made, set().union(*(relation.reads for relation in by)))
+    return [relation for relation in made if relation.name in names]
 
 
 def connect(
@@ -203,12 +202,7 @@ def connect(
     """Return a connection with the macros and the table ``calibration_methods``.
 
     The table has a row for each method. The connection never fetches extensions, and reads object stores through the
-    runs' file systems.
-
-    Args:
-        runs: the runs to read.
-        database: the file to create.
-        asked: all SQL to come; macros that it does not use are not created. None: create all.
+    runs' file systems. If ``asked`` has all SQL to come, macros that it does not use are not created.
     """
     connection = duckdb.connect(
         str(database),
@@ -241,9 +235,7 @@ def connect(
 def create_macros(connection: duckdb.DuckDBPyConnection, asked: Iterable[str] | None = None) -> None:
     """Create the macros, including ``all_metrics`` of the metrics that every run may have.
 
-    Args:
-        connection: the connection that gets them.
-        asked: all SQL to come, as for `connect`: all macros take 0.1 s, longer than most queries.
+    ``asked`` is as for `connect`: all macros take 0.1 s, longer than most queries.
     """
     create_metric_heads(connection, EVERY.metrics)
     files, called = _macros()
@@ -311,11 +303,6 @@ def begin_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection
 
     DuckDB binds a view with all its inputs when it creates the view, and looks for a table's files each time. So
     relations over tables of thousands of parts are created between this call and `complete_tables`.
-
-    Args:
-        run: the run directory.
-        listed: tables of the run.
-        connection: the connection that gets the views.
     """
     for table, parts in listed:
         if parts:
@@ -342,10 +329,7 @@ def begin_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection)
 
     DuckDB binds a view with all its inputs, down to the files, when it creates the view, which takes long for views
     over views. Over empty tables each relation is bound alone. So each view is such a table until `complete_views`.
-
-    Args:
-        made: relations, each after those that it reads.
-        connection: the connection that gets the tables.
+    Each relation comes after those that it reads.
     """
     for relation in made:
         create("table", relation.name, f"from ({relation.sql}\n) limit 0", connection)
@@ -366,11 +350,7 @@ def store_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection)
 
 
 def create(what: str, name: str, select: str, connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the view or table ``name``.
-
-    Raises:
-        BiasevalError: the disk or memory is full, a file is no Parquet, or the SQL is wrong.
-    """
+    """Create a view or table; Raises BiasevalError: a disk or memory is full, a file no Parquet, or the SQL wrong."""
     try:
         connection.execute(f"create {what} {name} as {select}").fetchall()
     except duckdb.Error as error:
@@ -378,11 +358,7 @@ def create(what: str, name: str, select: str, connection: duckdb.DuckDBPyConnect
 
 
 def rows(select: str, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """Return the rows of a query over a run's tables.
-
-    Raises:
-        BiasevalError: a file is no Parquet, or the memory is full.
-    """
+    """Return the rows of a query over a run's tables; Raises BiasevalError: a file is no Parquet, or memory is full."""
     try:
         return connection.sql(select).to_arrow_table()
     except duckdb.Error as error:
@@ -451,11 +427,6 @@ def _select(run: Run, table: TableSchema, parts: Collection[int]) -> str:
     """Return the query over a table's files, including columns that an older version did not write.
 
     Parts that were added to a run may have columns that its first parts lack.
-
-    Args:
-        run: the run directory.
-        table: a table of the run.
-        parts: the parts of the table.
     """
     select = read_parquet(run, *(f"{table.name}/{part_name(part)}" for part in sorted(parts)))
     if not table.later:

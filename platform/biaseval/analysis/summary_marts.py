@@ -179,11 +179,7 @@ HEADLINE_MARTS = frozenset(mart for own in HEADLINES.values() for mart in (own.m
 
 
 def headline_of(run: Run) -> Headline:
-    """Return the headline of a run's kind.
-
-    Raises:
-        InputError: ``run`` is no run directory, or of a kind without metrics.
-    """
+    """Return the headline of a run's kind; Raises InputError: it is no run directory, or of a kind without metrics."""
     kind = stored_kind(run)
     if kind not in HEADLINES:
         raise InputError(f"{run.uri}: is of the kind {kind}, which has no metrics; name another directory")
@@ -193,10 +189,7 @@ def headline_of(run: Run) -> Headline:
 def summarize(run: Run, conclusions: Sequence[str], cautions: Sequence[str]) -> dict[str, Any]:
     """Return the content of ``summary.json`` for a run with metrics; the same run gives the same content.
 
-    Args:
-        run: a run of a kind with metrics.
-        conclusions: the run's conclusions, one sentence each.
-        cautions: cautions for readers of the numbers, one sentence each.
+    Conclusions and cautions, for readers of the numbers, are one sentence each.
 
     Returns:
         JSON values: ``schema_version``, ``kind``, ``name``; ``models``, each with its ``name`` and the ``digest`` of
@@ -233,6 +226,5 @@ def summarize(run: Run, conclusions: Sequence[str], cautions: Sequence[str]) -> 
 
 
 def _digest(environment: Mapping[str, Any], model: str) -> str | None:
-    """Return the digest of a model's files."""
     found = environment.get("model") or environment.get("models", {}).get(model) or {}
     return found.get("digest")

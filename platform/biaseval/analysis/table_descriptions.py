@@ -18,14 +18,11 @@ _SORTS = {"marts": "mart", "intermediate": "view", "comparisons": "comparison"}
 def describe_tables(run_dirs: Sequence[str], name: str | None = None) -> pa.Table:
     """Return the description of finished runs' tables.
 
-    Args:
-        run_dirs: one or many, as for `open_runs`.
-        name: the table or mart to describe; None: all of them.
+    ``name`` is the table or mart to describe; None: all of them.
 
     Returns:
         ``table``, ``column``, ``type`` and ``comment``, text. The first row of each table describes the table: its
-            column is
-        null and its type says whether it is a table, a mart, a view between them or a comparison of runs.
+        column is null and its type says whether it is a table, a mart, a view between them or a comparison of runs.
 
     Raises:
         InputError: there is no such table, or ``run_dirs`` are no runs.

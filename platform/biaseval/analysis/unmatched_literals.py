@@ -25,9 +25,7 @@ def is_vain(found: pa.Table) -> bool:
 def vain_literals(run_dirs: Sequence[str], sql: str) -> list[str]:
     """Return a sentence for each text in the conditions of an empty query that no row has.
 
-    Args:
-        run_dirs: as for `queries.open_runs`.
-        sql: the query, which is correct except for its texts.
+    The query is correct except for its texts.
     """
     words = set(re.findall(r"\w+", sql.lower()))
     with closing(open_runs(run_dirs, sql)) as connection:

@@ -42,9 +42,10 @@ class ExportedTask:
         """Return the lines of samples."""
         return [self._sample(row) for row in self.rows]
 
-    def accuracies(self) -> list[float]:
-        """Return 1 for each row whose most likely label is right, else 0; the first of equally likely labels counts."""
-        return [float(self.labels[_most_likely(row.log_likelihoods)] == row.gold) for row in self.rows]
+    def accuracy(self, row: ExportedRow) -> float:
+        """Return 1 if the most likely label of a row is right, else 0; the first of equally likely labels counts."""
+        values = list(row.log_likelihoods)
+        return float(self.labels[values.index(max(values))] == row.gold)
 
     def config(self, n_demos: int) -> dict[str, Any]:
         """Return the task's configuration."""
@@ -80,22 +81,19 @@ class ExportedTask:
             "doc_hash": _hash(json.dumps(doc, indent=2, ensure_ascii=False)),
             "prompt_hash": _hash(row.prompt),
             "target_hash": _hash(row.gold),
-            "acc": float(self.labels[_most_likely(row.log_likelihoods)] == row.gold),
+            "acc": self.accuracy(row),
         }
 
 
 def results_of(tasks: Sequence[ExportedTask], n_demos: int, demo_set: int, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of one setting.
 
-    Args:
-        tasks: the tasks of the setting.
-        n_demos: demonstrations in each prompt.
-        demo_set: the number of the demonstration set; it takes the place of the harness's seed for drawing examples.
-        facts: facts about the run: ``model_name``, ``model_num_parameters``, ``date`` and ``scoring``.
+    ``demo_set`` takes the place of the harness's seed for drawing examples. ``facts`` about the run are ``model_name``,
+    ``model_num_parameters``, ``date`` and ``scoring``.
     """
     found: dict[str, Any] = {}
     for task in tasks:
-        own = task.accuracies()
+        own = [task.accuracy(row) for row in task.rows]
         error = statistics.stdev(own) / math.sqrt(len(own)) if len(own) > 1 else "N/A"
         found[task.task] = {"alias": task.task, "acc,none": statistics.fmean(own), "acc_stderr,none": error}
     return {
@@ -115,10 +113,6 @@ def results_of(tasks: Sequence[ExportedTask], n_demos: int, demo_set: int, facts
         "model_source": "biaseval",
         "model_name": facts["model_name"],
     }
-
-
-def _most_likely(values: Sequence[float]) -> int:
-    return list(values).index(max(values))
 
 
 def _hash(text: str) -> str:

@@ -9,7 +9,7 @@ import ast
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from biaseval.outputs.records import Record
@@ -64,10 +64,7 @@ class Doc:
 def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
     """Return the doc that a line holds.
 
-    Args:
-        place: file and line, for messages.
-        record: the line.
-        config: the task's configuration.
+    ``place`` is the file and line, for messages, and ``config`` the task's configuration.
 
     Raises:
         DocError: the line lacks data, or the right choice is unknown, or several choices are right.
@@ -113,11 +110,10 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
             f"target {record['target']!r} does not tell which of the choices {list(choices)} is right; leave the file "
             "out"
         )
-    return Doc(**{**vars(doc), "gold": candidates[0]})
+    return replace(doc, gold=candidates[0])
 
 
 def _requests(arguments: Any) -> list[tuple[str, str]]:
-    """Return context and continuation of each request."""
     try:
         requests = [(own["arg_0"], own["arg_1"]) for own in arguments.values()]
     except (AttributeError, KeyError, TypeError):
@@ -150,11 +146,7 @@ def _row(record: Record) -> tuple[str, str]:
 
 
 def _candidates(record: Record, choices: Sequence[str], config: Mapping[str, Any], *, has_inputs: bool) -> list[int]:
-    """Return the choices that the target may mean; a single one if that is clear.
-
-    Raises:
-        DocError: the target names several choices, or none.
-    """
+    """Return the choices that the target may mean; a single one if that is clear."""
     # Where choices are contexts, doc_to_text gives the right one; the log has it if doc_to_text is a field.
     key = config.get("doc_to_text" if has_inputs else "doc_to_target")
     fields = record["doc"] if isinstance(record["doc"], dict) else {}

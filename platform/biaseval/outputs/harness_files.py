@@ -126,10 +126,13 @@ def _task_file(path: Path, known: dict[Path, Mapping[str, Any]]) -> TaskFile:
     if results_path not in known:
         known[results_path] = _results(results_path)
     file = TaskFile(path, named["task"], results_path, known[results_path])
-    for key, kind in (("configs", dict), ("n-shot", int)):
-        if not isinstance(file.results[key].get(file.task), kind):
+    for key, expected in (("configs", dict), ("n-shot", int)):
+        if not isinstance(file.results[key].get(file.task), expected):
             raise InputError(f"{results_path}: {key} has no {file.task}, which {path.name} is of; name its own results")
-    _refuse_without_labels(file)
+    kind = file.config.get("output_type")
+    if kind != "multiple_choice":
+        why = _REFUSED.get(str(kind), "only multiple_choice gives every label a score")
+        raise InputError(f"{path}: {file.task} is a task of the type {kind}: {why}; leave the file out")
     return file
 
 
@@ -138,21 +141,11 @@ def _results(path: Path) -> Mapping[str, Any]:
         results = json_value(path.read_bytes())
     except (OSError, ParseError) as error:
         raise InputError(f"{path}: {error}; copy it again") from error
+    there: Mapping[str, Any] = results if isinstance(results, dict) else {}
     kinds = {"configs": dict, "n-shot": dict, "config": dict, "model_name": str}
-    lacking = [
-        key for key, kind in kinds.items() if not (isinstance(results, dict) and isinstance(results.get(key), kind))
-    ]
-    if lacking:
+    if lacking := [key for key, kind in kinds.items() if not isinstance(there.get(key), kind)]:
         raise InputError(f"{path}: has no {', '.join(lacking)}, which lm_eval 0.4.13 writes; log the samples again")
-    found: Mapping[str, Any] = results
-    return found
-
-
-def _refuse_without_labels(file: TaskFile) -> None:
-    kind = file.config.get("output_type")
-    if kind != "multiple_choice":
-        why = _REFUSED.get(str(kind), "only multiple_choice gives every label a score")
-        raise InputError(f"{file.path}: {file.task} is a task of the type {kind}: {why}; leave the file out")
+    return there
 
 
 def _unlike(files: Sequence[TaskFile]) -> list[str]:

@@ -16,9 +16,8 @@ from typing import Any, Self
 from biaseval.errors import InputError
 from biaseval.outputs.harness_docs import Doc, DocError, read_doc
 from biaseval.outputs.harness_files import TaskFile, settings_of, task_files
-from biaseval.outputs.problems import refuse
 from biaseval.outputs.records import digest_of, records
-from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
+from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting, refuse
 
 _N_NAMED = 5
 """The most tasks that a note names; more are only counted."""
@@ -30,8 +29,7 @@ Docs = Mapping[Setting, Sequence[Doc]]
 def read_samples(paths: Sequence[Path]) -> Outputs:
     """Return the scores of all files together.
 
-    Args:
-        paths: ``samples_TASK_DATE.jsonl`` of one model, each in the folder of its ``results_DATE.json``.
+    Files are ``samples_TASK_DATE.jsonl`` of one model, each in the folder of its ``results_DATE.json``.
 
     Raises:
         InputError: a file cannot be read, has another model or a task without labels, or docs cannot be imported; the
@@ -43,10 +41,7 @@ def read_samples(paths: Sequence[Path]) -> Outputs:
     problems: list[str] = []
     notes: list[str] = []
     for file, setting in zip(files, settings_of(files), strict=True):
-        docs = _Docs(file)
-        problems += docs.problems
-        notes += docs.notes
-        by_task.setdefault(file.task, {})[setting] = docs.docs
+        by_task.setdefault(file.task, {})[setting] = _docs(file, problems, notes)
         first.setdefault(file.task, file)
     refuse(problems)
     tasks = [LabelledTask.of(first[task], of_task) for task, of_task in by_task.items()]
@@ -62,7 +57,6 @@ def read_samples(paths: Sequence[Path]) -> Outputs:
 
 
 def _facts(files: Sequence[TaskFile]) -> dict[str, Any]:
-    """Return the facts about the evaluation in the results files."""
     results = files[0].results
     return {
         "model_facts": {"n_parameters": results["config"].get("model_num_parameters")},
@@ -75,37 +69,29 @@ def _facts(files: Sequence[TaskFile]) -> dict[str, Any]:
     }
 
 
-class _Docs:
-    """The docs of a file's first filter; other filters may repeat them."""
-
-    def __init__(self, file: TaskFile) -> None:
-        self.problems: list[str] = []
-        self.notes: list[str] = []
-        self.docs: list[Doc] = []
-        by_id: dict[str, Doc] = {}
-        unlike: Counter[str] = Counter()
-        for place, record in records(file.path, self.notes):
-            try:
-                doc = read_doc(place, record, file.config)
-            except DocError as error:
-                self.problems.append(f"{place}: {error}")
-                continue
-            first = by_id.setdefault(doc.doc_id, doc)
-            if first is doc:
-                self.docs.append(doc)
-            elif doc.filter == first.filter:
-                self.problems.append(
-                    f"{place}: doc {doc.doc_id} stands there twice, first at {first.place}; log it once"
-                )
-            elif doc.logprobs != first.logprobs:
-                unlike[doc.filter] += 1
-        # Several processes take turns in logging their docs.
-        self.docs.sort(key=lambda doc: (len(doc.doc_id), doc.doc_id))
-        for name, n_docs in unlike.items():
-            self.notes.append(
-                f"{file.task}: the filter {name} gives {n_docs:,} docs other scores than {self.docs[0].filter}, which "
-                "is the one that is measured."
-            )
+def _docs(file: TaskFile, problems: list[str], notes: list[str]) -> list[Doc]:
+    """Return the docs of a file's first filter, and add its problems and notes; other filters may repeat docs."""
+    by_id: dict[str, Doc] = {}
+    unlike: Counter[str] = Counter()
+    for place, record in records(file.path, notes):
+        try:
+            doc = read_doc(place, record, file.config)
+        except DocError as error:
+            problems.append(f"{place}: {error}")
+            continue
+        first = by_id.setdefault(doc.doc_id, doc)
+        if first is not doc and doc.filter == first.filter:
+            problems.append(f"{place}: doc {doc.doc_id} stands there twice, first at {first.place}; log it once")
+        elif doc.logprobs != first.logprobs:
+            unlike[doc.filter] += 1
+    # Several processes take turns in logging their docs.
+    docs = sorted(by_id.values(), key=lambda doc: (len(doc.doc_id), doc.doc_id))
+    for name, n_docs in unlike.items():
+        notes.append(
+            f"{file.task}: the filter {name} gives {n_docs:,} docs other scores than {docs[0].filter}, which is the "
+            "one that is measured."
+        )
+    return docs
 
 
 @dataclass(frozen=True)
@@ -123,9 +109,7 @@ class LabelledTask:
     def of(cls, file: TaskFile, docs: Docs) -> Self:
         """Return a task of these docs.
 
-        Args:
-            file: one of the task's files.
-            docs: the docs of all its files.
+        ``file`` is one of the task's files, and ``docs`` are those of all its files.
 
         Raises:
             InputError: docs have different choices, and at least half of them have another number than the most

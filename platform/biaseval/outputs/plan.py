@@ -5,8 +5,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from biaseval.outputs.problems import refuse
-from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
+from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting, refuse
 from biaseval.prompting.calibration import PURPOSES as PLANNED_PURPOSES
 from biaseval.prompting.calibration import leaves_one_out
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
@@ -51,7 +50,6 @@ def needs_gold(purpose: str) -> bool:
 
 
 def _problems(task: str, prompts: Sequence[ScoredPrompt]) -> Iterator[str]:
-    """Yield the problems of a task's prompts."""
     first = prompts[0]
     labels = sorted(first.logprobs)
     if len(labels) < 2:
@@ -130,82 +128,52 @@ def _tables(number: int, task: str, prompts: Sequence[ScoredPrompt], definition:
     labels = sorted(prompts[0].logprobs)
     settings = sorted({setting for setting, _ in groups})
     instances = {role: groups.get((settings[0], role), ()) for role in _ROLES}
-    n_main = len(instances["main"])
-    return {
-        "tasks": TASKS.rows(
-            [
-                {
-                    "task": task,
-                    "number": number,
-                    "definition": definition,
-                    "labels": labels,
-                    "n_instances": sum(map(len, instances.values())),
-                    "n_main": n_main,
-                    "is_semantically_equivalent": False,
-                }
-            ]
-        ),
-        "splits": SPLITS.rows(
-            [
-                {
-                    "task": task,
-                    "instance_id": one.instance,
-                    "role": role,
-                    "position": position,
-                    "input": one.input,
-                    "label": one.gold,
-                }
-                for role, own in instances.items()
-                for position, one in enumerate(own)
-            ]
-        ),
-        "contexts": CONTEXTS.rows([_context(task, setting) for setting in settings]),
-        "prompts": PROMPTS.rows([_prompt(one, row, labels) for own in groups.values() for row, one in enumerate(own)]),
-        "label_scores": LABEL_SCORES.rows(
-            [
-                {
-                    "prompt_id": _prompt_id(one, row),
-                    "label": label,
-                    "token_logprobs": [one.logprobs[label]],
-                    "n_label_tokens": None,
-                }
-                for own in groups.values()
-                for row, one in enumerate(own)
-                for label in labels
-            ]
-        ),
-    }
-
-
-def _context_id(task: str, setting: Setting) -> str:
-    return f"{task}/k{setting[0]}.s{setting[1]}"
-
-
-def _context(task: str, setting: Setting) -> dict[str, object]:
-    """Return the empty context of a setting: the text of an input already includes everything before it."""
-    return {
-        "context_id": _context_id(task, setting),
+    about_task: dict[str, object] = {
         "task": task,
-        "n_demos": setting[0],
-        "demo_set": setting[1],
-        "instruction": True,
-        "text": "",
+        "number": number,
+        "definition": definition,
+        "labels": labels,
+        "n_instances": sum(map(len, instances.values())),
+        "n_main": len(instances["main"]),
+        "is_semantically_equivalent": False,
     }
+    splits: list[dict[str, object]] = [
+        {"task": task, "instance_id": one.instance, "role": role, "position": at, "input": one.input, "label": one.gold}
+        for role, own in instances.items()
+        for at, one in enumerate(own)
+    ]
+    numbered = [(one, row) for own in groups.values() for row, one in enumerate(own)]
+    scores: list[dict[str, object]] = [
+        {"prompt_id": _prompt_id(one, row), "label": label, "token_logprobs": [one.logprobs[label]]}
+        for one, row in numbered
+        for label in labels
+    ]
+    return {
+        "tasks": TASKS.rows([about_task]),
+        "splits": SPLITS.rows(splits),
+        # Contexts are empty, because the text of an input already includes everything before it.
+        "contexts": CONTEXTS.rows([{**_place(task, setting), "instruction": True, "text": ""} for setting in settings]),
+        "prompts": PROMPTS.rows([_prompt(one, row, labels) for one, row in numbered]),
+        "label_scores": LABEL_SCORES.rows(scores),
+    }
+
+
+def _place(task: str, setting: Setting) -> dict[str, object]:
+    """Return the columns that a context and its prompts share."""
+    n_demos, demo_set = setting
+    return {"context_id": f"{task}/k{n_demos}.s{demo_set}", "task": task, "n_demos": n_demos, "demo_set": demo_set}
 
 
 def _prompt_id(prompt: ScoredPrompt, row: int) -> str:
-    return f"{_context_id(prompt.task, prompt.setting)}/{prompt.purpose}/{row}"
+    return f"{_place(prompt.task, prompt.setting)['context_id']}/{prompt.purpose}/{row}"
 
 
 def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, object]:
     """Return the row of ``prompts``; the import does not know its tokens, nor how many demonstrations fitted."""
     return {
+        **_place(prompt.task, prompt.setting),
         "prompt_id": _prompt_id(prompt, row),
-        "context_id": _context_id(prompt.task, prompt.setting),
-        "task": prompt.task,
         "purpose": prompt.purpose,
-        "n_demos": prompt.setting[0],
-        "demo_set": prompt.setting[1],
         "row": row,
         "instance_id": None if prompt.gold is None else prompt.instance,
         "gold": prompt.gold,

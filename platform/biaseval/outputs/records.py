@@ -14,9 +14,7 @@ Record = dict[str, Any]
 def records(path: Path, notes: list[str]) -> Iterator[tuple[str, Record]]:
     """Yield the place and the columns of each row of a file; empty cells of a table and NaN become null.
 
-    Args:
-        path: the file.
-        notes: receives notes on the format of the file, for readers of the results.
+    ``notes`` receives notes on the format of the file, for readers of the results.
 
     Raises:
         InputError: the file cannot be read, has no rows, or has bad rows; the error comes after all good rows.
@@ -33,10 +31,6 @@ def records(path: Path, notes: list[str]) -> Iterator[tuple[str, Record]]:
 
 
 def digest_of(paths: Iterable[Path]) -> str:
-    """Return the SHA-256 of files' contents together, independent of the order of the paths.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Return the SHA-256 of all files' contents, in any order of paths; Raises InputError: a file cannot be read."""
     digests = [hashlib.sha256(read_file(str(path))).hexdigest() for path in paths]
     return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()

@@ -16,16 +16,14 @@ text        the whole prompt
 
 import difflib
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from biaseval.errors import InputError, Problems
 from biaseval.outputs.plan import PURPOSES, needs_gold
-from biaseval.outputs.problems import refuse
 from biaseval.outputs.records import Record, digest_of, records
-from biaseval.outputs.scored import MOST_LOGPROB, Outputs, ScoredPrompt
+from biaseval.outputs.scored import MOST_LOGPROB, Outputs, ScoredPrompt, refuse
 from biaseval.prompting.labels import same_number
 from biaseval.spec import OnBadRow, is_label, label_key
 
@@ -46,23 +44,11 @@ class _RowError(Exception):
     """A problem of a row, with advice."""
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A row after parsing."""
-
-    key: _Key
-    label: str
-    logprob: float
-    shared: Mapping[str, str | None]
-
-
 def read_table(paths: Sequence[Path], *, on_bad_row: OnBadRow = "error") -> Outputs:
     """Return the scores of all files together.
 
-    Args:
-        paths: the files.
-        on_bad_row: ``drop`` drops a prompt in all settings if it needs a right label and lacks it in one setting; the
-            notes count such prompts.
+    ``drop`` drops a prompt in all settings if it needs a right label and lacks it in one setting; the notes count such
+    prompts.
 
     Raises:
         InputError: a file cannot be read, or rows do not hold valid columns; the message lists the mistakes.
@@ -92,7 +78,7 @@ def _read(path: Path, prompts: dict[_Key, ScoredPrompt], notes: list[str]) -> It
         _refuse_columns(path, place, record, known)
         known |= record.keys()
         try:
-            _add(_row(record), place, prompts)
+            _add(record, place, prompts)
         except _RowError as error:
             yield f"{place}: {error}"
 
@@ -109,7 +95,8 @@ def _refuse_columns(path: Path, place: str, record: Record, known: Collection[st
             raise InputError(f"{where}: column {name!r} is unknown; {hint}")
 
 
-def _row(record: Record) -> _Row:
+def _add(record: Record, place: str, prompts: dict[_Key, ScoredPrompt]) -> None:
+    """Add the score in a row to its prompt, of which it may be the first."""
     purpose = _text(record, "purpose") or "main"
     if purpose not in PURPOSES:
         raise _RowError(f"purpose {purpose!r} is unknown; use {', '.join(PURPOSES)}")
@@ -118,30 +105,26 @@ def _row(record: Record) -> _Row:
     if instance is None:
         raise _RowError("none of prompt_id, input and text tells which prompt this is; add one")
     setting = (_count(record, "n_demos"), _count(record, "demo_set"))
-    key = (_needed(record, "task"), setting, purpose, instance)
-    return _Row(key, _needed(record, "label"), _logprob(record), shared)
-
-
-def _add(row: _Row, place: str, prompts: dict[_Key, ScoredPrompt]) -> None:
-    task, setting, purpose, instance = row.key
-    known = prompts.get(row.key)
+    task, label, logprob = _needed(record, "task"), _needed(record, "label"), _logprob(record)
+    key = (task, setting, purpose, instance)
+    known = prompts.get(key)
     if known is None:
-        logprobs = {row.label: row.logprob}
-        prompts[row.key] = ScoredPrompt(task, setting, purpose, instance, logprobs=logprobs, place=place, **row.shared)
+        scores = {label: logprob}
+        prompts[key] = ScoredPrompt(task, setting, purpose, instance, logprobs=scores, place=place, **shared)
         return
-    if row.label in known.logprobs:
+    if label in known.logprobs:
         raise _RowError(
-            f"label {row.label!r} of prompt {instance!r} stands there twice, in one setting and purpose (the prompt "
+            f"label {label!r} of prompt {instance!r} stands there twice, in one setting and purpose (the prompt "
             f"begins at {known.place}); where these are two prompts, tell them apart by prompt_id"
         )
-    for name, value in row.shared.items():
+    for name, value in shared.items():
         if value != getattr(known, name):
             raise _RowError(
                 f"{name} {value!r} of prompt {instance!r} is {getattr(known, name)!r} at {known.place}; "
                 "all rows of a prompt need the same"
             )
     assert isinstance(known.logprobs, dict)
-    known.logprobs[row.label] = row.logprob
+    known.logprobs[label] = logprob
 
 
 def _text(record: Record, name: str) -> str | None:

@@ -25,7 +25,6 @@ from biaseval.search.samplers import Point, sampler_of
 from biaseval.search.trials import (
     SHARED,
     Came,
-    Ended,
     deriving,
     files_of_trials,
     objective_of,
@@ -119,8 +118,7 @@ def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point
         failed |= {trial: Came("failed", problem=str(error)) for trial in trials}
     came = {trial: Came.of(own, objective.name) for trial, own in found.items()} | failed
     seconds = (time.monotonic() - started) / len(block)
-    ended = [Ended(trial, point, came[trial], seconds, run=None) for trial, point in block.items()]
-    write_trials(run, search, number, ended)
+    write_trials(run, search, number, {trial: came[trial] for trial in block}, block, seconds, have_runs=False)
 
 
 @dataclass(frozen=True)
@@ -136,9 +134,7 @@ class Together:
 def together(specs: Mapping[int, SearchedSpec], *, by_threshold: bool = False) -> list[Together]:
     """Return the specs of trials in groups, each of those that differ in nothing but calibrations, or thresholds.
 
-    Args:
-        specs: by trial.
-        by_threshold: whether all that is asked of them is asked of single thresholds.
+    ``by_threshold`` says whether all that is asked of them is asked of single thresholds.
     """
     groups: dict[str, dict[int, SearchedSpec]] = {}
     for trial, spec in specs.items():

@@ -31,9 +31,7 @@ Cutoffs = Mapping[str, Mapping[int, float]]
 def cutoffs(rule: StopEarlySpec, trials: Iterable[Iterable[Reached]]) -> Cutoffs:
     """Return what the readers of a trial must reach to go on.
 
-    Args:
-        rule: of the spec.
-        trials: of each trial of earlier batches, how its readers did at their evaluations.
+    ``trials`` has, of each trial of earlier batches, how its readers did at their evaluations.
 
     Returns:
         At each rung that some reached, the F1 above which the best ``1 / reduction`` of them lie, as Ray Tune's ASHA

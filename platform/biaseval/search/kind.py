@@ -33,7 +33,6 @@ from biaseval.search.trials import (
     MADE,
     SHARED,
     Came,
-    Ended,
     files_of_trials,
     make_trial,
     refuse_failure,
@@ -41,7 +40,6 @@ from biaseval.search.trials import (
     result_of,
     row_of,
     rows_of,
-    trial_folder,
     write_trials,
 )
 from biaseval.spec import CausalSpec, QaTrainSpec, SearchSpec, dump_spec
@@ -108,10 +106,11 @@ def _impossible(spec: SearchSpec, inputs: Inputs) -> list[str]:
 
 def _refuse_idle(spec: SearchSpec) -> None:
     """Make sure that something is trained otherwise where keys of training are searched; Raises InputError: nothing."""
-    idle = [
-        key for key in spec.search if key.startswith("train.") and not own_readers(spec, [key], with_bias_models=True)
+    problems = [
+        f"search.{key}: no reader of train.methods changes with it; leave it out"
+        for key in spec.search
+        if key.startswith("train.") and not own_readers(spec, [key], with_bias_models=True)
     ]
-    problems = [f"search.{key}: no reader of train.methods changes with it; leave it out" for key in idle]
     if spec.stop_early is not None and not own_readers(spec, list(spec.search)):
         problems.append("stop_early: no trial trains a reader that is watched; leave it out")
     if problems:
@@ -201,7 +200,7 @@ class Trials:
                     yield Done(left[number])
             if numbers[0] == 0:
                 refuse_failure(run, *numbers)
-            rows = [row for number in numbers for row in rows_of(run, number)]
+            rows = rows_of(run, *numbers)
             batch = [_reached(run, number) for number in numbers]
             sampler.tell([result_of(row, own) for row, own in zip(rows, batch, strict=True)])
             reached += batch
@@ -216,8 +215,7 @@ class Trials:
         attempts = Attempts(make_trial, told, at_once)
         for number, problem in try_all(numbers, attempts, lambda one: run.has(row_of(one)), wait):
             if problem is not None:
-                came = Came("failed", problem=problem)
-                write_trials(run, self.spec, number, [Ended(number, points[number], came, 0.0, trial_folder(number))])
+                write_trials(run, self.spec, number, {number: Came("failed", problem=problem)}, points, 0.0)
             [row] = rows_of(run, number)
             say(f"trial {number} ({_shown(points[number])}): {_outcome(row)}")
             yield number
@@ -253,37 +251,27 @@ def _outcome(row: Mapping[str, Any]) -> str:
 
 
 def _gpus(spec: SearchSpec) -> int:
-    """Return how many GPUs a trial needs where there are some."""
     own = spec.spec.train or getattr(spec.spec, "lora", None)
     asked = spec.execution.gpus_per_actor
     return max(1 if asked == "auto" else asked, own.workers if own is not None else 1)
 
 
 def _reached(run: Run, number: int) -> list[Reached]:
-    rows = run.read_part(TRIAL_EVALUATIONS.name, number).to_pylist()
+    rows = rows_of(run, number, table=TRIAL_EVALUATIONS.name)
     return [Reached(row["model"], row["n_steps"], row["f1"]) for row in rows]
 
 
 def _derive(run: Run, spec: SearchSpec) -> None:
     """Write what SQL reads beside the trials."""
     shared = Run.open(f"{run.uri}/{SHARED}")
-    steps = sum(
-        row["steps"] or 0
-        for part in shared.parts("trained_models")
-        for row in shared.read_part("trained_models", part).to_pylist()
-    )
+    steps = sum(row["steps"] or 0 for row in rows_of(shared, table="trained_models"))
     row: dict[str, object] = {
-        "name": spec.name,
+        **spec.model_dump(include={"name", "per", "algorithm", "choose_on", "batch", "seed"}),
         "searched": spec.spec.kind,
         "objectives": read_plan(run)["objectives"][:1],
         "are_maximized": [spec.objective.maximize],
         "are_of_bias_score": ["bias_score" in spec.objective.sql.casefold()],
         "keys": list(spec.search),
-        "per": list(spec.per),
-        "algorithm": spec.algorithm,
-        "choose_on": spec.choose_on,
-        "batch": spec.batch,
-        "seed": spec.seed,
         "shared_steps": steps,
     }
     run.write_part(SEARCH_SETTINGS.name, 0, SEARCH_SETTINGS.rows([row]))
@@ -358,10 +346,8 @@ def _training_cost(
     fewest = total
     if spec.stop_early is not None:
         watched = set(own_readers(spec, list(spec.search)))
-        grace = spec.stop_early.grace_steps
-        first = min(n_trials, spec.batch)
-        between = train.evaluation_steps
-        looked = -(-grace // between) * between  # the first evaluation after it
+        first, between = min(n_trials, spec.batch), train.evaluation_steps
+        looked = -(-spec.stop_early.grace_steps // between) * between  # the first evaluation after the grace
         least = sum(min(looked, n) if name in watched else n for name, n in own.items())
         fewest = shared_steps + first * own_steps + (n_trials - first) * least
     return {
@@ -376,9 +362,7 @@ def _training_cost(
 
 
 def _given_up(run: Run, spec: SearchSpec) -> Mapping[str, str]:
-    """Return the trials that failed, and why."""
-    rows = [row for part in sorted(run.parts("trials")) for row in rows_of(run, part)]
-    return {f"trial {row['trial']}": str(row["problem"]) for row in rows if row["state"] == "failed"}
+    return {f"trial {row['trial']}": str(row["problem"]) for row in rows_of(run) if row["state"] == "failed"}
 
 
 _HEADLINE = """

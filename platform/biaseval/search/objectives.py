@@ -33,7 +33,6 @@ from biaseval.search.samples import (
     ChooseOn,
     assigned,
     groups,
-    is_part,
     kept,
     made_once,
     part_of,
@@ -126,11 +125,7 @@ def is_by_threshold(kind: str, sql: str) -> bool:
 def objective_columns(kind: str, sql: str, per: Sequence[str] = (), choose_on: ChooseOn = "published") -> list[str]:
     """Return the names of a query's number and of its other columns, after testing the query on an empty run.
 
-    Args:
-        kind: of the run.
-        sql: of the objective.
-        per: columns that identify a row.
-        choose_on: the rows for the choice.
+    The columns ``per`` identify a row, and ``choose_on`` says which rows are for the choice.
 
     Raises:
         InputError: the query fails, has other columns, has no number, or ignores the data.
@@ -190,10 +185,8 @@ class Objective:
     ) -> Iterator[tuple[int, Value | BiasevalError]]:
         """Yield the objective of each spec on each sample, and on the sample without each of its groups.
 
-        Args:
-            run: with all outputs of the specs.
-            computings: the specs, numbered over all of them.
-            threads: of DuckDB; None for the number of cores.
+        The run has all outputs of the specs, which are numbered over all computings. ``threads`` are DuckDB's; None: as
+        many as there are cores.
 
         Returns:
             The number of a spec, and its value or an error: the query fails, or returns no number on the rows for the
@@ -406,7 +399,7 @@ class _Reading:
                 sample.write_bytes(name, run.read_bytes(name))
         for table in self._derived_of:
             if run.parts(table):
-                own = schema if is_part(table) and table in self.parts else "main"
+                own = schema if table in self.parts else "main"
                 sample.write_part(table, 0, rows(f"from {own}.{table}", connection).cast(TABLES[table].schema))
         derive(sample)
 

@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from biaseval.parsing import json_value
 from biaseval.spec import SearchSpec
@@ -33,17 +33,7 @@ class Result:
     """Of one that was stopped: steps to how its readers did there, more being better."""
 
 
-class Sampler(Protocol):
-    """Chooses points."""
-
-    def ask(self, n_points: int) -> list[Point]:
-        """Return the next points."""
-
-    def tell(self, results: Sequence[Result]) -> None:
-        """Receive the results of the last points, in their order."""
-
-
-def sampler_of(spec: SearchSpec) -> Sampler:
+def sampler_of(spec: SearchSpec) -> Grid | Drawn:
     """Return the sampler of a search, from its start."""
     return Grid(spec.search) if spec.algorithm == "grid" else Drawn(spec)
 

@@ -27,8 +27,9 @@ _PURPOSES = "('main', 'bias_score', 'held_out', 'majority')"
 """Of prompts whose rows are measured; calibration inputs belong to every sample."""
 
 _PROMPTS = (
+    ("prompts",),
     "select distinct task, purpose, row, concat(task, ' ', purpose) as named, row as unit, 1 as size from prompts "
-    f"where purpose in {_PURPOSES}"
+    f"where purpose in {_PURPOSES}",
 )
 _MEMBERS = {
     "qa_bias": (
@@ -36,8 +37,8 @@ _MEMBERS = {
         "select dataset, example_id, dataset as named, article as unit, "
         "count(*) over (partition by dataset, article) as size from qa_articles",
     ),
-    "label_bias": (("prompts",), _PROMPTS),
-    "majority_bias": (("prompts",), _PROMPTS),
+    "label_bias": _PROMPTS,
+    "majority_bias": _PROMPTS,
 }
 """Kind to the tables that its rows are found in, and these: their keys, the set, and the unit of it with its size."""
 
@@ -109,13 +110,7 @@ def assigned(run: Run, kind: str, choose_on: ChooseOn, seed: int) -> pa.Table:
     """Return which sample and group each measured row belongs to.
 
     Articles or rows of each data set or task are shuffled, and each goes to the half with the least so far, and there
-    to the group with the least.
-
-    Args:
-        run: that has measured something.
-        kind: of the run.
-        choose_on: what the choice sees.
-        seed: of the shuffling; each set has a generator of its own.
+    to the group with the least. Each set has a generator of its own with this seed.
 
     Returns:
         The rows' keys, ``sample`` and ``group`` (0-based, of the sample; null in ``all``, which has no intervals), and
@@ -132,21 +127,12 @@ def assigned(run: Run, kind: str, choose_on: ChooseOn, seed: int) -> pa.Table:
         connection.from_arrow(_dealt(units, choose_on, seed)).create("dealt")
         found = rows(f"{_DEALT[choose_on]} from members join dealt using (named, unit) order by all", connection)
     if choose_on == "half" and "purpose" not in found.column_names:  # questions
-        found = pa.concat_tables([found, _undivided(found)])
+        whole = {"sample": pa.repeat(pa.scalar("all"), len(found)), "group": pa.nulls(len(found), pa.int32())}
+        columns = [whole.get(name, found[name]) for name in found.column_names]
+        found = pa.concat_tables([found, pa.table(columns, schema=found.schema)])
     if "purpose" in found.column_names and "as_purpose" not in found.column_names:
         found = found.append_column("as_purpose", found["purpose"])
     return found
-
-
-def _undivided(members: pa.Table) -> pa.Table:
-    """Return all rows as the sample ``all``."""
-    names = members.schema.names
-    n_rows = members.num_rows
-    whole = {
-        "sample": pa.repeat(pa.scalar("all"), n_rows),
-        "group": pa.nulls(n_rows, members.schema.field("group").type),
-    }
-    return pa.table([whole.get(name, members[name]) for name in names], schema=members.schema)
 
 
 def _dealt(units: pa.Table, choose_on: ChooseOn, seed: int) -> pa.Table:
@@ -188,24 +174,15 @@ def groups(members: pa.Table, sample: str) -> list[int]:
 
 def parts_of(names: Collection[str]) -> list[str]:
     """Return the tables and views among these of which a sample has a part, in the order in which parts follow."""
-    own = sorted(name for name in names if is_part(name) and name != "prompts")
+    own = sorted(name for name in names if name in _PARTS and name != "prompts")
     follow = "prompts" in names or any("drawn.prompts" in _PARTS[name] for name in own)
     return ["prompts", *own] if follow else own
-
-
-def is_part(table: str) -> bool:
-    """Return whether a sample has only a part of a table or view."""
-    return table in _PARTS
 
 
 def part_of(table: str, place: str, sample: str, left_out: int | None) -> str:
     """Return the query for a sample's part, of the rows ``main.kept`` and what belongs to ``drawn.prompts``.
 
-    Args:
-        table: or view.
-        place: the schema that has all of it.
-        sample: one of `samples_of`.
-        left_out: the group that is.
+    The schema ``place`` has all of the table or view; the sample is one of `samples_of`.
     """
     is_kept = "true" if left_out is None else f'"group" <> {left_out}'
     return _PARTS[table].format(table=table, place=place, sample=sample, is_kept=is_kept)

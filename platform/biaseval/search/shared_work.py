@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from biaseval.pipelines.kind import Stage
 from biaseval.pipelines.qa.trained_models import BIAS_MODEL, readers_of
 from biaseval.spec import ADDRESSING, GUIDED, QaTrainSpec, SearchSpec
 from biaseval.store import Run
 from biaseval.tables import tables_of
-from biaseval.units import Done, Unit
-
-if TYPE_CHECKING:
-    from biaseval.execute.cluster import Cluster
+from biaseval.units import Unit
 
 Varies = Callable[[Unit, str], bool]
 """Says whether a file of a unit comes out otherwise where searched keys have other values."""
@@ -68,12 +64,13 @@ def own_readers(search: SearchSpec, keys: Collection[str], *, with_bias_models: 
 
 def methods_of(keys: Collection[str]) -> set[str]:
     """Return the methods whose readers keys of a QA spec change."""
-    return {method for key in keys for method in _methods(key)}
+    found = (_methods(key) for key in keys)
+    return {method for methods in found for method in (_READERS if methods is None else methods)}
 
 
-def _methods(key: str) -> Sequence[str]:
-    known = [methods for name, methods in _BY_KEY.items() if key == name or key.startswith(f"{name}.")]
-    return known[0] if known else _READERS
+def _methods(key: str) -> Sequence[str] | None:
+    """Return the methods of a key; None: it changes all readers, and maybe which there are."""
+    return next((own for name, own in _BY_KEY.items() if key == name or key.startswith(f"{name}.")), None)
 
 
 def _everything(unit: Unit, file: str) -> bool:
@@ -81,9 +78,10 @@ def _everything(unit: Unit, file: str) -> bool:
 
 
 def _readers_vary(train: QaTrainSpec, keys: Sequence[str]) -> Varies:
-    if any(not any(key == name or key.startswith(f"{name}.") for name in _BY_KEY) for key in keys):
+    if any(_methods(key) is None for key in keys):
         return _everything
-    names = _named(train, methods_of(keys))
+    methods = methods_of(keys)
+    names = {own.name for own in readers_of(train) if own.method in methods}
     has_guides = any(key.startswith("train.bias_model.") for key in keys)
     splits = any(key.startswith("train.thresholds") for key in keys)
 
@@ -98,39 +96,21 @@ def _readers_vary(train: QaTrainSpec, keys: Sequence[str]) -> Varies:
     return vary
 
 
-def _named(train: QaTrainSpec, methods: Collection[str]) -> set[str]:
-    return {own.name for own in readers_of(train) if own.method in methods}
-
-
-@dataclass(frozen=True)
 class Shared:
     """What trials share of a stage."""
 
-    stage: Stage
-    vary: Varies
-
-    @property
-    def verb(self) -> str:
-        """That of the stage."""
-        return self.stage.verb
-
-    @property
-    def noun(self) -> str:
-        """That of the stage."""
-        return self.stage.noun
+    def __init__(self, stage: Stage, vary: Varies) -> None:
+        self.verb, self.noun, self.make = stage.verb, stage.noun, stage.make
+        self._stage, self._vary = stage, vary
 
     @property
     def units(self) -> list[Unit]:
         """Those that do not vary, or the part of their files that does not."""
         kept = [
-            replace(unit, files=tuple(file for file in unit.files if not self.vary(unit, file)))
-            for unit in self.stage.units
+            replace(unit, files=tuple(file for file in unit.files if not self._vary(unit, file)))
+            for unit in self._stage.units
         ]
         return [unit for unit in kept if unit.files]
-
-    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
-        """Make the missing units; Raises: as the stage does."""
-        return self.stage.make(run, missing, cluster)
 
 
 def shared_stages(stages: Iterable[Stage], vary: Varies) -> Iterator[Shared]:

@@ -48,18 +48,13 @@ def row_of(part: int) -> str:
     return f"{TRIALS.name}/{part_name(part)}"
 
 
-def rows_of(run: Run, part: int) -> list[dict[str, Any]]:
-    """Return the rows of a part of ``trials``."""
-    rows: list[dict[str, Any]] = run.read_part(TRIALS.name, part).to_pylist()
-    return rows
+def rows_of(run: Run, *parts: int, table: str = TRIALS.name) -> list[dict[str, Any]]:
+    """Return the rows of parts of a table, or of all its parts."""
+    return [row for part in parts or sorted(run.parts(table)) for row in run.read_part(table, part).to_pylist()]
 
 
 def refuse_other_points(run: Run, part: int, points: Sequence[Point]) -> None:
-    """Make sure that the trials of a part are those that the sampler asks for.
-
-    Raises:
-        BiasevalError: it now chooses others.
-    """
+    """Make sure that a part's trials are those that the sampler asks for; Raises BiasevalError: it chooses others."""
     for row, point in zip(rows_of(run, part), points, strict=True):
         if json_value(row["parameters"]) != point:
             raise BiasevalError(
@@ -70,12 +65,8 @@ def refuse_other_points(run: Run, part: int, points: Sequence[Point]) -> None:
 
 
 def refuse_failure(run: Run, *parts: int) -> None:
-    """Make sure that the first trials say anything at all.
-
-    Raises:
-        BiasevalError: all of them failed.
-    """
-    rows = [row for part in parts for row in rows_of(run, part)]
+    """Make sure that the first trials say anything at all; Raises BiasevalError: all of them failed."""
+    rows = rows_of(run, *parts)
     if all(row["state"] == "failed" for row in rows):
         raise BiasevalError(
             f"{run.uri}: each of the first {len(rows)} trials failed, so the search ends here; the first says: "
@@ -117,12 +108,8 @@ def make_trial(
 ) -> None:
     """Make a trial, and write its results; its row of ``trials`` comes last.
 
-    Args:
-        number: of the trial.
-        run_uri: of the search.
-        points: searched keys to values, by trial.
-        cutoffs: the thresholds that its readers must reach.
-        at_once: trials that share the cluster.
+    ``points`` has searched keys to values, by trial. ``cutoffs`` is what its readers must reach. The cluster is shared
+    by ``at_once`` trials.
 
     Raises:
         TransientError: the failure has a cause outside the trial.
@@ -135,8 +122,7 @@ def make_trial(
         raise
     except (BiasevalError, ValidationError) as error:
         came = Came("failed", problem=reason(error))
-    ended = Ended(number, points[number], came, time.monotonic() - started, trial_folder(number))
-    write_trials(run, search, number, [ended])
+    write_trials(run, search, number, {number: came}, points, time.monotonic() - started)
 
 
 @dataclass(frozen=True)
@@ -154,15 +140,11 @@ class Came:
     @classmethod
     def of(cls, found: Iterable[Value | BiasevalError], objective: str, **facts: Any) -> Self:
         """Return the result of a trial with these values; a trial without a value has failed."""
-        values, problems = [], []
-        for own in found:
-            if isinstance(own, Value):
-                values.append(own)
-            else:
-                problems.append(str(own))
+        found = list(found)
+        problems = [str(own) for own in found if not isinstance(own, Value)]
         if problems:
             return cls("failed", problem=problems[0], **facts)
-        return cls("done", values, objective, **facts)
+        return cls("done", [own for own in found if isinstance(own, Value)], objective, **facts)
 
     def found(self, sample: str) -> str | None:
         """Return the objective on a sample as JSON: its name to the value, or to scopes and their values."""
@@ -174,42 +156,42 @@ class Came:
         return json.dumps({self.objective: found.get(EVERYTHING, found)}) if found else None
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A trial that has ended."""
+def write_trials(
+    run: Run,
+    search: SearchSpec,
+    part: int,
+    trials: Mapping[int, Came],
+    points: Mapping[int, Mapping[str, Any]],
+    seconds: float,
+    *,
+    have_runs: bool = True,
+) -> None:
+    """Write the rows of trials as a part; those of ``trials``, which make them complete, come last.
 
-    number: int
-    point: Mapping[str, Any]
-    came: Came
-    seconds: float
-    run: str | None
-    """Its directory, relative to the search's; None: it has none."""
-
-
-def write_trials(run: Run, search: SearchSpec, part: int, trials: Sequence[Ended]) -> None:
-    """Write the rows of trials as a part; those of ``trials``, which make them complete, come last."""
-    values = [{"trial": own.number, **value._asdict()} for own in trials for value in own.came.values]
+    Each trial took ``seconds``. Trials that ``have_runs`` are runs in directories of their own.
+    """
+    values = [{"trial": number, **value._asdict()} for number, came in trials.items() for value in came.values]
     run.write_part(TRIAL_VALUES.name, part, TRIAL_VALUES.rows(values))
-    evaluations = [
-        {"trial": own.number, "model": reached.reader, "n_steps": reached.n_steps, "f1": reached.f1}
-        for own in trials
-        for reached in own.came.reached
+    evaluations: list[dict[str, object]] = [
+        {"trial": number, "model": reached.reader, "n_steps": reached.n_steps, "f1": reached.f1}
+        for number, came in trials.items()
+        for reached in came.reached
     ]
     run.write_part(TRIAL_EVALUATIONS.name, part, TRIAL_EVALUATIONS.rows(evaluations))
     rows: list[dict[str, object]] = [
         {
-            "trial": own.number,
-            "parameters": json.dumps(dict(own.point)),
-            "state": own.came.state,
-            "objectives": own.came.found("choice"),
-            "evaluation": own.came.found("evaluation"),
-            "steps": own.came.steps,
-            "seconds": own.seconds,
-            "seed": own.point.get("seed", search.spec.seed),
-            "run": own.run,
-            "problem": own.came.problem,
+            "trial": number,
+            "parameters": json.dumps(dict(points[number])),
+            "state": came.state,
+            "objectives": came.found("choice"),
+            "evaluation": came.found("evaluation"),
+            "steps": came.steps,
+            "seconds": seconds,
+            "seed": points[number].get("seed", search.spec.seed),
+            "run": trial_folder(number) if have_runs else None,
+            "problem": came.problem,
         }
-        for own in trials
+        for number, came in trials.items()
     ]
     run.write_part(TRIALS.name, part, TRIALS.rows(rows))
 
@@ -224,46 +206,34 @@ def _made(
             shared = inspected(Run.open(f"{search_run.uri}/{SHARED}"))
             take(shared, search_run.read_json(MADE)["files"], run)
         run.write_json(CUTOFFS, cutoffs)
-        problem = None
+        trained: list[dict[str, Any]] = []
+        problem: str | None = None
         for stage in kind.stages(run, spec, read_plan(run)):
             make_missing(run, [stage], spec.execution, at_once=at_once)
-            problem = problem or _stopped(run)
+            trained = rows_of(run, table="trained_models")
+            problem = next((row["problem"] for row in trained if row.get("is_stopped")), None)
             if problem is not None:
                 break
-        reached = reached_by(run, search)
-        steps = sum(row["steps"] or 0 for row in _own_rows(run, search))
+        reached = _reached_by(run, search)
+        own = own_readers(search, list(search.search), with_bias_models=True)
+        steps = sum(row["steps"] or 0 for row in trained if row["model"] in own)
         if problem is not None:
             return Came("stopped", problem=problem, steps=steps, reached=reached)
         analyse(run, kind, spec)
         kind.refuse_given_up(run, spec)
         alone = Computing(deriving(kind, spec), [()])
         objective = objective_of(search_run, search)
-        found = [own for _, own in objective.values(run, [alone])]
+        found = [value for _, value in objective.values(run, [alone])]
     return Came.of(found, objective.name, steps=steps, reached=reached)
 
 
-def _rows(run: Run, table: str) -> list[dict[str, Any]]:
-    return [row for part in sorted(run.parts(table)) for row in run.read_part(table, part).to_pylist()]
-
-
-def _own_rows(run: Run, search: SearchSpec) -> Iterable[dict[str, Any]]:
-    """Yield the rows of ``trained_models`` of readers that the trial trained itself."""
-    own = set(own_readers(search, list(search.search), with_bias_models=True))
-    return (row for row in _rows(run, "trained_models") if row["model"] in own)
-
-
-def _stopped(run: Run) -> str | None:
-    """Return why a search ended the training of a reader, if it did."""
-    return next((row["problem"] for row in _rows(run, "trained_models") if row.get("is_stopped")), None)
-
-
-def reached_by(run: Run, search: SearchSpec) -> list[Reached]:
+def _reached_by(run: Run, search: SearchSpec) -> list[Reached]:
     """Return how the readers that a trial trained itself did at their evaluations, on their sets for validation."""
     if search.spec.train is None:
         return []
     own, deciding = set(own_readers(search, list(search.search))), set(search.spec.train.validation)
     found: dict[tuple[str, int], list[float]] = {}
-    for row in _rows(run, "evaluations"):
+    for row in rows_of(run, table="evaluations"):
         if row["model"] in own and row["dataset"] in deciding and math.isfinite(row["f1"]):
             found.setdefault((row["model"], row["step"] + 1), []).append(row["f1"])
     return [Reached(model, n_steps, sum(own) / len(own)) for (model, n_steps), own in sorted(found.items())]

@@ -15,7 +15,6 @@ from biaseval.spec.data import (
     LABEL,
     DataSpec,
     FormatSpec,
-    ItemSpec,
     OnBadRow,
     is_label,
     item_pieces,
@@ -38,11 +37,11 @@ from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrai
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
 from biaseval.spec.line_breaks import break_cautions, written_breaks
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
-from biaseval.spec.qa_bias import BootstrapSpec, QaBiasSpec, QaDatasetsSpec, QaModelSpec, QaTextSpec, WindowsSpec
+from biaseval.spec.qa_bias import QaBiasSpec, QaDatasetsSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, TableSpec
 from biaseval.spec.score import ScoreSpec
-from biaseval.spec.search import ObjectiveSpec, SearchedSpec, SearchSpec, StopEarlySpec
-from biaseval.spec.shared_sections import ExecutionSpec, Method, ModelSpec, ScoringSpec
+from biaseval.spec.search import SearchedSpec, SearchSpec, StopEarlySpec
+from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec
 from biaseval.spec.training import AdapterSpec, LoraSpec, TrainingSpec
 
 CausalSpec = LabelBiasSpec | MajorityBiasSpec
@@ -60,16 +59,13 @@ _SEARCHED: dict[str, type[SearchedSpec]] = {
 }
 _STORED: dict[str, type[AnySpec]] = {**_KINDS, "score": ScoreSpec}
 
-
 _OF_SEARCHED = "spec."
 
 
 def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     """Return the validated spec in the YAML file ``path``, with its relative paths made absolute.
 
-    Args:
-        path: the spec file.
-        overrides: ``key.subkey=value`` strings; values are YAML.
+    An override is ``key.subkey=value``, and the value is YAML.
 
     Raises:
         InputError: the file cannot be read or has mistakes; the message lists all of them.
@@ -81,11 +77,7 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
 def spec_of(content: dict[str, Any], source: str, folder: Path, overrides: Sequence[str] = ()) -> Spec:
     """Return the validated spec of parsed content, with the overrides applied.
 
-    Args:
-        content: keys and values as parsed from YAML.
-        source: the name of the content in messages.
-        folder: the folder that relative paths start from.
-        overrides: as for `load_spec`.
+    ``source`` names the content in messages, and relative paths start from ``folder``.
 
     Raises:
         InputError: the content has mistakes; the message lists all of them.
@@ -100,17 +92,7 @@ def spec_of(content: dict[str, Any], source: str, folder: Path, overrides: Seque
 
 
 def _search(content: dict[str, Any], source: str, folder: Path, overrides: Sequence[str]) -> Spec:
-    """Return the spec of a search; its key ``spec`` names the searched spec file or holds the searched spec itself.
-
-    Args:
-        content: keys and values of the search.
-        source: the name of the content in messages.
-        folder: the folder that relative paths start from.
-        overrides: changes of the searched spec.
-
-    Raises:
-        InputError: the search or the searched spec has mistakes.
-    """
+    """Return the spec of a search; its key ``spec`` names the searched spec file or holds the searched spec itself."""
     base, place = content.get("spec"), f"{source}: spec"
     if isinstance(base, str):
         own = (folder / Path(base).expanduser()).resolve()
@@ -130,10 +112,7 @@ def stored_spec(content: object, source: str) -> AnySpec:
     """Return the spec in a run's ``spec.yaml``, which this version or an older one wrote.
 
     Missing keys get their defaults. Paths are already absolute, and names on the Hugging Face hub stay names.
-
-    Args:
-        content: as parsed from YAML.
-        source: the file's name, for messages.
+    ``source`` is the file's name, for messages.
 
     Raises:
         InputError: the content is no spec of a known kind, or has mistakes.
@@ -146,76 +125,14 @@ def stored_spec(content: object, source: str) -> AnySpec:
 
 
 __all__ = [
-    "ADDRESSING",
-    "BASE",
-    "GUIDED",
-    "LABEL",
-    "MIN_INSTANCES",
-    "N_DEMONSTRATIONS",
-    "POOL_SIZE",
-    "AdapterSpec",
-    "AnySpec",
-    "BootstrapSpec",
-    "CausalSpec",
-    "ConversationsSpec",
-    "DataSource",
-    "DataSpec",
-    "ExecutionSpec",
-    "FormatSpec",
-    "GeneratedSpec",
-    "ImportedSection",
-    "ImportedSpec",
-    "InstructSpec",
-    "InstructTrainingSpec",
-    "ItemSpec",
-    "LabelBiasSpec",
-    "LabelDataSpec",
-    "LmEvalDataSpec",
-    "LoraSpec",
-    "MajorityBiasSpec",
-    "MajorityPromptSpec",
-    "Method",
-    "ModelSpec",
-    "ObjectiveSpec",
-    "OnBadRow",
-    "Prediction",
-    "PromptSpec",
-    "QaBaseSpec",
-    "QaBiasSpec",
-    "QaDatasetsSpec",
-    "QaModelSpec",
-    "QaTextSpec",
-    "QaTrainSpec",
-    "ScoreSpec",
-    "ScoringSpec",
-    "SearchSpec",
-    "SearchedSpec",
-    "SimplexSpec",
-    "Source",
-    "Spec",
-    "StopEarlySpec",
-    "TableSpec",
-    "TasksSpec",
-    "TrainingSpec",
-    "WindowsSpec",
-    "analysed_as",
-    "blocking",
-    "break_cautions",
-    "differences",
-    "dump_spec",
-    "grown_keys",
-    "is_label",
-    "item_pieces",
-    "label_key",
-    "load_spec",
-    "of_analysis",
-    "of_kind",
-    "of_no_section",
-    "override_keys",
-    "spec_of",
-    "stored_spec",
-    "template_fields",
-    "training_positions",
-    "with_own_sql",
+    "ADDRESSING", "BASE", "GUIDED", "LABEL", "MIN_INSTANCES", "N_DEMONSTRATIONS", "POOL_SIZE", "AdapterSpec", "AnySpec",
+    "CausalSpec", "ConversationsSpec", "DataSource", "DataSpec", "ExecutionSpec", "FormatSpec", "GeneratedSpec",
+    "ImportedSection", "ImportedSpec", "InstructSpec", "InstructTrainingSpec", "LabelBiasSpec", "LabelDataSpec",
+    "LmEvalDataSpec", "LoraSpec", "MajorityBiasSpec", "MajorityPromptSpec", "ModelSpec", "OnBadRow", "Prediction",
+    "PromptSpec", "QaBaseSpec", "QaBiasSpec", "QaDatasetsSpec", "QaModelSpec", "QaTextSpec", "QaTrainSpec", "ScoreSpec",
+    "SearchSpec", "SearchedSpec", "SimplexSpec", "Source", "Spec", "StopEarlySpec", "TableSpec", "TasksSpec",
+    "TrainingSpec", "WindowsSpec", "analysed_as", "blocking", "break_cautions", "differences", "dump_spec",
+    "grown_keys", "is_label", "item_pieces", "label_key", "load_spec", "of_analysis", "of_kind", "of_no_section",
+    "override_keys", "spec_of", "stored_spec", "template_fields", "training_positions", "with_own_sql",
     "written_breaks",
-]
+]  # fmt: skip

@@ -1,6 +1,8 @@
 """Changes of a spec that keep the stored results of a run: keys that only add work, and keys of the analysis."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,10 +18,6 @@ def grown_keys(old: RunSpec, new: RunSpec) -> list[str]:
     """Return the keys to which ``new`` adds something.
 
     The list is empty where ``new`` also changes or drops something of ``old``.
-
-    Args:
-        old: the spec of a run.
-        new: another spec of the same kind.
     """
     if type(old) is not type(new) or old.is_fixed or new.is_fixed:
         return []
@@ -28,12 +26,7 @@ def grown_keys(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def blocking(old: RunSpec, new: RunSpec) -> list[str]:
-    """Return a line for each difference that is neither an addition to ``old`` nor a key of the analysis.
-
-    Args:
-        old: the spec of a run.
-        new: another spec.
-    """
+    """Return a line for each difference that is neither an addition to ``old`` nor a key of the analysis."""
     if type(old) is not type(new) or old.is_fixed or new.is_fixed:
         return differences(old, new)
     return differences(old, _without_additions(old, analysed_as(old, new))[0])
@@ -45,7 +38,7 @@ def _without_additions(old: S, new: S) -> tuple[S, list[str]]:
     grown = []
     for key in new.GROWS:
         *sections, name = key.split(".")
-        one, other = _section(before, sections), _section(after, sections)
+        one, other = (reduce(getitem, sections, content) for content in (before, after))
         if one[name] != other[name] and _is_more(one[name], other[name]):
             grown.append(key)
             other[name] = one[name]
@@ -53,12 +46,7 @@ def _without_additions(old: S, new: S) -> tuple[S, list[str]]:
 
 
 def analysed_as(old: S, new: S) -> S:
-    """Return ``new`` with the analysis of ``old``, or unchanged if that analysis contradicts the other keys of ``new``.
-
-    Args:
-        old: the spec of a run.
-        new: another spec of the same kind.
-    """
+    """Return ``new`` with the analysis of ``old``, or unchanged if that contradicts the other keys of ``new``."""
     before, after = old.model_dump(mode="json"), new.model_dump(mode="json")
     sections: dict[str, Any] = {}
     for key in _analysis(new):
@@ -118,12 +106,6 @@ def _is_none(key: str, spec: RunSpec) -> str:
 def _shown(spec: RunSpec) -> Sequence[str]:
     keys = [key for key in spec.ANALYSIS if not key.endswith(".*") or key[:-2] not in spec.ANALYSIS]
     return [*keys, _CALIBRATION] if _CALIBRATION in type(spec).model_fields else keys
-
-
-def _section(content: dict[str, Any], sections: Sequence[str]) -> dict[str, Any]:
-    for name in sections:
-        content = content[name]
-    return content
 
 
 def _is_more(before: Any, after: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import string
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
@@ -105,6 +106,16 @@ class FormatSpec(Section):
     instruction_text: Instruction | None = None
     separator: Separator | None = None
     order: Order = "drawn"
+
+
+def layout_texts(prompt: ItemSpec, formats: Mapping[str, FormatSpec]) -> dict[str, str]:
+    """Return the items and instructions of the section ``prompt`` and its formats, by their keys in a spec."""
+    return {
+        f"{section}.{name}": text
+        for section, own in [("prompt", prompt), *((f"prompt.formats.{key}", form) for key, form in formats.items())]
+        for name in ("item", "instruction_text")
+        if (text := getattr(own, name)) is not None
+    }
 
 
 def is_label(value: object) -> bool:

@@ -47,10 +47,7 @@ def override_keys(content: dict[str, Any], overrides: Sequence[str]) -> None:
 def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[S]]) -> S:
     """Return the validated spec with this content; its paths stay unchanged.
 
-    Args:
-        content: keys and values as parsed from YAML.
-        source: the file's name, for messages.
-        kinds: the class of each kind of spec.
+    ``source`` is the file's name, for messages, and ``kinds`` has the class of each kind of spec.
 
     Raises:
         InputError: the content has mistakes; the message lists all of them.
@@ -83,10 +80,7 @@ def with_absolute_paths(spec: S, folder: Path) -> S:
 def with_own_sql(spec: S, source: str, folder: Path) -> S:
     """Return the spec with the text of the SQL files in its folder ``analysis.sql``.
 
-    Args:
-        spec: a spec of any kind.
-        source: the file's name, for messages.
-        folder: the folder that this path starts from.
+    ``source`` is the file's name, for messages, and the path starts from ``folder``.
 
     Raises:
         InputError: the folder cannot be read or has no SQL file, or a file has mistakes; the message lists all of them.
@@ -112,11 +106,7 @@ def with_own_sql(spec: S, source: str, folder: Path) -> S:
 
 
 def of_kind(spec: RunSpec, problem: str, *kinds: type[K]) -> K:
-    """Return a spec, which must be of one of these kinds.
-
-    Raises:
-        InputError: it is of another; the message is ``problem``, with the other kind in place of ``{kind}``.
-    """
+    """Return a spec of one of these kinds; Raises InputError: it is of another ``{kind}``, which ``problem`` names."""
     if not isinstance(spec, kinds):
         raise InputError(problem.replace("{kind}", spec.kind))
     return spec

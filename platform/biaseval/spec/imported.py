@@ -1,21 +1,12 @@
 """The spec that the command line writes for a run on imported scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from biaseval.spec.data import OnBadRow
-from biaseval.spec.shared_sections import (
-    ExecutionSpec,
-    LineageSpec,
-    Method,
-    ModelSpec,
-    Name,
-    RunSpec,
-    ScoringSpec,
-    Section,
-)
+from biaseval.spec.shared_sections import ExecutionSpec, LineageSpec, Method, Name, RunSpec, ScoringSpec, Section
 
 Source = Literal["lm-eval", "table"]
 """The kinds of score files: samples that lm-evaluation-harness logged, or a table of label scores."""
@@ -40,8 +31,8 @@ class ImportedSpec(RunSpec):
     tokens without EOS. So ``scoring`` allows no other choice.
     """
 
-    PATHS: ClassVar[tuple[str, ...]] = ()
-    RESOURCES: ClassVar[tuple[str, ...]] = ()
+    PATHS = ()
+    RESOURCES = ()
     ANALYSIS = ("model.*",)
 
     kind: Literal["label_bias"] = "label_bias"
@@ -55,18 +46,6 @@ class ImportedSpec(RunSpec):
     files_read: tuple[str, ...] = Field(default=(), exclude=True)
     """The paths of the files; a run directory does not record them."""
 
-    def files(self) -> dict[str, str | None]:
-        """Return nothing: the run identifies the files by their content."""
-        return {}
-
-    def models_used(self) -> Mapping[tuple[str, ...], ModelSpec]:
-        """Return nothing: no model is loaded."""
-        return {}
-
     def members(self, tasks: Sequence[str]) -> dict[str, list[str]]:
-        """Return nothing: an import has only the suites that every run has.
-
-        Args:
-            tasks: the tasks of the run.
-        """
+        """Return nothing: an import has only the suites that every run has."""
         return {}

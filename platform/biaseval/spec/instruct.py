@@ -1,11 +1,11 @@
 """The spec of instruction tuning."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec, RunSpec, Section, SpecError, refuse
+from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec, RunSpec, Section, SpecError, below, refuse
 from biaseval.spec.training import AdapterSpec, TrainingSpec, other_dropout
 
 
@@ -31,7 +31,7 @@ class ConversationsSpec(Section):
 class InstructTrainingSpec(TrainingSpec):
     """The training of a model on conversations."""
 
-    SECTION: ClassVar[str] = "training"
+    SECTION = "training"
 
     schedule: Literal["linear", "cosine"] = "linear"
     """The decay of the learning rate after the warm-up, to 0 after the last step."""
@@ -42,8 +42,7 @@ class InstructTrainingSpec(TrainingSpec):
     """Rows in one forward pass of one worker; without packing, a row is one conversation."""
     accumulation: Annotated[int, Field(gt=0)] = 32
     """Forward passes per optimizer step; times ``batch_size`` it gives the conversations of a step over all workers."""
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.03
     precision: Literal["float32", "bfloat16"] = "bfloat16"
     """``bfloat16`` runs forward and backward passes in bfloat16; trained weights keep float32 values (ZeRO: copies)."""
@@ -57,13 +56,8 @@ class InstructSpec(RunSpec):
     PATHS = ("model.path", "model.adapter", "data.path", "training.deepspeed_config")
     NAMES = ("model.path", "model.adapter")
     RESOURCES = (
-        "execution.*",
-        "packing",
-        "training.workers",
-        "training.zero",
-        "training.deepspeed_config",
-        "training.gradient_checkpointing",
-        "training.checkpoint_steps",
+        *("execution.*", "packing"),
+        *below("training", "workers", "zero", "deepspeed_config", "gradient_checkpointing", "checkpoint_steps"),
     )
 
     kind: Literal["instruct"]
@@ -88,10 +82,6 @@ class InstructSpec(RunSpec):
     def files(self) -> dict[str, str | None]:
         """Return the file of conversations."""
         return {"data.path": self.data.path}
-
-    def models_used(self) -> dict[tuple[str, ...], ModelSpec]:
-        """Return the base model."""
-        return {("model",): self.model}
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
         """Yield ``workers`` and ``packing`` where they differ and dropout is on."""

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, 
 from biaseval.errors import InputError, did_you_mean
 from biaseval.metric_files import Metric, metric_files
 from biaseval.prompting.calibration import Variant, leaves_one_out, permuting, purposes_of
-from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, template_fields
+from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, layout_texts, template_fields
 from biaseval.spec.data_pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
 from biaseval.spec.shared_sections import (
     LINEAGE,
@@ -28,6 +28,7 @@ from biaseval.spec.shared_sections import (
     ScoringSpec,
     Section,
     SpecError,
+    below,
     named_twice,
     refuse,
 )
@@ -214,15 +215,9 @@ class LabelBiasSpec(RunSpec):
     """A label-bias run (P1)."""
 
     PATHS = (
-        "model.path",
-        "model.adapter",
-        "tasks.path",
-        "tasks.table",
-        "tasks.templates",
-        "tasks.splits",
-        "data.*.train",
-        "data.*.test",
-        "data.*.lm_eval",
+        *below("model", "path", "adapter"),
+        *below("tasks", "path", "table", "templates", "splits"),
+        *below("data.*", "train", "test", "lm_eval"),
         "lora.deepspeed_config",
     )
     NAMES = ("model.path", "model.adapter")
@@ -274,10 +269,7 @@ class LabelBiasSpec(RunSpec):
         return "per_task" if self.tasks is None else self.tasks.sampling
 
     def members(self, tasks: Sequence[str]) -> dict[str, list[str]]:
-        """Return the tasks of each of ``suites``, in their order.
-
-        Args:
-            tasks: the tasks of the run.
+        """Return those of a run's tasks that are in each of ``suites``, in their order.
 
         Raises:
             InputError: a name or glob matches no task, or a suite has only one task, which needs no mean.
@@ -301,10 +293,6 @@ class LabelBiasSpec(RunSpec):
             raise InputError.of(problems)
         return found
 
-    def models_used(self) -> dict[tuple[str, ...], ModelSpec]:
-        """Return the one model."""
-        return {("model",): self.model}
-
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
         """Yield resources whose change would make other adapters."""
         return other_adapters(before, after)
@@ -319,10 +307,8 @@ class LabelBiasSpec(RunSpec):
     @field_validator("suites")
     @classmethod
     def _suites_are_others(cls, suites: dict[str, list[str]]) -> dict[str, list[str]]:
-        taken = [suite for suite in suites if suite in KNOWN_SUITES]
-        refuse(
-            [f"suites.{suite}: is the name of a suite that every run has; choose another" for suite in taken], SpecError
-        )
+        taken = "is the name of a suite that every run has; choose another"
+        refuse([f"suites.{suite}: {taken}" for suite in suites if suite in KNOWN_SUITES], SpecError)
         return suites
 
     @field_validator("data", mode="before")
@@ -345,26 +331,14 @@ class LabelBiasSpec(RunSpec):
         names = [data.name for data in self.data or []]
         refuse(named_twice("data: name", names, "a data set"), SpecError)
         if any(isinstance(data, LmEvalDataSpec) for data in self.data or []):
-            sections: dict[str, ItemSpec | FormatSpec] = {"prompt": self.prompt}
-            sections |= {f"prompt.formats.{name}": form for name, form in self.prompt.formats.items()}
-            refuse(
-                [
-                    f"{section}.{key} does not go with data.lm_eval, whose file says what prompts are; take it out"
-                    for section, own in sections.items()
-                    for key in ("item", "instruction_text")
-                    if getattr(own, key) is not None
-                ],
-                SpecError,
-            )
+            texts = layout_texts(self.prompt, self.prompt.formats)
+            why = "does not go with data.lm_eval, whose file says what prompts are; take it out"
+            refuse([f"{key} {why}" for key in texts], SpecError)
         if self.prompt.demos == "balanced" and self.tasks is not None:
-            fixed = [f"{key}: {value}" for key, value in self._fixed_draws() if value]
+            fixed = ["sampling: reif2024"] if self.tasks.sampling == "reif2024" else []
+            fixed += [f"splits: {self.tasks.splits}"] if self.tasks.splits else []
             refuse([f"prompt.demos: balanced does not go with tasks.{one}, which fixes the draw" for one in fixed])
         return self
-
-    def _fixed_draws(self) -> Iterator[tuple[str, str | None]]:
-        if self.tasks is not None:
-            yield "sampling", "reif2024" if self.tasks.sampling == "reif2024" else None
-            yield "splits", self.tasks.splits
 
     @field_validator("calibration")
     @classmethod
@@ -372,7 +346,9 @@ class LabelBiasSpec(RunSpec):
         analysis = info.data.get("analysis")
         own = {} if analysis is None else analysis.calibrations
         problems = named_twice("calibration", calibration, "a method")
-        without = [f"data set {own.name} has" for own in info.data.get("data") or [] if not _has_options(own)]
+        without = [
+            f"data set {own.name} has" for own in info.data.get("data") or [] if getattr(own, "options", None) is None
+        ]
         if info.data.get("tasks") is not None:
             without = ["task files have"]
         if without and (analysis is None or analysis.is_read) and (permuted := permuting(calibration, own)):
@@ -429,10 +405,6 @@ class LabelBiasSpec(RunSpec):
                 "name another method, or add a number"
             )
         return primary
-
-
-def _has_options(data: LabelDataSpec | LmEvalDataSpec) -> bool:
-    return isinstance(data, LabelDataSpec) and data.options is not None
 
 
 def _shown_examples(prompt: PromptSpec, n_examples: int) -> Iterator[str]:

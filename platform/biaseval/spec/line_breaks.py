@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from biaseval.spec.data import FormatSpec, ItemSpec
+from biaseval.spec.data import FormatSpec, layout_texts
 from biaseval.spec.label_bias import LabelBiasSpec
 from biaseval.spec.majority_bias import MajorityBiasSpec
 
@@ -15,20 +15,11 @@ _USUAL = 2
 
 def break_cautions(spec: LabelBiasSpec | MajorityBiasSpec) -> list[str]:
     """Return one caution per text about doubtful line breaks in the prompts of a spec."""
-    prompt = spec.prompt
-    formats: Mapping[str, FormatSpec] = getattr(prompt, "formats", {})
-    sections = {"prompt": prompt, **{f"prompt.formats.{name}": own for name, own in formats.items()}}
-    texts = {
-        f"{section}.{name}": text
-        for section, own in sections.items()
-        for name in ("item", "instruction_text")
-        if (text := getattr(own, name)) is not None
-    }
+    formats: Mapping[str, FormatSpec] = getattr(spec.prompt, "formats", {})
+    texts = layout_texts(spec.prompt, formats)
     system = {"model.system": spec.model.system} if spec.model.system is not None else {}
-    return [
-        *written_breaks({**system, **texts}),
-        *(line for section, own in sections.items() for line in _too_many(section, own, prompt.separator)),
-    ]
+    separators = {f"prompt.formats.{name}": own.separator for name, own in formats.items()}
+    return [*written_breaks({**system, **texts}), *_too_many(texts, separators, spec.prompt.separator)]
 
 
 def written_breaks(texts: Mapping[str, str]) -> Iterator[str]:
@@ -41,15 +32,13 @@ def written_breaks(texts: Mapping[str, str]) -> Iterator[str]:
             )
 
 
-def _too_many(section: str, own: ItemSpec | FormatSpec, usual: str) -> Iterator[str]:
+def _too_many(texts: Mapping[str, str], separators: Mapping[str, str | None], usual: str) -> Iterator[str]:
     """Yield the texts that end with line breaks although the separator after them begins with some."""
-    separator = usual if own.separator is None else own.separator
-    for name in ("item", "instruction_text"):
-        text = getattr(own, name) or ""
+    for key, text in texts.items():
         n_own = len(text) - len(text.rstrip("\n"))
-        n_together = n_own + separator.count("\n")
+        n_together = n_own + (separators.get(key.rpartition(".")[0]) or usual).count("\n")
         if n_own and n_together > _USUAL:
             yield (
-                f"{section}.{name}: ends with a line break, as a text behind | does in YAML, so {n_together} line "
-                "breaks follow it in prompts; write |- in place of |"
+                f"{key}: ends with a line break, as a text behind | does in YAML, so {n_together} line breaks follow "
+                "it in prompts; write |- in place of |"
             )

@@ -24,6 +24,7 @@ from biaseval.spec.shared_sections import (
     refuse,
 )
 from biaseval.spec.training import LoraSpec, other_adapters, untrainable
+from biaseval.spec.words import is_number
 
 Prediction = Literal["likelihood", "generate", "constrained"]
 
@@ -98,10 +99,6 @@ class MajorityBiasSpec(RunSpec):
         """Return the files of the examples."""
         return {"data.train": self.data.train, "data.test": self.data.test}
 
-    def models_used(self) -> dict[tuple[str, ...], ModelSpec]:
-        """Return the one model."""
-        return {("model",): self.model}
-
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
         """Yield resources whose change would make other adapters, and a changed order of ``data.labels``.
 
@@ -126,7 +123,7 @@ class MajorityBiasSpec(RunSpec):
             return value
         if isinstance(value, dict) and set(value) == {"simplex"}:
             step = value["simplex"]
-            if not _is_number(step) or not 0 < step <= 1 or not math.isclose(1 / step, round(1 / step), rel_tol=1e-9):
+            if not is_number(step) or not 0 < step <= 1 or not math.isclose(1 / step, round(1 / step), rel_tol=1e-9):
                 raise ValueError(f"the step {step!r} does not divide 1 evenly; use 0.1, 0.25 or 0.5")
             if step < _SMALLEST_STEP:
                 raise ValueError(f"the step {step!r} makes too many settings; use {_SMALLEST_STEP} or more")
@@ -165,12 +162,8 @@ def _wrong_shares(row: object) -> Iterable[str]:
     for label, share in row.items():
         if not isinstance(label, str):
             yield f"the label {label!r} is no text; quote it"
-        if not _is_number(share) or not 0 <= share <= 1:
+        if not is_number(share) or not 0 <= share <= 1:
             yield f"the share {share!r} of {label!r} is not between 0 and 1; mend it"
             return
     if abs(sum(row.values()) - 1) > 1e-6:
         yield f"the shares sum to {sum(row.values()):.6g}; make it 1"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

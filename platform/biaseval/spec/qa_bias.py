@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from biaseval.qa_bias.heuristics.built_in import HEURISTICS, annotated
 from biaseval.qa_bias.splits.significance import PUBLISHED_SEGMENTS
 from biaseval.spec.qa_training import DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, QuestionFile, file_of
-from biaseval.spec.shared_sections import ExecutionSpec, Name, RunSpec, Section, SpecError, named_twice, refuse
+from biaseval.spec.shared_sections import ExecutionSpec, Name, RunSpec, Section, SpecError, below, named_twice, refuse
 
 
 class QaModelSpec(Section):
@@ -118,18 +118,10 @@ class QaBiasSpec(RunSpec):
     """A QA prediction-bias run (P3)."""
 
     PATHS = (
-        "models.*.path",
-        "models.*.adapter",
-        "models.*.predictions.*",
-        "datasets.train",
-        "datasets.train.file",
-        "datasets.in_distribution.*",
-        "datasets.in_distribution.*.file",
-        "datasets.out_of_distribution.*",
-        "datasets.out_of_distribution.*.file",
-        "text.nltk_data",
-        "text.spacy",
-        "text.modules",
+        *below("models.*", "path", "adapter", "predictions.*"),
+        *below("datasets", "train", "in_distribution.*", "out_of_distribution.*"),
+        *below("datasets", "train.file", "in_distribution.*.file", "out_of_distribution.*.file"),
+        *below("text", "nltk_data", "spacy", "modules"),
         *QaTrainSpec.PATHS,
     )
     NAMES = ("models.*.path", "models.*.adapter", "text.spacy", "train.bases.*.path")
@@ -297,7 +289,6 @@ class QaBiasSpec(RunSpec):
 
 
 def _training_files(train: QaTrainSpec) -> dict[str, str | None]:
-    """Return the files of training by their keys."""
     sets = {f"train.{key}.{name}": own for key in ("data", "validation") for name, own in getattr(train, key).items()}
     return {
         **{key: uri for key, own in sets.items() if (uri := file_of(own)) is not None},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from biaseval.qa_bias.planted import SHORTCUTS
-from biaseval.spec.shared_sections import Name, Section, Seed, SpecError, named_twice, refuse
+from biaseval.spec.shared_sections import Name, Section, Seed, SpecError, below, named_twice, refuse
 from biaseval.spec.training import TrainingSpec
 
 Method = Literal["standard", "resample", "learned_mixin", "confidence_regularization", "product_of_experts"]
@@ -163,27 +163,25 @@ class BiasModelSpec(Section):
         return not self.tfidf and self.predictions is None
 
 
+_OF_VARIANT = (
+    ("learned_mixin", "variant", "paper", "head"),
+    ("confidence_regularization", "variant", "utama", "head"),
+    ("bias_model", "init", "random", "pretrained"),
+)
+"""Section and key to the value that null stands for in the spec's variants ``paper`` and ``reference``."""
+
+
 class QaTrainSpec(TrainingSpec):
     """The training of readers; defaults are those of P3 (protocol sections 7 to 9)."""
 
-    SECTION: ClassVar[str] = "train"
+    SECTION = "train"
 
-    RESOURCES: ClassVar[tuple[str, ...]] = (
-        "train.zero",
-        "train.deepspeed_config",
-        "train.gradient_checkpointing",
-        "train.checkpoint_steps",
-    )
+    RESOURCES = below("train", "zero", "deepspeed_config", "gradient_checkpointing", "checkpoint_steps")
     """Keys that change the cost of training, not its result; ``workers`` is missing because encoders have dropout."""
 
-    PATHS: ClassVar[tuple[str, ...]] = (
-        "train.bases.*.path",
-        "train.data.*",
-        "train.data.*.file",
-        "train.validation.*",
-        "train.validation.*.file",
-        "train.bias_model.predictions",
-        "train.deepspeed_config",
+    PATHS = (
+        *below("train", "bases.*.path", "bias_model.predictions", "deepspeed_config"),
+        *below("train", "data.*", "data.*.file", "validation.*", "validation.*.file"),
     )
 
     preset: Literal["mikula2024"] = "mikula2024"
@@ -214,9 +212,7 @@ class QaTrainSpec(TrainingSpec):
     """The largest number of steps of standard and resample; null: all epochs. Other methods have their own keys."""
     batch_size: Annotated[int, Field(gt=0)] = 16
     accumulation: Annotated[int, Field(gt=0)] = 1
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
-    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """The precision of forward and backward passes; float16 scales losses and skips steps whose gradients overflow."""
     gradient_checkpointing: bool = False
@@ -255,42 +251,23 @@ class QaTrainSpec(TrainingSpec):
 
     def steps_of(self, method: str) -> int | None:
         """Return the largest number of steps of a method, or None for standard and resample, which go by epochs."""
-        own: dict[str, Any] = {
-            "learned_mixin": self.learned_mixin,
-            "confidence_regularization": self.confidence_regularization,
-            "product_of_experts": self.product_of_experts,
-            "bias_model": self.bias_model,
-        }
-        return own[method].max_steps if method in own else None
+        own: Any = getattr(self, method, None)  # the section of the method's name
+        return None if own is None else own.max_steps
 
     def resolved(self, variant: str) -> QaTrainSpec:
         """Return the section with the values that the spec's ``variant`` decides."""
-        is_reference = variant == "reference"
-        mixin, confidence, bias_model = self.learned_mixin, self.confidence_regularization, self.bias_model
-        changes = {
-            "learned_mixin": mixin.model_copy(
-                update={"variant": mixin.variant or ("head" if is_reference else "paper")}
-            ),
-            "confidence_regularization": confidence.model_copy(
-                update={"variant": confidence.variant or ("head" if is_reference else "utama")}
-            ),
-            "bias_model": bias_model.model_copy(
-                update={"init": bias_model.init or ("pretrained" if is_reference else "random")}
-            ),
-        }
+        changes = {}
+        for section, key, paper, reference in _OF_VARIANT:
+            own = getattr(self, section)
+            value = getattr(own, key) or (reference if variant == "reference" else paper)
+            changes[section] = own.model_copy(update={key: value})
         return self.model_copy(update=changes)
 
-    @field_validator("bases")
+    @field_validator("bases", "seeds")
     @classmethod
-    def _bases_are_named_once(cls, bases: list[QaBaseSpec]) -> list[QaBaseSpec]:
-        refuse(named_twice("bases", [base.name for base in bases]), SpecError)
-        return bases
-
-    @field_validator("seeds")
-    @classmethod
-    def _seeds_differ(cls, seeds: list[int]) -> list[int]:
-        refuse(named_twice("seeds", seeds), SpecError)
-        return seeds
+    def _each_is_named_once(cls, values: list[Any], info: ValidationInfo) -> list[Any]:
+        refuse(named_twice(str(info.field_name), [getattr(own, "name", own) for own in values]), SpecError)
+        return values
 
     @field_validator("biases")
     @classmethod

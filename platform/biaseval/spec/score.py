@@ -1,7 +1,6 @@
 """The spec that the command line writes for scoring a file of prompts: it has no tasks and no metrics."""
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -11,9 +10,9 @@ from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec, Name, RunSpe
 class ScoreSpec(RunSpec):
     """The scored prompts, identified by content: ``biaseval score`` takes no spec file."""
 
-    PATHS: ClassVar[tuple[str, ...]] = ("model.path", "model.adapter")
-    NAMES: ClassVar[tuple[str, ...]] = PATHS
-    RESOURCES: ClassVar[tuple[str, ...]] = ("execution.*",)
+    PATHS = ("model.path", "model.adapter")
+    NAMES = PATHS
+    RESOURCES = ("execution.*",)
 
     kind: Literal["score"]
     name: Name = "score"
@@ -23,11 +22,3 @@ class ScoreSpec(RunSpec):
     prompts: str = Field(default="", exclude=True)
     """The path of the file; a run directory does not record it."""
     execution: ExecutionSpec = ExecutionSpec()
-
-    def files(self) -> dict[str, str | None]:
-        """Return nothing: the run identifies the prompts by their content."""
-        return {}
-
-    def models_used(self) -> Mapping[tuple[str, ...], ModelSpec]:
-        """Return the model."""
-        return {("model",): self.model}

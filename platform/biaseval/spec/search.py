@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -25,7 +25,7 @@ from biaseval.spec.shared_sections import (
     refuse,
 )
 from biaseval.spec.spec_errors import problems_of
-from biaseval.spec.words import number_of
+from biaseval.spec.words import is_number, number_of
 
 SearchedSpec = LabelBiasSpec | MajorityBiasSpec | QaBiasSpec
 """Kinds that can be searched, because they have metrics."""
@@ -96,12 +96,9 @@ class SearchExecutionSpec(ExecutionSpec):
 class SearchSpec(RunSpec):
     """A search over keys of another spec."""
 
-    PATHS: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.PATHS))
-    NAMES: ClassVar[tuple[str, ...]] = tuple(dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.NAMES))
-    RESOURCES: ClassVar[tuple[str, ...]] = (
-        "execution.*",
-        *dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.RESOURCES),
-    )
+    PATHS = tuple(dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.PATHS))
+    NAMES = tuple(dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.NAMES))
+    RESOURCES = ("execution.*", *dict.fromkeys(f"spec.{key}" for kind in _KINDS for key in kind.RESOURCES))
 
     kind: Literal["search"]
     spec: Annotated[SearchedSpec, Field(discriminator="kind")]
@@ -160,11 +157,7 @@ class SearchSpec(RunSpec):
         return math.prod(len(domain["grid" if "grid" in domain else "choice"]) for domain in self.search.values())
 
     def at(self, parameters: Mapping[str, Any]) -> SearchedSpec:
-        """Return the spec of a trial, with these values and the search's resources.
-
-        Raises:
-            ValidationError: a key cannot have its value.
-        """
+        """Return the spec of a trial with these values; Raises ValidationError: a key cannot have its value."""
         return _changed(self.spec, parameters).model_copy(update={"execution": self.execution.of_a_trial})
 
     @field_validator("preset")
@@ -185,21 +178,14 @@ class SearchSpec(RunSpec):
     @field_validator("search")
     @classmethod
     def _domains_are_whole(cls, search: dict[str, Domain]) -> dict[str, Domain]:
-        problems = [f"search.{key}: {problem}" for key, domain in search.items() for problem in _wrong(domain)]
-        refuse(problems, SpecError)
+        refuse([f"search.{key}: {why}" for key, domain in search.items() for why in _wrong(domain)], SpecError)
         return search
 
     @field_validator("search")
     @classmethod
     def _keys_can_be_searched(cls, search: dict[str, Domain], info: ValidationInfo) -> dict[str, Domain]:
-        refuse(
-            [
-                f"search.{key}: {other} is searched, too; leave one out"
-                for key in search
-                for other in _within(key, search)
-            ],
-            SpecError,
-        )
+        both = "is searched, too; leave one out"
+        refuse([f"search.{key}: {other} {both}" for key in search for other in _within(key, search)], SpecError)
         if {"spec", "preset"} <= info.data.keys():
             spec = info.data["spec"]
             refuse([problem for key, own in search.items() for problem in _unsearchable(spec, key, own)], SpecError)
@@ -262,11 +248,13 @@ class SearchSpec(RunSpec):
     @classmethod
     def _trials_report_on_the_way(cls, stop_early: StopEarlySpec | None, info: ValidationInfo) -> StopEarlySpec | None:
         spec = info.data.get("spec")
-        if stop_early is not None and spec is not None and spec.train is None:
+        if stop_early is None:
+            return None
+        if spec is not None and spec.train is None:
             raise SpecError(
                 "stop_early: only readers that are trained (train) say on the way how they do; leave it out"
             )
-        if stop_early is not None and info.data.get("per"):
+        if info.data.get("per"):
             raise SpecError("stop_early: a trial that is stopped for one reader is lost to all of per; leave one out")
         return stop_early
 
@@ -305,7 +293,7 @@ def _domain(given: Any) -> Any:
     """Return a domain with its kind; texts that spell numbers in YAML 1.1 (``2e-4``) become numbers."""
     if isinstance(given, list):
         numbers = [number_of(value) if _is_rate(value) else value for value in given]
-        return {"grid": numbers} if all(map(_is_number, numbers)) else {"choice": given}
+        return {"grid": numbers} if all(map(is_number, numbers)) else {"choice": given}
     if isinstance(given, dict):
         return {
             kind: [number_of(value) for value in values] if kind != "choice" and isinstance(values, list) else values
@@ -322,10 +310,6 @@ def _kind(domain: Domain) -> str:
     return next(iter(domain), "nothing")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _wrong(domain: Domain) -> list[str]:
     """Return the mistakes of a domain, whatever its key."""
     known = ", ".join(DOMAINS)
@@ -338,12 +322,12 @@ def _wrong(domain: Domain) -> list[str]:
     if endless:
         return [f"{', '.join(endless)} is no finite number; change it"]
     # 1 and 1.0 are the same value.
-    shown = [repr(float(value)).removesuffix(".0") if _is_number(value) else repr(value) for value in values]
+    shown = [repr(float(value)).removesuffix(".0") if is_number(value) else repr(value) for value in values]
     twice = sorted({value for value in shown if shown.count(value) > 1})
     if kind in ("grid", "choice"):
-        numbers = [] if kind == "choice" or all(map(_is_number, values)) else ["grid takes numbers; choice takes all"]
+        numbers = [] if kind == "choice" or all(map(is_number, values)) else ["grid takes numbers; choice takes all"]
         return [*numbers, *([f"{', '.join(twice)} stands there twice; name each once"] if twice else [])]
-    if len(values) != 2 or not all(map(_is_number, values)) or not values[0] < values[1]:
+    if len(values) != 2 or not all(map(is_number, values)) or not values[0] < values[1]:
         return [f"{kind} takes [lowest, highest] with lowest < highest, found {list(values)!r}; change it"]
     if kind == "loguniform" and values[0] <= 0:
         return [f"loguniform begins above 0, found {values[0]!r}; change it, or take uniform"]
@@ -367,10 +351,8 @@ def _unsearchable(spec: SearchedSpec, key: str, domain: Domain) -> list[str]:
         return [f"{place}: is a section; name one of its keys"]
     if key.rpartition(".")[0] in _thresholds_by_name(spec):
         return [f"{place}: the spec has mikula2024 there; write its numbers out, to search one of them"]
-    if key.startswith("calibration."):
-        problems = _unsearchable_calibration(spec, key)
-        if problems:
-            return problems
+    if key.startswith("calibration.") and (problems := _unsearchable_calibration(spec, key)):
+        return problems
     for value in domain[_kind(domain)]:
         number = float(value) if _kind(domain) in ("uniform", "loguniform") else value
         try:

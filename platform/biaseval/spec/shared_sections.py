@@ -1,7 +1,6 @@
 """Sections that several kinds of specs share, and the properties of each kind's keys."""
 
 import fnmatch
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -96,13 +95,14 @@ class RunSpec(Section):
         analysis: AnalysisSpec | None = getattr(self, "analysis", None)
         return metric_files() if analysis is None else metric_files(analysis.metrics, analysis.own_metrics)
 
-    @abstractmethod
     def files(self) -> dict[str, str | None]:
         """Return the path of each input file whose SHA-256 a run records, by its name in that record."""
+        return {}
 
-    @abstractmethod
-    def models_used(self) -> Mapping[tuple[str, ...], Section]:
+    def models_used(self) -> Mapping[tuple[str, ...], Any]:
         """Return the section of each loaded model, by the keys of its fingerprint in ``environment.json``."""
+        model = getattr(self, "model", None)
+        return {("model",): model} if isinstance(model, ModelSpec) else {}
 
     def unused(self) -> Sequence[str]:
         """Return the keys that no stored result depends on; an extension of the run may change them."""
@@ -111,9 +111,7 @@ class RunSpec(Section):
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
         """Yield further differences that matter, such as a resource that changes results, or an order.
 
-        Args:
-            before: the spec of a run, as dotted keys to values.
-            after: this spec in the same form.
+        ``before`` is the spec of a run and ``after`` this one, both as dotted keys to values.
         """
         return ()
 
@@ -193,8 +191,7 @@ class AnalysisSpec(Section):
     def _files_are_known(cls, files: dict[str, str]) -> dict[str, str]:
         problems = []
         for path, text in files.items():
-            named = named_by(path)
-            if named is None:
+            if (named := named_by(path)) is None:
                 problems.append(
                     f"{path}: is no calibration and no metric; name files calibrations/NAME.sql or metrics/NAME.sql, "
                     "NAME in a-z, 0-9 and _"
@@ -217,13 +214,8 @@ class AnalysisSpec(Section):
     @field_validator("metrics")
     @classmethod
     def _metrics_are_known(cls, metrics: list[str]) -> list[str]:
-        refuse(
-            [
-                f"{name!r} is no metric that a spec may name; use {', '.join(MORE)}, or a file metrics/NAME.sql"
-                for name in metrics
-                if name not in MORE
-            ]
-        )
+        known = f"use {', '.join(MORE)}, or a file metrics/NAME.sql"
+        refuse([f"{name!r} is no metric that a spec may name; {known}" for name in metrics if name not in MORE])
         return metrics
 
 
@@ -261,6 +253,11 @@ def refuse(problems: Sequence[str], error: type[ValueError] = ValueError) -> Non
     """Raise ``error`` with all problems if there are any."""
     if problems:
         raise error("; ".join(problems))
+
+
+def below(section: str, *keys: str) -> tuple[str, ...]:
+    """Return the dotted keys of a section."""
+    return tuple(f"{section}.{key}" for key in keys)
 
 
 def is_among(key: str, patterns: Sequence[str]) -> bool:

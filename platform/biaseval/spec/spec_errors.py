@@ -38,13 +38,7 @@ class _Mistake:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], content: Mapping[str, Any]) -> list[str]:
-    """Return a line for each mistake.
-
-    Args:
-        error: pydantic's error about the content.
-        model: the class of the spec.
-        content: as parsed from YAML.
-    """
+    """Return a line for each mistake."""
     mistakes = [_Mistake(*_place(detail["loc"], model, content), detail) for detail in error.errors()]
     # For a value of several possible kinds, pydantic lists the mistakes of each kind. If a mistake is inside one kind,
     # the author meant that kind.
@@ -52,28 +46,22 @@ def problems_of(error: ValidationError, model: type[BaseModel], content: Mapping
         own
         for own in mistakes
         if not (
-            own.is_mismatch
-            and any(len(other.key) > len(own.key) == _n_common(own.key, other.key) for other in mistakes)
+            own.is_mismatch and any(other.key != own.key and other.key[: len(own.key)] == own.key for other in mistakes)
         )
     ]
     lines: dict[tuple[Any, ...], str] = {}
     for number, own in enumerate(mistakes):
         if own.is_mismatch:
-            kinds = [other.message.removeprefix(_MISMATCH) for other in mistakes if _is_same(own, other)]
+            kinds = [
+                other.message.removeprefix(_MISMATCH)
+                for other in mistakes
+                if other.is_mismatch and other.key == own.key
+            ]
             text = f"{_MISMATCH}{', or '.join(dict.fromkeys(kinds))}, found {own.detail['input']!r}; change it"
             lines[own.key] = f"{_shown(own.key)}: {text}"
         else:
             lines[(*own.key, number)] = _line(own)
     return list(lines.values())
-
-
-def _is_same(own: _Mistake, other: _Mistake) -> bool:
-    return other.is_mismatch and own.key == other.key
-
-
-def _n_common(own: Sequence[Any], other: Sequence[Any]) -> int:
-    pairs = zip(own, other, strict=False)
-    return next((place for place, (one, two) in enumerate(pairs) if one != two), min(len(own), len(other)))
 
 
 def _line(mistake: _Mistake) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from biaseval.spec.data_pool import N_DEMONSTRATIONS
-from biaseval.spec.shared_sections import ModelSpec, Section, Seed, named_twice, refuse
+from biaseval.spec.shared_sections import ModelSpec, Section, Seed, below, named_twice, refuse
 
 
 class AdapterSpec(Section):
@@ -32,6 +32,8 @@ class TrainingSpec(Section):
 
     SECTION: ClassVar[str]
     """The name of the section in a spec."""
+    RESOURCES: ClassVar[tuple[str, ...]]
+    PATHS: ClassVar[tuple[str, ...]]
 
     learning_rate: Annotated[float, Field(gt=0)]
     epochs: Annotated[int, Field(gt=0)]
@@ -39,11 +41,11 @@ class TrainingSpec(Section):
     """Rows in one forward pass of one worker."""
     accumulation: Annotated[int, Field(gt=0)] = 8
     """Forward passes in one optimizer step, over all workers together."""
-    weight_decay: Annotated[float, Field(ge=0)]
-    max_grad_norm: Annotated[float, Field(gt=0)]
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     beta2: Annotated[float, Field(gt=0, lt=1)] = 0.999
     """Adam's beta2; beta1 is 0.9 and epsilon 1e-8."""
-    warmup: Annotated[float, Field(ge=0, lt=1)]
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Share of the steps over which the learning rate rises."""
     precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     gradient_checkpointing: bool = True
@@ -75,14 +77,9 @@ class TrainingSpec(Section):
 class LoraSpec(AdapterSpec, TrainingSpec):
     """The training of one LoRA adapter for each context; defaults are those of P1's code (protocol section 8)."""
 
-    SECTION: ClassVar[str] = "lora"
+    SECTION = "lora"
 
-    RESOURCES: ClassVar[tuple[str, ...]] = (
-        "lora.workers",
-        "lora.zero",
-        "lora.deepspeed_config",
-        "lora.gradient_checkpointing",
-    )
+    RESOURCES = below("lora", "workers", "zero", "deepspeed_config", "gradient_checkpointing")
     """Keys that change the cost of training, not its result; `other_adapters` gives the exceptions."""
 
     preset: Literal["reif2024"] = "reif2024"
@@ -117,11 +114,7 @@ def other_adapters(before: Mapping[str, Any], after: Mapping[str, Any]) -> Itera
     """Yield the differences in resources of the section ``lora`` that would make other adapters.
 
     In bfloat16, ``zero`` matters when it changes between none and a stage with float32 copies. ``workers`` matters with
-    dropout.
-
-    Args:
-        before: the spec of a run, as dotted keys to values.
-        after: another spec in the same form.
+    dropout. ``before`` is the spec of a run and ``after`` another one, both as dotted keys to values.
     """
     zero = [flat.get("lora.zero") or 0 for flat in (before, after)]
     if before.get("lora.precision") == "bfloat16" and min(zero) == 0 < max(zero):

@@ -5,10 +5,11 @@ one of these words takes all of them. A key that takes only numbers also takes a
 (``2e-4``, in YAML 1.1).
 """
 
+import math
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeGuard
 
 _YES = ("true", "on", "yes", "y")
 _NO = ("false", "off", "no", "n")
@@ -20,11 +21,7 @@ _WRITTEN: Mapping[bool | None, str] = {True: "true", False: "false", None: "null
 def as_meant(value: Any, annotation: Any) -> Any:
     """Return a value of a spec after replacing words by the values that the key takes; other values stay unchanged.
 
-    Texts stay texts where any text is valid. Words that are valid values stay words.
-
-    Args:
-        value: as parsed from YAML or JSON.
-        annotation: the type of the key.
+    Texts stay texts where any text is valid. Words that are valid values stay words. ``annotation`` is the key's type.
     """
     kinds = list(_kinds(annotation))
     if isinstance(value, list | dict):
@@ -51,6 +48,11 @@ def number_of(value: object) -> object:
         except ValueError:
             return value
     return value
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _senses(word: str) -> Sequence[bool | str | None]:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.analysis.own_sql import chosen_of, own_sql_problems
+from biaseval.analysis.own_sql import own_sql_problems
 from biaseval.environment import amend_environment
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.cost_lines import cost_lines, costs, reference_hours
@@ -41,7 +41,7 @@ def section_problems(spec: CausalSpec) -> list[str]:
     with problems.noted():
         if spec.lora is not None:
             check_lora(spec, spec.lora)
-    return [*problems.found, *own_sql_problems(spec.kind, chosen_of(spec))]
+    return [*problems.found, *own_sql_problems(spec)]
 
 
 def n_models(spec: CausalSpec) -> int:

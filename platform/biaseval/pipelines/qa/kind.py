@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import pyarrow.compute as pc
 
-from biaseval.analysis.qa_chance import derive_chance
-from biaseval.analysis.qa_changes import derive_changes
+from biaseval.analysis.qa_chance import derive_chance, derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import BiasevalError, InputError, Problems
 from biaseval.pipelines.directory import read_plan, read_spec
