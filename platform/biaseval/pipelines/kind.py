@@ -75,23 +75,18 @@ class Need:
     packages: tuple[str, ...]
 
 
-class Trained(Protocol):
+@dataclass(frozen=True)
+class Trained:
     """The result of a command that only trains."""
 
-    @property
-    def uri(self) -> str:
-        """Of the run directory."""
-
-    @property
-    def folder(self) -> str:
-        """The folder of the run with the trained models."""
-
-    @property
-    def lines(self) -> Sequence[tuple[str, str]]:
-        """Names and values, for a person."""
-
-    def refuse_given_up(self) -> None:
-        """Raise a BiasevalError if a training was given up; callers print the summary first."""
+    uri: str
+    """Of the run directory."""
+    folder: str
+    """The folder of the run with the trained models."""
+    lines: Sequence[tuple[str, str]]
+    """Names and values, for a person."""
+    refuse_given_up: Callable[[], None] = field(default=lambda: None)
+    """Raises a BiasevalError if a training was given up; callers print the lines first."""
 
 
 class Page(Protocol):

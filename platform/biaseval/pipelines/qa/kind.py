@@ -7,6 +7,7 @@ Models that the run trains have higher numbers than the models of the spec.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, cast
 
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ from biaseval.analysis.qa_changes import derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import BiasevalError, InputError, Problems
 from biaseval.pipelines.directory import read_plan, read_spec
-from biaseval.pipelines.kind import Kind, Need, Page, Plan, Stage
+from biaseval.pipelines.kind import Kind, Need, Page, Plan, Stage, Trained
 from biaseval.pipelines.qa.biased_segments import SEGMENT_KEYS, segment_problems
 from biaseval.pipelines.qa.plan import QuestionsPlan, describe_questions, model_plan
 from biaseval.pipelines.qa.stages import answering_stage, measuring_stage
@@ -348,63 +349,21 @@ def _headline(spec: QaBiasSpec) -> str:
     return _HEADLINE.format(dataset="dataset," if n_datasets > 1 else "")
 
 
-@dataclass(frozen=True)
-class ReadersSummary:
-    """The readers of a run, and the training of this process."""
-
-    uri: str
-    n_readers: int
-    """Complete, of the whole run, bias models among them."""
-    n_planned: int
-    n_trained: int
-    """In this process."""
-    n_steps: int
-    """Of the complete ones."""
-    seconds: float
-    """Sum over the readers of this process, without starting workers."""
-    overhead_share: float | None
-    """Part of these seconds outside optimizer steps and evaluations, in [0, 1]; None if nothing was trained."""
-    left_out: Mapping[str, str]
-    """Readers that are not there, and why."""
-    run: Run
-    folder: str = READERS
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """Names and values, for a person."""
-        lines = [
-            ("readers", f"{self.n_readers:,} of {self.n_planned:,} ({self.n_trained:,} trained now)"),
-            ("steps", f"{self.n_steps:,}"),
-        ]
-        if self.overhead_share is not None:
-            lines += [
-                ("seconds of trainings", f"{self.seconds:,.1f}"),
-                ("outside steps, evaluations", f"{self.overhead_share:.1%} of them"),
-            ]
-        return lines
-
-    def refuse_given_up(self) -> None:
-        """Make sure that no reader was given up; Raises: as `refuse_left_out`."""
-        refuse_left_out(self.run, self.left_out)
-
-
-def readers_summary(stages: TrainingStages, made: Sequence[Done]) -> ReadersSummary:
-    """Return the summary of this process's training."""
-    rows = trained_rows(stages.run)
+def readers_summary(stages: TrainingStages, made: Sequence[Done]) -> Trained:
+    """Return what a person reads of the complete readers of a run, and of this process's training."""
+    complete = [row for row in trained_rows(stages.run) if row["problem"] is None]
     trained = [done for done in made if "step_seconds" in done.facts]
-    seconds = sum(done.facts["seconds"] for done in trained)
-    inside = sum(done.facts["step_seconds"] + done.facts["evaluation_seconds"] for done in trained)
-    return ReadersSummary(
-        uri=stages.run.uri,
-        n_readers=sum(row["problem"] is None for row in rows),
-        n_planned=len(readers_of(stages.train)),
-        n_trained=sum(done.facts["problem"] is None for done in trained),
-        n_steps=sum(row["steps"] for row in rows if row["problem"] is None),
-        seconds=seconds,
-        overhead_share=1 - inside / seconds if trained else None,
-        left_out=stages.left_out,
-        run=stages.run,
-    )
+    n_trained = sum(done.facts["problem"] is None for done in trained)
+    lines = [
+        ("readers", f"{len(complete):,} of {len(readers_of(stages.train)):,} ({n_trained:,} trained now)"),
+        ("steps", f"{sum(row['steps'] for row in complete):,}"),
+    ]
+    if trained:
+        seconds = sum(done.facts["seconds"] for done in trained)
+        inside = sum(done.facts["step_seconds"] + done.facts["evaluation_seconds"] for done in trained)
+        lines.append(("seconds of trainings", f"{seconds:,.1f}"))
+        lines.append(("outside steps, evaluations", f"{1 - inside / seconds:.1%} of them"))
+    return Trained(stages.run.uri, READERS, lines, partial(refuse_left_out, stages.run, stages.left_out))
 
 
 def refuse_left_out(run: Run, left_out: Mapping[str, str]) -> None:
