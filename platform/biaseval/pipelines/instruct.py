@@ -11,7 +11,7 @@ import numpy as np
 from biaseval.errors import InputError, Problems
 from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.cost_lines import cost_lines, costs, reference_hours
-from biaseval.pipelines.kind import Description, Kind, Need, Plan, Stage, Trained
+from biaseval.pipelines.kind import Deferred, Description, Kind, Need, Plan, Stage, Trained
 from biaseval.pipelines.labels.causal import model_inputs
 from biaseval.pipelines.optional_packages import TRAINING
 from biaseval.progress import say
@@ -28,9 +28,7 @@ from biaseval.units import Done, Unit
 if TYPE_CHECKING:
     from biaseval.models.causal import ModelFacts
     from biaseval.training.conversations import Conversation
-    from biaseval.training.preparation import Base
     from biaseval.training.templates import EncodedConversation
-    from biaseval.training.work import Work
 
 _PART_ROWS = 4096
 
@@ -232,11 +230,8 @@ def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
     ]
 
 
-def tune_model(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any) -> Work:
-    """Return what a worker tunes; imports torch there, and not where a run is only looked at."""
-    from biaseval.training.work import tuned_model
-
-    return tuned_model(run, unit, base, **arguments)
+tune_model = Deferred("biaseval.training.work:tuned_model")
+"""Returns what a worker tunes."""
 
 
 def _folder(spec: InstructSpec) -> str:

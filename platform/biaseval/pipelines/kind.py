@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from biaseval.execute.cluster import Cluster
     from biaseval.report.blocks import Figure
     from biaseval.training.estimate import TrainingCost
@@ -35,6 +38,25 @@ class Stage(Protocol):
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the missing units in any order, and yield each when it is complete."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A stage whose units are a file each, which this process writes; nothing runs for it on a cluster."""
+
+    verb: str
+    noun: str
+    units: Sequence[Unit]
+    rows: Callable[[Run], Callable[[Unit], pa.Table]]
+    """Returns for a run the function that makes the rows of a unit."""
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Write the missing parts; Raises: what making their rows raises."""
+        rows = self.rows(run)
+        for unit in missing:
+            [file] = unit.files
+            run.write_table(file, rows(unit))
+            yield Done(unit)
 
 
 class Inputs(Protocol):
@@ -145,6 +167,18 @@ class Kind(Generic[S, I]):
     page: Callable[[Run], Page] | None = None
     headline: Callable[[S], str] = field(default=lambda spec: "")
     """The query whose rows `biaseval run` prints."""
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A function whose module is imported at the first call, and not where a run is only looked at."""
+
+    function: str
+    """``module:name``."""
+
+    def __call__(self, *given: Any, **arguments: Any) -> Any:
+        """Call the function."""
+        return resolve_name(self.function)(*given, **arguments)
 
 
 AnyKind = Kind[Any, Any]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.cost_lines import cost_lines
-from biaseval.pipelines.kind import Plan, Stage, Trained
+from biaseval.pipelines.kind import Deferred, Plan, Stage, Trained
 from biaseval.spec import AnySpec, CausalSpec, ExecutionSpec, LoraSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED
@@ -22,8 +22,6 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.models.causal import ModelFacts
-    from biaseval.training.preparation import Base
-    from biaseval.training.work import Work
 
 
 def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored: Sequence[Unit]) -> Stage:
@@ -71,11 +69,8 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
     )
 
 
-def train_adapter(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any) -> Work:
-    """Return what a worker trains for an adapter; imports torch there, and not where a run is only looked at."""
-    from biaseval.training.work import few_shot_adapter
-
-    return few_shot_adapter(run, unit, base, **arguments)
+train_adapter = Deferred("biaseval.training.work:few_shot_adapter")
+"""Returns what a worker trains for an adapter."""
 
 
 def adapter_cost(

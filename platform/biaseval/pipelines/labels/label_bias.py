@@ -19,7 +19,7 @@ from biaseval.label_bias.formats import measured
 from biaseval.label_bias.plan import TaskPlan, plan_task
 from biaseval.label_bias.sources import Sources, read_sources
 from biaseval.label_bias.tasks import tasks_folder
-from biaseval.pipelines.kind import Description, Kind, Need, Page, Plan
+from biaseval.pipelines.kind import Deferred, Description, Kind, Need, Plan
 from biaseval.pipelines.labels.causal import (
     causal_stages,
     describe_causal,
@@ -227,12 +227,6 @@ def _refuse_analysis(run: Run, spec: LabelBiasSpec) -> None:
     spec.members(run.read_table("tasks")["task"].to_pylist())
 
 
-def _page(run: Run) -> Page:
-    from biaseval.report import label_bias_page
-
-    return label_bias_page(run)
-
-
 HEADLINE = """
 select n_demos, method, macro_f1, accuracy, is_above_constant, rsd, bias_score, n_tasks, n_demo_sets, n_rows
 from label_bias_by_model
@@ -250,7 +244,7 @@ LABEL_BIAS = Kind(
     changes=_changes,
     refuse_analysis=_refuse_analysis,
     derive=derive_label_bias,
-    page=_page,
+    page=Deferred("biaseval.report:label_bias_page"),
     headline=lambda spec: HEADLINE,
     needs=_needs,
 )

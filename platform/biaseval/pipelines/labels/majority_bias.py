@@ -10,7 +10,7 @@ from biaseval.errors import Problems
 from biaseval.inputs.chat import chat_notes
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
-from biaseval.pipelines.kind import Description, Kind, Page
+from biaseval.pipelines.kind import Deferred, Description, Kind
 from biaseval.pipelines.labels.causal import (
     causal_stages,
     describe_causal,
@@ -26,7 +26,6 @@ from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary, Read
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.prompting.power import DRAW_DEVIATION
 from biaseval.spec import MajorityBiasSpec, break_cautions
-from biaseval.store import Run
 from biaseval.tables import output_tables
 
 
@@ -112,12 +111,6 @@ def _smallest_bias(spec: MajorityBiasSpec, n_settings: int) -> float | None:
     return None if found is None else float(found)
 
 
-def _page(run: Run) -> Page:
-    from biaseval.report import majority_bias_page
-
-    return majority_bias_page(run)
-
-
 _HEADLINE = """
 select instruction, predict, method, mean_f1, sd_f1, max_f1, is_any_setting_above_constant, rb_at_10,
     share_majority, share_last, share_no_label,
@@ -133,6 +126,6 @@ MAJORITY_BIAS = Kind(
     extend=extend_causal,
     stages=lambda run, spec, plan: causal_stages(run, spec, plan, spec.predict),
     derive=derive_majority_bias,
-    page=_page,
+    page=Deferred("biaseval.report:majority_bias_page"),
     headline=lambda spec: _HEADLINE,
 )

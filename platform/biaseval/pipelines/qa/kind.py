@@ -17,7 +17,7 @@ from biaseval.analysis.qa_changes import derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import BiasevalError, InputError, Problems
 from biaseval.pipelines.directory import read_plan, read_spec
-from biaseval.pipelines.kind import Kind, Need, Page, Plan, Stage, Trained
+from biaseval.pipelines.kind import Deferred, Kind, Need, Plan, Stage, Trained
 from biaseval.pipelines.qa.biased_segments import SEGMENT_KEYS, segment_problems
 from biaseval.pipelines.qa.plan import QuestionsPlan, describe_questions, model_plan
 from biaseval.pipelines.qa.stages import answering_stage, measuring_stage
@@ -302,12 +302,6 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
     return described
 
 
-def _page(run: Run) -> Page:
-    from biaseval.report import qa_bias_page
-
-    return qa_bias_page(run)
-
-
 _HEADLINE = """
 select
     model, {dataset} heuristic, biases.bias_significance as "significance",
@@ -394,6 +388,6 @@ QA_BIAS = Kind(
     derive=_derive,
     given_up=_left_out,
     refuse_given_up=_refuse_given_up,
-    page=_page,
+    page=Deferred("biaseval.report:qa_bias_page"),
     headline=_headline,
 )

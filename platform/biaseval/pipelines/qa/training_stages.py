@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from biaseval.execute.tasks import Made, Task
-from biaseval.pipelines.kind import Plan, Stage
+from biaseval.pipelines.kind import Deferred, Plan, Stage, Written
 from biaseval.pipelines.qa.biased_segments import Segments
 from biaseval.pipelines.qa.guide_logits import GuideWorker
 from biaseval.pipelines.qa.stages import ReaderRecord, TrainedAnswersWorker, measuring_stage
@@ -33,13 +33,10 @@ from biaseval.store import Run, part_name
 from biaseval.tables import EVALUATIONS, QA_PREDICTIONS, TRAINED_MODELS, TRAINING
 from biaseval.training.recipe import reader_recipe
 from biaseval.training.rows import MODEL_CONFIG
-from biaseval.units import Done, Unit, files_of
+from biaseval.units import Unit, files_of
 
 if TYPE_CHECKING:
-    from biaseval.execute.cluster import Cluster
     from biaseval.execute.resources import Allocation
-    from biaseval.training.preparation import Base
-    from biaseval.training.work import Work
 
 _UNGUIDED = ("standard", "resample", BIAS_MODEL)
 
@@ -71,11 +68,11 @@ class TrainingStages:
         guided = [method for method in self.train.methods if method in GUIDED]
         others: list[str] = [*_UNGUIDED]
         if self.train.biases and self._is_published:
-            yield Segments(self.spec, self.train, self._segment_units())
+            yield self._segments()
         elif self.train.biases:
             yield self._trained(["standard"])
             yield self._validated()
-            yield Segments(self.spec, self.train, self._segment_units())
+            yield self._segments()
             others.remove("standard")
         if self._readers_by(others):
             yield self._trained(others)
@@ -95,7 +92,7 @@ class TrainingStages:
                 for part, own in self._files.answers(reader).items()
             ]
             if units:
-                yield self._answered(units, "qa_examples") if is_there else NoAnswers(units)
+                yield self._answered(units, "qa_examples") if is_there else self._unanswered(units)
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -189,7 +186,7 @@ class TrainingStages:
             execution=self.spec.execution,
             recipe=next(iter(recipes.values())),
             recipes=recipes,
-            work=train_reader,
+            work=Deferred("biaseval.training.trained_readers:reader_work"),
             arguments={
                 "how": HowReadersTrain(self.train, self.spec.windows, self.spec.variant, tuple(self._asked_sets()))
             },
@@ -262,9 +259,9 @@ class TrainingStages:
         ]
         return self._answered(units, "qa_training_examples")
 
-    def _segment_units(self) -> list[Unit]:
+    def _segments(self) -> Stage:
         own = self._files
-        return [
+        units = [
             Unit(
                 number=own.segments(judge.base, judge.data),
                 size=1,
@@ -281,6 +278,7 @@ class TrainingStages:
             )
             for judge in self._judges(given_up_readers(self.run))
         ]
+        return Written("split into segments", "training sets", units, Segments(self.spec, self.train).rows_of)
 
     def _reading(self, reader: Reader, part: int) -> dict[str, Any]:
         """Return what a worker is told that has a reader answer a part of questions."""
@@ -338,6 +336,11 @@ class TrainingStages:
             recorder=ReaderRecord,
         )
 
+    def _unanswered(self, units: Sequence[Unit]) -> Stage:
+        """Return the stage that writes empty predictions of readers that are not there, so that no part is missing."""
+        verb = "left unanswered by readers that were given up"
+        return Written(verb, "questions", units, lambda run: lambda unit: QA_PREDICTIONS.empty())
+
 
 def given_up_readers(run: Run) -> dict[str, str]:
     """Return the readers whose training ended without a model, and why."""
@@ -348,13 +351,6 @@ def trained_rows(run: Run) -> list[dict[str, Any]]:
     """Return the rows of ``trained_models``, of readers that are there or were given up."""
     parts = [run.read_part(TRAINED_MODELS.name, part) for part in sorted(run.parts(TRAINED_MODELS.name))]
     return [row for part in parts for row in part.to_pylist()]
-
-
-def train_reader(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any) -> Work:
-    """Return what a worker trains for a reader; imports torch there, and not where a run is only looked at."""
-    from biaseval.training.trained_readers import reader_work
-
-    return reader_work(run, unit, base, **arguments)
 
 
 class FeaturesWorker:
@@ -382,19 +378,3 @@ class FeaturesWorker:
         for name, value in (("dataset", dataset), ("base", base)):
             found = found.add_column(0, name, pa.array([value] * found.num_rows, pa.string()))
         return Made({file: found})
-
-
-@dataclass(frozen=True)
-class NoAnswers:
-    """The stage that writes empty predictions of readers that are not there, so that no part is missing."""
-
-    units: Sequence[Unit]
-    verb: str = "left unanswered by readers that were given up"
-    noun: str = "questions"
-
-    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
-        """Write the missing parts; nothing runs for it on a cluster."""
-        for unit in missing:
-            [file] = unit.files
-            run.write_table(file, QA_PREDICTIONS.empty())
-            yield Done(unit)
