@@ -75,7 +75,7 @@ def plan(
     found = describe(loaded)
     rate = None
     with nullcontext() if run_dir else suppress(BiasevalError):  # the default place may hold an incomplete run
-        rate = rate_so_far(loaded, run_dir or _run_dir(loaded))
+        rate = rate_so_far(loaded, run_dir or f"runs/{loaded.name}")
     if as_json:
         own = {"kind": loaded.kind, "name": loaded.name}
         print_json({**own, "plan": found.facts, "training": found.training, "measured": rate})
@@ -209,23 +209,16 @@ def demo(
     """
     from biaseval.demo import QA_SPEC_PATH, SPEC_PATH
 
-    if what is Demo.qa:
-        _make(load(QA_SPEC_PATH, ()), run_dir or "runs/demo-qa", as_json=as_json)
-    else:
-        _make(load(SPEC_PATH, ()), run_dir or "runs/demo", as_json=as_json)
+    path, folder = (QA_SPEC_PATH, "runs/demo-qa") if what is Demo.qa else (SPEC_PATH, "runs/demo")
+    _make(load(path, ()), run_dir or folder, as_json=as_json)
 
 
 def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
     from biaseval.runs import run_spec
 
     with resumable():
-        finished = run_spec(loaded, run_dir or _run_dir(loaded))
+        finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
     show_finished(finished, loaded, as_json=as_json)
-
-
-def _run_dir(loaded: Spec) -> str:
-    """Return the default directory of a run."""
-    return f"runs/{loaded.name}"
 
 
 def _model_path(name: str) -> str:

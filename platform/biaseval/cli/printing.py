@@ -186,9 +186,7 @@ def _driver(driver: Sight | None) -> str:
     word = "live" if driver.is_live else "ended without a word"
     if driver.is_live and driver.is_silent:
         word = f"hangs or is stopped: its process is there and has said nothing for {ago}"
-    return (
-        f"{word}: process {driver.pid} on {driver.host} ({driver.command}), since {driver.since}, last seen {ago} ago"
-    )
+    return f"{word}: {driver.who}, last seen {ago} ago"
 
 
 def _pace(pace: Pace) -> str:

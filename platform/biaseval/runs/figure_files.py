@@ -46,8 +46,17 @@ def write_figures(
         BiasevalError: a run is not finished.
     """
     runs = dict(zip(run_names(run_uris), map(Run.open, run_uris), strict=True))
-    _refuse_several_kinds(list(runs.values()))
-    out = _folder(out_uri)
+    kinds = {run.uri: read_spec(run).kind for run in runs.values()}
+    for run in runs.values():
+        headline_of(run)  # refuses a kind without metrics
+    if len(set(kinds.values())) > 1:
+        found = ", ".join(f"{uri} is of the kind {kind}" for uri, kind in kinds.items())
+        raise InputError(f"figures: {found}; name runs of one kind")
+    out = Run.open(out_uri)
+    try:
+        out.create()
+    except InputError as error:
+        raise InputError(f"--out {out_uri}: is no folder that can be written into; name another") from error
     drawn: dict[str, Figure] = {}
     for name, run in runs.items():
         folder = f"{name}/" if len(runs) > 1 else ""
@@ -66,34 +75,6 @@ def write_figures(
     for name, content in files.items():
         out.write_bytes(name, content)
     return [f"{out.uri}/{name}" for name in files]
-
-
-def _refuse_several_kinds(runs: Sequence[Run]) -> None:
-    """Make sure that runs have metrics, and are of one kind.
-
-    Raises:
-        InputError: they are not.
-    """
-    kinds = {run.uri: read_spec(run).kind for run in runs}
-    for run in runs:
-        headline_of(run)
-    if len(set(kinds.values())) > 1:
-        found = ", ".join(f"{uri} is of the kind {kind}" for uri, kind in kinds.items())
-        raise InputError(f"figures: {found}; name runs of one kind")
-
-
-def _folder(uri: str) -> Run:
-    """Return a folder that can be written into.
-
-    Raises:
-        InputError: it cannot.
-    """
-    folder = Run.open(uri)
-    try:
-        folder.create()
-    except InputError as error:
-        raise InputError(f"--out {uri}: is no folder that can be written into; name another") from error
-    return folder
 
 
 def _figures(run: Run) -> Sequence[Figure]:

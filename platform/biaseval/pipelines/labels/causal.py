@@ -73,7 +73,7 @@ def write_causal(run: Run, spec: CausalSpec, inputs: CausalInputs) -> Plan:
         run.guard()
         write(run, number, len(parts))
         for part in outline.parts:
-            parts.append(part_entry(len(parts), number, part.n_prompts, part.tokens, part.adapter))
+            parts.append(part_entry(len(parts), number, *part))
         for adapter in outline.adapters:
             adapters.append({"part": len(adapters), "rows_part": number, **adapter})
         summary += outline.summary

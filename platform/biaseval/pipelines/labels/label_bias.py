@@ -57,9 +57,6 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
         model=facts,
         tokenizer=tokenizer,
         start=PlanSummary(
-            *(0, 0, 0, 0, 0),
-            n_shortened=0,
-            n_cut=0,
             notes=[*chat_notes(spec.model, tokenizer), *break_cautions(spec)],
             left_out=dict(sources.left_out),
             n_bias_score_rows=0,
@@ -107,7 +104,6 @@ class _Piece:
                 n_shortened=plan.n_shortened,
                 n_cut=plan.n_cut,
                 notes=plan.notes,
-                left_out={},
                 n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
                 n_bias_score_rows=n_rows["bias_score"],
                 n_pool_rows=n_rows["demonstration"],

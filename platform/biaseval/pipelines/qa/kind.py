@@ -87,7 +87,8 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
             train = read_source(spec, spec.datasets.train, "train", "train")
     if not problems.found:
         with problems.noted():
-            _refuse_small_sets(spec, _sizes(sets))
+            inside = {name: own for name, (own, role) in sets.items() if role == "in_distribution"}
+            _refuse_small_sets(spec, {name: len(own.questions) for name, own in inside.items()})
         first = question_rows(next(iter(sets.values()))[0], "in_distribution").slice(0, 1)
         for heuristic in set(spec.heuristics) - set(HEURISTICS):
             with problems.noted():
@@ -208,11 +209,6 @@ def _derive(run: Run, spec: QaBiasSpec) -> None:
         derive_changes(run, spec.seed)
 
 
-def _refuse_given_up(run: Run, spec: QaBiasSpec) -> None:
-    """Make sure that all readers are there."""
-    refuse_left_out(run, _left_out(run, spec))
-
-
 def _left_out(run: Run, spec: QaBiasSpec) -> Mapping[str, str]:
     """Return the readers that are not there, and why."""
     return {} if spec.train is None else TrainingStages(run, spec, spec.train, read_plan(run)).left_out
@@ -248,11 +244,6 @@ def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
 def _identity(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return what tells a source from another; a meaning, which older runs lack, is of the same version."""
     return {key: fact for key, fact in source.items() if key != "meaning"}
-
-
-def _sizes(sets: Mapping[str, tuple[QuestionSet, Role]]) -> dict[str, int]:
-    """Return the number of questions of each in-distribution set."""
-    return {name: len(own.questions) for name, (own, role) in sets.items() if role == "in_distribution"}
 
 
 def _refuse_analysis(run: Run, spec: QaBiasSpec) -> None:
@@ -387,7 +378,7 @@ QA_BIAS = Kind(
     refuse_analysis=_refuse_analysis,
     derive=_derive,
     given_up=_left_out,
-    refuse_given_up=_refuse_given_up,
+    refuse_given_up=lambda run, spec: refuse_left_out(run, _left_out(run, spec)),
     page=Deferred("biaseval.report:qa_bias_page"),
     headline=_headline,
 )

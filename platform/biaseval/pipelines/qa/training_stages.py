@@ -62,8 +62,8 @@ class TrainingStages:
                 self.spec, units, self.train.biases, verb="measured for training", table="qa_training_examples"
             )
         yield self._features()
-        fitted, read = self._guides_from_elsewhere()
-        if fitted:
+        read = [guide for guide in self._guides if guide.source == "reader"]
+        if fitted := [guide for guide in self._guides if guide.source != "reader"]:
             yield self._guiding(fitted)
         guided = [method for method in self.train.methods if method in GUIDED]
         others: list[str] = [*_UNGUIDED]
@@ -120,11 +120,6 @@ class TrainingStages:
 
     def _readers_by(self, methods: Sequence[str]) -> list[Reader]:
         return [reader for reader in self._readers if reader.method in methods]
-
-    def _guides_from_elsewhere(self) -> tuple[list[Guide], list[Guide]]:
-        """Return the guides that need no training, and those that do."""
-        guides = self._guides
-        return [own for own in guides if own.source != "reader"], [own for own in guides if own.source == "reader"]
 
     @cached_property
     def _readers(self) -> list[Reader]:
@@ -207,7 +202,7 @@ class TrainingStages:
                 "checkpoints": f"checkpoints/{reader.number:05d}",
                 "features": list(features.values()),
                 "values": list(features),
-                "guides": {role: list(self._files.logits(name).values()) for role, name in reader.guides.items()},
+                "guides": {role: list(self._files.logits[name].values()) for role, name in reader.guides.items()},
                 "tokens": self._cost(reader),
             },
             beside=tuple(f"{table.name}/{part_name(reader.number)}" for table in (TRAINING, EVALUATIONS)),
@@ -296,7 +291,7 @@ class TrainingStages:
         units = []
         for guide in guides:
             features = found.features(guide.base, guide.data)
-            for part, own in found.logits(guide.name).items() if guide.name not in left_out else ():
+            for part, own in found.logits[guide.name].items() if guide.name not in left_out else ():
                 work = {
                     "guide": guide.name,
                     "source": guide.source,
