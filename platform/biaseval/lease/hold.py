@@ -78,11 +78,7 @@ def _keeper(run: Run) -> _Keeper:
 
 
 def _taken(run: Run, file: LeaseFile, lease: Lease) -> str:
-    """Write a lease where nobody that lives has one, and return its version.
-
-    Raises:
-        TransientError: somebody has.
-    """
+    """Write a lease where nobody that lives has one, and return its version; Raises TransientError: somebody has."""
     seen = file.read()
     if seen is not None and not run.is_local:  # on a local disk, whoever has the lock knows that nobody lives
         seen = _outwaited(run, file, seen)

@@ -186,11 +186,7 @@ def _record_primary(run: Run, spec: AnySpec) -> None:
 def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> None:
     """Make a directory the planned run of a spec: plan a new run, resume a run, or extend it by the spec's additions.
 
-    Args:
-        run: under this process's lease, as `biaseval.digests.kept` yields it.
-        kind: of the spec.
-        spec: the run's.
-        inputs: of the plan, if they have been read.
+    The run is as `biaseval.digests.kept` yields it; ``inputs`` are those of the plan, if they have been read.
 
     Raises:
         InputError: the directory belongs to another run, or its content does not fit the spec.

@@ -127,13 +127,7 @@ class Files:
         return cls(tables, [parquet_bytes(part.prompts) for part in planned.parts])
 
     def write(self, run: Run, number: int, first: int) -> None:
-        """Write them under their names.
-
-        Args:
-            run: the run directory.
-            number: of the task or setting.
-            first: number of its first part of ``prompts``.
-        """
+        """Write them under the number of the task or setting, and prompts under numbers from ``first`` on."""
         for table, data in self.tables.items():
             run.write_bytes(f"{table}/{part_name(number)}", data)
         for part, data in enumerate(self.prompts, first):
@@ -201,9 +195,7 @@ class CausalInputs:
     def outlined(self, spec: CausalSpec, *, with_files: bool) -> Iterator[tuple[Outline, Write]]:
         """Yield the outline of each in order, and what writes its files; refuse all behind the last as `all_planned`.
 
-        Args:
-            spec: the run's.
-            with_files: whether there is anything to write, and the run goes on from there.
+        Without ``with_files`` there is nothing to write, and the run does not go on from there.
 
         Raises:
             InputError: with every problem.

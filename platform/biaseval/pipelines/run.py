@@ -128,14 +128,10 @@ def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
 
 
 def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool = True) -> None:
-    """Compute the metrics of a run whose tables are all there.
+    """Compute the metrics of a run, under its lease, whose tables are all there.
 
-    Args:
-        run: under its lease.
-        kind: of the run.
-        spec: of the run.
-        page: whether to write ``results.duckdb``, the report, its figures and its summary. Otherwise database, report
-            and summary are deleted if the metrics are others now.
+    With ``page`` write ``results.duckdb``, the report, its figures and its summary. Otherwise database, report and
+    summary are deleted if the metrics are others now.
     """
     before = _marts(run)
     analyse(run, kind, spec, database=page)
@@ -184,11 +180,7 @@ def _delete_products(run: Run, units: Sequence[Unit]) -> None:
 
 
 def _refuse_missing(run: Run, stage: Stage, asked: Sequence[Unit], made: Sequence[Done]) -> None:
-    """Make sure that a stage left nothing out silently.
-
-    Raises:
-        BiasevalError: units are missing that nothing said why of.
-    """
+    """Make sure that a stage left nothing out silently: each missing unit was given up."""
     given_up = {done.unit.number for done in made if not done.is_complete}
     still = [unit for unit in missing_units(run, asked) if unit.number not in given_up]
     if still:

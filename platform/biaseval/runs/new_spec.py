@@ -176,11 +176,7 @@ _SECTIONS = ("data", "prompt")
 
 
 def _written(content: Mapping[str, Any], behind: Mapping[str, str]) -> str:
-    """Return a spec as YAML, having read it again.
-
-    Args:
-        content: of the spec.
-        behind: by dotted key, the comment behind its value.
+    """Return a spec as YAML, having read it again, with comments behind the values of dotted keys.
 
     Raises:
         InputError: a text of it is none.

@@ -142,11 +142,7 @@ def run_status(run_uri: str) -> Status:
 
 
 def _planning(run: Run) -> Status:
-    """Return the status of a run that a process is planning.
-
-    Raises:
-        InputError: no process is; there is no run.
-    """
+    """Return the status of a run that a process is planning; Raises InputError: no process is, there is no run."""
     driver, _ = look(run)
     if driver is None or not driver.is_live:
         raise InputError(

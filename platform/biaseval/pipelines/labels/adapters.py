@@ -27,13 +27,8 @@ if TYPE_CHECKING:
 def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored: Sequence[Unit]) -> Stage:
     """Return the stage that trains the adapters of a run.
 
-    Args:
-        run: the run directory.
-        spec: its spec.
-        lora: the spec's section ``lora``.
-        plan: ``adapters`` of the run.
-        scored: the units that need the adapters: an adapter that is trained again may differ in the last bits, so its
-            outputs are made again too.
+    The units of ``scored`` need the adapters: an adapter that is trained again may differ in the last bits, so its
+    outputs are made again too.
 
     Raises:
         InputError: the run was planned without adapters.
@@ -76,14 +71,7 @@ train_adapter = Deferred("biaseval.training.work:few_shot_adapter")
 def adapter_cost(
     spec: CausalSpec, lora: LoraSpec, adapters: Sequence[Mapping[str, Any]], model: ModelFacts
 ) -> TrainingCost:
-    """Return what training would cost; loads no weights.
-
-    Args:
-        spec: of the run.
-        lora: its section ``lora``.
-        adapters: those of the run, as `biaseval.training.rows.adapters_of` describes them; at least one.
-        model: the base model's facts.
-    """
+    """Return what training adapters would cost, at least one, as `adapters_of` describes them; loads no weights."""
     return training_cost(
         ModelShape.of(asdict(model), check_lora(spec, lora)),
         adapters_recipe(spec.model, lora),

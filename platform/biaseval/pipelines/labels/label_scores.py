@@ -43,15 +43,7 @@ LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
 def scoring_stage(
     run: Run, plan: Plan, model: ModelSpec, execution: ExecutionSpec, predict: Sequence[Prediction] = LIKELIHOOD
 ) -> Parts:
-    """Return the stage that writes the outputs of every part of ``prompts``.
-
-    Args:
-        run: the run directory, with the record of earlier scoring.
-        plan: ``parts`` of the run, and ``adapters`` where it has some.
-        model: the spec's section.
-        execution: actors and their resources.
-        predict: how predictions are made.
-    """
+    """Return the stage that writes the outputs of every part of ``prompts``, by the model and any adapters."""
     from biaseval.execute.parts import Parts
 
     environment = read_environment(run)

@@ -40,12 +40,7 @@ class PromptsInputs:
 
 
 def score_spec(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path) -> ScoreSpec:
-    """Return the spec of scoring a file of prompts: it names them by content.
-
-    Args:
-        model: what to score with.
-        execution: actors and their resources.
-        prompts_file: Parquet or JSONL with ``prompt_id``, ``text`` and ``labels`` (list of text).
+    """Return the spec of scoring a file of prompts (see `biaseval.runs.score_prompts`): it names them by content.
 
     Raises:
         InputError: the file cannot be read, or has rows that cannot be scored; the message lists them.

@@ -132,11 +132,7 @@ class Segments:
     def untrainable(self, bias: str, data: str, values: pa.Table, *validation: pa.Table) -> list[str]:
         """Return what keeps methods from addressing a bias whose threshold is known, whichever segment is biased.
 
-        Args:
-            bias: a heuristic.
-            data: the name of the training set.
-            values: rows of ``qa_attributes`` of the bias on this set.
-            validation: the same of each set for validation.
+        ``values`` are the bias's rows of ``qa_attributes`` on the training set, ``validation`` those on each other set.
         """
         known = _published(self.train).get(bias) if self.train.thresholds == "mikula2024" else None
         tables = {"parts": values, "validation": pa.concat_tables(validation)}
@@ -149,10 +145,7 @@ class Segments:
     def unjudgeable(self, bias: str, dataset: str, values: pa.Table) -> list[str]:
         """Return why a validation set cannot say which segment of a bias is the biased one, whatever a reader answers.
 
-        Args:
-            bias: a heuristic, whose threshold is given or searched.
-            dataset: the name of the set.
-            values: rows of ``qa_attributes`` of the bias on this set.
+        The threshold is given or searched; ``values`` are the bias's rows of ``qa_attributes`` on this set.
         """
         threshold = self.threshold(bias)
         measured = np.sort(values.filter(values["is_measured"])["value"].to_numpy())
@@ -183,11 +176,9 @@ class Segments:
         return [f"{place}: {found}, and {needed}; choose {remedy}"]
 
     def counts(self, row: Mapping[str, Any], values: Mapping[str, pa.Table]) -> dict[str, int]:
-        """Return how many questions lie in each segment.
+        """Return how many questions lie in each segment of a row with ``threshold`` and ``biased_segment``.
 
-        Args:
-            row: has ``threshold`` and ``biased_segment``.
-            values: rows of ``qa_attributes`` of the bias: ``parts`` of the training set, and ``validation``.
+        ``values`` are the bias's rows of ``qa_attributes``: ``parts`` of the training set, and ``validation``.
         """
         is_biased = {
             role: biased_questions(

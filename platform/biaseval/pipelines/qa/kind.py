@@ -254,11 +254,7 @@ def _refuse_analysis(run: Run, spec: QaBiasSpec) -> None:
 
 
 def _refuse_small_sets(spec: QaBiasSpec, sizes: Mapping[str, int]) -> None:
-    """Make sure that some in-distribution set can be cut into two groups of the sample's size.
-
-    Raises:
-        InputError: none can.
-    """
+    """Make sure that some in-distribution set can be cut into two groups of the sample's size."""
     sample = spec.bootstrap.sample
     if max(sizes.values()) < 2 * sample:
         shown = ", ".join(f"{name} has {size:,}" for name, size in sizes.items())

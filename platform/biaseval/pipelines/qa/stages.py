@@ -50,15 +50,7 @@ def measuring_stage(
     verb: str = "measured by heuristics",
     table: str = "qa_examples",
 ) -> Stage:
-    """Return the stage that computes heuristics of each part of some questions, on CPUs.
-
-    Args:
-        spec: of the run.
-        units: a part of the questions each.
-        heuristics: by which.
-        verb: what happens to the questions.
-        table: of the questions.
-    """
+    """Return the stage that computes heuristics of each part of a table of questions, on CPUs."""
     from biaseval.execute.machine import n_cores
     from biaseval.execute.parts import Parts
 

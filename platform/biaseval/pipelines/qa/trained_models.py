@@ -208,9 +208,7 @@ class StudyFiles:
     def made_with(self, reader: Reader, *, is_judge: bool) -> list[str]:
         """Return all files that a reader's weights are needed for: answers, and logits if it guides others.
 
-        Args:
-            reader: the reader.
-            is_judge: it decides which segments are biased.
+        A judge's answers on validation are among them: it decides which segments are biased.
         """
         made = files("qa_predictions", self.answers(reader).values()) if reader.is_measured else []
         if is_judge:

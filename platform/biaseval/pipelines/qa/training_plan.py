@@ -64,14 +64,9 @@ class TrainingInputs:
 def read_source(
     spec: QaBiasSpec, source: DataSource, name: str, role: str, *, max_examples: int | None = None
 ) -> QuestionSet:
-    """Return the questions of a file, or generated ones.
+    """Return the questions of a file, at most ``max_examples``, or generated ones.
 
-    Args:
-        spec: its seed and ``datasets.on_bad_example`` count.
-        source: the file, or what to generate.
-        name: of the set.
-        role: ``train``, ``validation`` or ``measured``.
-        max_examples: of a file, at most so many.
+    The spec's seed and ``datasets.on_bad_example`` count. The role is ``train``, ``validation`` or ``measured``.
 
     Raises:
         InputError: the file cannot be read, or has bad questions.
@@ -99,12 +94,7 @@ def read_source(
 
 
 def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, QuestionSet]) -> TrainingInputs:
-    """Return what training starts from.
-
-    Args:
-        spec: of the run.
-        train: its section.
-        asked: the sets that the run measures, by name.
+    """Return what training starts from; ``asked`` are the sets that the run measures, by name.
 
     Raises:
         InputError: all that is wrong with files, bases and settings, in one message.
