@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,13 +14,6 @@ from biaseval.errors import BiasevalError, InputError
 
 if TYPE_CHECKING:
     from biaseval.spec import Spec
-
-
-class Demo(StrEnum):
-    """The quickstart demonstrations."""
-
-    labels = "labels"
-    qa = "qa"
 
 
 def run(
@@ -69,7 +61,8 @@ def plan(
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.runs import describe, rate_so_far
+    from biaseval.runs.commands import describe
+    from biaseval.runs.measured_rate import rate_so_far
 
     loaded = load(spec, overrides)
     found = describe(loaded)
@@ -100,7 +93,7 @@ def init(
 
     Example: biaseval init reviews.csv --model models/tiny
     """
-    from biaseval.runs import first_spec, init_name
+    from biaseval.runs.new_spec import first_spec, init_name
 
     path = out or Path(f"{init_name(file)}.yaml")
     if path.exists():
@@ -131,7 +124,8 @@ def analyse(run: RunArgument, overrides: SetOption = None, as_json: JsonOption =
 
     Example: biaseval analyse runs/quickstart --set scoring.normalization=sum
     """
-    from biaseval.runs import read_spec, reanalyse_run
+    from biaseval.pipelines.directory import read_spec
+    from biaseval.runs.commands import reanalyse_run
 
     finished = reanalyse_run(run, overrides or ())
     show_finished(finished, read_spec(finished), as_json=as_json)
@@ -172,7 +166,7 @@ def score(
     """
     from pydantic import ValidationError
 
-    from biaseval.runs import score_prompts
+    from biaseval.runs.commands import score_prompts
     from biaseval.spec import ExecutionSpec, ModelSpec
 
     content = {"path": _model_path(model), "dtype": dtype, "quantization": quantization, "revision": revision}
@@ -190,8 +184,9 @@ def score(
 
 def demo(
     what: Annotated[
-        Demo, typer.Argument(help="labels: a tiny language model on generated tasks; qa: a reader with a shortcut.")
-    ] = Demo.labels,
+        Literal["labels", "qa"],
+        typer.Argument(help="labels: a tiny language model on generated tasks; qa: a reader with a shortcut."),
+    ] = "labels",
     run_dir: Annotated[
         str | None,
         typer.Option(
@@ -209,12 +204,12 @@ def demo(
     """
     from biaseval.demo import QA_SPEC_PATH, SPEC_PATH
 
-    path, folder = (QA_SPEC_PATH, "runs/demo-qa") if what is Demo.qa else (SPEC_PATH, "runs/demo")
+    path, folder = (QA_SPEC_PATH, "runs/demo-qa") if what == "qa" else (SPEC_PATH, "runs/demo")
     _make(load(path, ()), run_dir or folder, as_json=as_json)
 
 
 def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
-    from biaseval.runs import run_spec
+    from biaseval.runs.commands import run_spec
 
     with resumable():
         finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")

@@ -88,7 +88,11 @@ def _taken(run: Run, file: LeaseFile, lease: Lease) -> str:
         there = file.read()
         if there is not None and _is(there, lease):  # it was written, and the answer got lost
             return there.version
-        raise (_gone(run) if there is None else _refusal(run, there)) from None
+        if there is not None:
+            raise _refusal(run, there) from None
+        raise TransientError(
+            f"{run.uri}: two processes began on this run at the same time; run the same command again"
+        ) from None
 
 
 def _outwaited(run: Run, file: LeaseFile, seen: Seen) -> Seen | None:
@@ -201,10 +205,6 @@ def _refusal(run: Run, seen: Seen) -> TransientError:
         f"{run.uri}: another process is working on this run: {words(seen)}; wait for it{takeover}, end it, or choose "
         "another directory"
     )
-
-
-def _gone(run: Run) -> TransientError:
-    return TransientError(f"{run.uri}: two processes began on this run at the same time; run the same command again")
 
 
 def _now() -> float:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from biaseval.execute.cluster import Cluster
-    from biaseval.report.blocks import Figure
+    from biaseval.report import Page
     from biaseval.training.estimate import TrainingCost
 
 Plan = Mapping[str, Any]
@@ -109,26 +109,6 @@ class Trained:
     """Names and values, for a person."""
     refuse_given_up: Callable[[], None] = field(default=lambda: None)
     """Raises a BiasevalError if a training was given up; callers print the lines first."""
-
-
-class Page(Protocol):
-    """The report of a run."""
-
-    @property
-    def figures(self) -> Sequence[Figure]:
-        """All of them, also those that it shows."""
-
-    @property
-    def html(self) -> str:
-        """All of it."""
-
-    @property
-    def conclusions(self) -> Sequence[str]:
-        """What the run shows, a sentence each."""
-
-    @property
-    def cautions(self) -> Sequence[str]:
-        """What a reader must know before trusting the numbers, a sentence each."""
 
 
 S = TypeVar("S")

@@ -91,6 +91,10 @@ class Planned:
         """Its adapters in their order: name, and tokens of their examples."""
         return adapters_of(self.tables["training_rows"]) if "training_rows" in self.tables else []
 
+    def plan(self, tokenizer: Any) -> Planned:
+        """Return itself: a `Piece` that had to be planned where it was begun."""
+        return self
+
 
 @dataclass(frozen=True)
 class Outline:
@@ -143,17 +147,6 @@ class Piece(Protocol):
 
     def plan(self, tokenizer: Any) -> Planned:
         """Return its additions to the run, with its mistakes."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """One that had to be planned where it was begun."""
-
-    planned: Planned
-
-    def plan(self, tokenizer: Any) -> Planned:
-        """Return its additions to the run."""
-        return self.planned
 
 
 @dataclass(frozen=True)

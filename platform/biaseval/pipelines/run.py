@@ -88,7 +88,9 @@ def make_missing(
                 continue
             if left < total:
                 say(f"resuming: {total - left:,} of {total:,} {stage.noun} are {stage.verb}")
-            _delete_products(run, missing)
+            products = {name for unit in missing for name in unit.products}
+            for name in sorted(products & files_of(run, products)):  # the new ones may differ in the last bits
+                run.delete(name)
             cluster.settle()
             with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
                 own = []
@@ -170,13 +172,6 @@ def write_page(run: Run, kind: AnyKind) -> list[str]:
     run.write_json(SUMMARY, summarize(run, page.conclusions, page.cautions))
     run.write_text("report.html", page.html)  # last: it says that the others are there
     return [*files, SUMMARY, "report.html"]
-
-
-def _delete_products(run: Run, units: Sequence[Unit]) -> None:
-    """Delete the products of units that are made again: the new ones may differ in the last bits."""
-    products = {name for unit in units for name in unit.products}
-    for name in sorted(products & files_of(run, products)):
-        run.delete(name)
 
 
 def _refuse_missing(run: Run, stage: Stage, asked: Sequence[Unit], made: Sequence[Done]) -> None:

@@ -32,7 +32,7 @@ from biaseval.pipelines.labels.causal import (
     write_causal,
 )
 from biaseval.pipelines.labels.label_scores import LIKELIHOOD
-from biaseval.pipelines.planning import CausalInputs, Piece, Planned, PlanSummary, Ready
+from biaseval.pipelines.planning import CausalInputs, Piece, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.prompting.power import ABOVE_CHANCE, DEVIATION
 from biaseval.spec import LabelBiasSpec, LmEvalDataSpec, break_cautions
@@ -75,7 +75,7 @@ def _pieces(spec: LabelBiasSpec, sources: Sources, window: int | None, tokenizer
     for begun in begin_tasks(spec, sources):
         piece = _Piece(spec, begun, window)
         # Functions of a task's file are known to this process alone.
-        yield Ready(piece.plan(tokenizer)) if begun.name in of_harness else piece
+        yield piece.plan(tokenizer) if begun.name in of_harness else piece
 
 
 @dataclass(frozen=True)
@@ -160,32 +160,28 @@ def _smallest_bias(facts: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the RSD and the BiasScore that a task of average size would show, and the accuracy that this assumes."""
     n_tasks = max(facts["n_tasks"], 1)
     names = ("n_test_rows", "n_fewest_rows", "n_gold_labels", "n_bias_score_rows")
-    n_rows, n_fewest, n_labels, n_bias_score_rows = (facts[name] / n_tasks for name in names)
+    means = {name: facts[name] / n_tasks for name in names}
+    n_labels = means["n_gold_labels"]
     accuracy = 1 / n_labels + ABOVE_CHANCE * (1 - 1 / n_labels) if n_labels else None
     with closing(connect([])) as connection:
         found = connection.execute(
             """
             select
-                visible_rsd($accuracy, $n_fewest, $n_rows, $n_labels, if($n_labels = 2, 1, $n_labels)),
+                visible_rsd(
+                    $accuracy, $n_fewest_rows, $n_test_rows, $n_gold_labels, if($n_gold_labels = 2, 1, $n_gold_labels)
+                ),
                 visible_bias_score(
                     list_transform(
-                        range(round($n_labels)::bigint),
+                        range(round($n_gold_labels)::bigint),
                         lambda label: {
                             'error': $deviation / sqrt($n_bias_score_rows),
-                            'df': floor($n_bias_score_rows / $n_labels) - 1
+                            'df': floor($n_bias_score_rows / $n_gold_labels) - 1
                         }
                     ),
-                    if($n_labels = 2, 1, $n_labels)
+                    if($n_gold_labels = 2, 1, $n_gold_labels)
                 )
             """,
-            {
-                "accuracy": accuracy,
-                "n_fewest": n_fewest,
-                "n_rows": n_rows,
-                "n_labels": n_labels,
-                "n_bias_score_rows": n_bias_score_rows,
-                "deviation": DEVIATION,
-            },
+            {**means, "accuracy": accuracy, "deviation": DEVIATION},
         ).fetchall()
     return {**dict(zip(("rsd", "bias_score"), found[0], strict=True)), "accuracy": accuracy}
 

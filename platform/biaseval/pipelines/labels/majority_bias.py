@@ -22,7 +22,7 @@ from biaseval.pipelines.labels.causal import (
     write_causal,
 )
 from biaseval.pipelines.labels.label_scores import n_passes
-from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary, Ready
+from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.prompting.power import DRAW_DEVIATION
 from biaseval.spec import MajorityBiasSpec, break_cautions
@@ -39,10 +39,10 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
     is_scored = "label_scores" in output_tables(spec.predict)
     n_texts = n_models(spec) * (n_passes(spec.predict) + is_scored * (len(dataset.labels) - 1))
 
-    def pieces() -> Iterator[Ready]:
+    def pieces() -> Iterator[Planned]:
         for plan in plan_settings(spec, dataset, tokenizer, facts.window):
             training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
-            planned = Planned(
+            yield Planned(
                 tables={"settings": plan.settings, "contexts": plan.contexts, **training},
                 parts=plan.parts,
                 summary=PlanSummary(
@@ -55,7 +55,6 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
                 ),
                 problems=[*plan.problems, *untrainable],
             )
-            yield Ready(planned)
 
     return CausalInputs(
         subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",

@@ -104,7 +104,9 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     for role, sources in (("train", train.data), ("validation", train.validation)):
         for name, source in sources.items():
             with problems.noted():
-                if _is_asked(spec, role, name, source, asked):
+                # A set for validation that the run measures, and not a part of it.
+                is_asked = role == "validation" and name in asked and spec.datasets.max_examples is None
+                if is_asked and not isinstance(source, GeneratedSpec):
                     sets.append((role, asked[name]))
                     continue
                 try:
@@ -207,16 +209,6 @@ def training_lines(train: QaTrainSpec, inputs: TrainingInputs, execution: Execut
         ("disk, checkpoints", f"up to {_bytes(_CHECKPOINT_BYTES * largest)} for each that is trained at a time"),
     ]
     return lines
-
-
-def _is_asked(spec: QaBiasSpec, role: str, name: str, source: DataSource, asked: Mapping[str, QuestionSet]) -> bool:
-    """Return whether a set for validation is one that the run measures, and not a part of it."""
-    return (
-        role == "validation"
-        and name in asked
-        and spec.datasets.max_examples is None
-        and not isinstance(source, GeneratedSpec)
-    )
 
 
 def _shape(spec: QaBiasSpec, base: QaBaseSpec) -> ModelShape:
