@@ -107,11 +107,8 @@ def init(
     if as_json:
         print_json({"spec": str(path), "found": first.found, "cautions": first.cautions})
         return
-    for line in first.found:
+    for line in (*first.found, *(f"caution: {own}" for own in first.cautions), f"spec: {path}"):
         typer.echo(line)
-    for line in first.cautions:
-        typer.echo(f"caution: {line}")
-    typer.echo(f"spec: {path}")
     typer.echo(f"next: {'' if model else 'name a model in it, then '}biaseval plan {path} and biaseval run {path}")
 
 

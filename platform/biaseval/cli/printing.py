@@ -77,11 +77,10 @@ def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
     from biaseval.analysis.summary_marts import SUMMARY
     from biaseval.runs.commands import headline
 
-    made = {"report": f"{run.uri}/report.html"}
+    made, summary = {"report": f"{run.uri}/report.html"}, run.read_json(SUMMARY)
     if as_json:
-        print_json({"run": run.uri, **made, "summary": run.read_json(SUMMARY)})
+        print_json({"run": run.uri, **made, "summary": summary})
         return
-    summary = run.read_json(SUMMARY)
     for conclusion in summary.get("conclusions", ())[:_N_CONCLUSIONS]:
         typer.echo(conclusion)
     print_metrics(run.uri, headline(spec))

@@ -164,10 +164,7 @@ def compare(
         show(compared, print_comparison, as_json=as_json)
         if out is not None:
             page = write_page(compared, ask, out)
-            if as_json:
-                say(f"page: {page}")
-            else:
-                typer.echo(f"page: {page}")
+            (say if as_json else typer.echo)(f"page: {page}")
 
 
 def figures(

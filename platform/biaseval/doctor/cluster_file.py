@@ -50,7 +50,8 @@ def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     if types and head not in types:
         found = f"head_node_type: {head} is none of {', '.join(types)}"
         yield Finding(_NAME, State.problem, found, "name one of available_node_types")
-    unnamed = [name for name, own in types.items() if set(_image(own).removeprefix("ami-")) == {"0"}]
+    images = {name: str((own.get("node_config") or {}).get("ImageId", "")) for name, own in types.items()}
+    unnamed = [name for name, image in images.items() if set(image.removeprefix("ami-")) == {"0"}]
     if unnamed:
         found = f"available_node_types: {', '.join(unnamed)}: node_config.ImageId names no image"
         yield Finding(_NAME, State.problem, found, "name one of your region, as the file says at its beginning")
@@ -70,11 +71,6 @@ def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
         if re.search(r"--dashboard-host[= ](0\.0\.0\.0|::)", command):
             found = "head_start_ray_commands: the dashboard runs jobs of whoever reaches it, and listens to all"
             yield Finding(_NAME, State.problem, found, "use --dashboard-host=127.0.0.1, and ray dashboard for a tunnel")
-
-
-def _image(node_type: Mapping[str, Any]) -> str:
-    """Return the machine image of a node type, empty where it names none."""
-    return str((node_type.get("node_config") or {}).get("ImageId", ""))
 
 
 def _images(config: Mapping[str, Any]) -> list[str]:

@@ -60,11 +60,13 @@ def write_figures(
     drawn: dict[str, Figure] = {}
     for name, run in runs.items():
         folder = f"{name}/" if len(runs) > 1 else ""
-        drawn |= {f"{folder}{figure.name}.{ending}": figure for figure in _figures(run)}
+        page = kind_of(read_spec(run)).page
+        figures = [] if page is None else page(run).figures
+        drawn |= {f"{folder}{figure.name}.{ending}": figure for figure in figures}
     tables = _tables(runs)
     if len(runs) > 1:
-        figures, compared = _compared(run_uris)
-        drawn |= {f"{figure.name}.{ending}": figure for figure in figures}
+        differences, compared = _compared(run_uris)
+        drawn |= {f"{figure.name}.{ending}": figure for figure in differences}
         tables |= compared
     files = {name: figure.file(ending) for name, figure in drawn.items()}
     if drawn:
@@ -75,11 +77,6 @@ def write_figures(
     for name, content in files.items():
         out.write_bytes(name, content)
     return [f"{out.uri}/{name}" for name in files]
-
-
-def _figures(run: Run) -> Sequence[Figure]:
-    page = kind_of(read_spec(run)).page
-    return [] if page is None else page(run).figures
 
 
 def _tables(runs: Mapping[str, Run]) -> dict[str, tuple[pa.Table, pa.Table]]:

@@ -127,12 +127,6 @@ def _lm_eval_tasks(spec: LabelBiasSpec) -> dict[str, str]:
     return {data.name: data.lm_eval for data in spec.datasets().values() if isinstance(data, LmEvalDataSpec)}
 
 
-def _needs(spec: LabelBiasSpec) -> Iterator[Need]:
-    """Yield what tasks of the harness need."""
-    if _lm_eval_tasks(spec):
-        yield Need("data.lm_eval needs", "harness", ("lm_eval",))
-
-
 def _describe(spec: LabelBiasSpec, inputs: CausalInputs) -> Description:
     described = describe_causal(spec, inputs)
     lines, smallest = list(described.lines), _smallest_bias(described.facts)
@@ -238,5 +232,5 @@ LABEL_BIAS = Kind(
     derive=derive_label_bias,
     page=Deferred("biaseval.report:label_bias_page"),
     headline=lambda spec: HEADLINE,
-    needs=_needs,
+    needs=lambda spec: [Need("data.lm_eval needs", "harness", ("lm_eval",))] if _lm_eval_tasks(spec) else [],
 )

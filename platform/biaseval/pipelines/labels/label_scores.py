@@ -105,14 +105,8 @@ def read_part(run: Run, task: Task, *, model: ModelSpec, predict: Sequence[str],
         run.read_part("prompts", task.work["part"]),
         run.read_part("contexts", task.work["contexts_part"]),
         predict,
-        [table for table, _ in map(_table, task.files)],
+        [file.partition("/")[0] for file in task.files],
     )
-
-
-def _table(file: str) -> tuple[str, str]:
-    """Return the table and the part that a file is."""
-    table, _, part = file.partition("/")
-    return table, part
 
 
 class LabelScoresWorker:
@@ -153,7 +147,7 @@ class LabelScoresWorker:
         from biaseval.scoring.outputs import part_outputs
 
         tables = {}
-        missing = dict(map(_table, task.files))
+        missing = dict(file.split("/") for file in task.files)
         for adapter, names in ((None, {table: table for table in ADAPTED}), (task.work.get("adapter"), ADAPTED)):
             asked = {table: name for table, name in names.items() if name in missing}
             if asked:

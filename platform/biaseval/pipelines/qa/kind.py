@@ -217,12 +217,7 @@ def _left_out(run: Run, spec: QaBiasSpec) -> Mapping[str, str]:
 def _units(plan: Plan, table: str, first: int) -> list[Unit]:
     """Return a unit for each part of the questions, which makes the part of a table from ``first`` on."""
     return [
-        Unit(
-            number=part["part"],
-            size=part["n_questions"],
-            files=(f"{table}/{part_name(first + part['part'])}",),
-            work=part,
-        )
+        Unit(part["part"], part["n_questions"], (f"{table}/{part_name(first + part['part'])}",), part)
         for part in plan["parts"]
     ]
 

@@ -244,10 +244,7 @@ class TrainingStages:
         own = self._files
         units = [
             Unit(
-                number=number,
-                size=own.sizes[part],
-                files=tuple(files("qa_validation_predictions", [number])),
-                work=self._reading(judge, part),
+                number, own.sizes[part], tuple(files("qa_validation_predictions", [number])), self._reading(judge, part)
             )
             for judge in self._judges(given_up_readers(self.run))
             for part, number in own.judging(judge).items()
