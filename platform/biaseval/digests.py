@@ -201,7 +201,6 @@ def recorded(run: Run) -> dict[str, Digest] | None:
 
 
 def _seen(run: Run, folders: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return size and time of all finished files in these folders of a run."""
     seen: dict[str, tuple[int, int]] = {}
     for folder in sorted(set(run.names()) & set(folders)):
         listed = run.listed(folder, in_folders=folder not in TABLES)

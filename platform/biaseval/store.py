@@ -222,11 +222,7 @@ class Run:
             ) from error
 
     def create(self) -> None:
-        """Make the run directory and prove that it can be written.
-
-        Raises:
-            InputError: it cannot be made or written.
-        """
+        """Make the run directory and prove that it can be written; Raises InputError: it cannot be made or written."""
         try:
             if self.is_local:
                 os.makedirs(self.root, exist_ok=True)
@@ -393,11 +389,7 @@ class Run:
             return list(pq.read_schema(file).names)
 
     def read_table(self, table: str) -> pa.Table:
-        """Return all parts of ``table``, in the order of their numbers.
-
-        Raises:
-            BiasevalError: the table has no part.
-        """
+        """Return all parts of ``table``, in the order of their numbers; Raises BiasevalError: the table has no part."""
         numbers = sorted(self.parts(table))
         if not numbers:
             raise BiasevalError(f"{self.uri}: the table {table} has no part; run the same command again")

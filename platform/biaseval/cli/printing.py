@@ -188,7 +188,6 @@ def print_status(status: Status, anew: bool = False) -> None:
 
 
 def _driver(driver: Sight | None) -> str:
-    """Print which process works on a run, if any."""
     if driver is None:
         return "none"
     ago = duration(driver.last_beat_age_s)
@@ -199,7 +198,6 @@ def _driver(driver: Sight | None) -> str:
 
 
 def _pace(pace: Pace) -> str:
-    """Print the throughput of a stage."""
     words = []
     if pace.rate_per_s is not None:
         words.append(f"{pace.rate_per_s:,.{0 if pace.rate_per_s >= 10 else 2}f} {pace.noun}/s")

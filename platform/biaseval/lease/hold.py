@@ -63,7 +63,6 @@ def held(run: Run) -> Iterator[Run]:
 
 
 def _keeper(run: Run) -> _Keeper:
-    """Take the lease of a run."""
     lease = Lease.of_this_process(BEAT_S, EXPIRES_S)
     try:
         file = lease_file(run)

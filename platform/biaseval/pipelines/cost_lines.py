@@ -52,7 +52,6 @@ def costs(flops: float, execution: ExecutionSpec) -> dict[str, dict[str, float]]
 
 
 def _beyond(hours: float, execution: ExecutionSpec | None) -> str:
-    """Return the message about GPU-hours beyond the limit of a run."""
     most = None if execution is None else execution.max_gpu_hours
     return "" if most is None or hours <= most else f"; execution.max_gpu_hours stops it at {most:g}"
 

@@ -169,7 +169,6 @@ def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
 def _planned(
     spec: InstructSpec, model: ModelFacts, train: list[EncodedConversation], n_held_out: int, notes: list[str]
 ) -> tuple[InstructPlan, TrainingCost]:
-    """Return what a model is going to be tuned on, and what that costs."""
     from biaseval.models import ModelSource, bare_model, target_shapes
     from biaseval.training.packing import pack, why_not_packed
 

@@ -108,11 +108,7 @@ def import_scores(
 
 
 def describe(spec: AnySpec) -> Description:
-    """Return what a spec would run; loads no weights and writes nothing.
-
-    Raises:
-        InputError: bad input.
-    """
+    """Return what a spec would run; loads no weights and writes nothing; Raises InputError: bad input."""
     kind = kind_of(spec)
     refuse_missing_extras(kind, spec)
     found = kind.describe(spec, kind.read(spec))

@@ -89,7 +89,6 @@ def _prompt(found: Survey) -> tuple[dict[str, str], str]:
 
 
 def _field(column: str) -> str:
-    """Return the field of a prompt for a column."""
     name = re.sub(r"\W+", "_", column).strip("_").lower()
     return name if name.isidentifier() and name != LABEL else f"text_{name}".rstrip("_")
 

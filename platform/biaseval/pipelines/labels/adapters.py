@@ -111,11 +111,7 @@ def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
 
 
 def lora_of(spec: AnySpec) -> LoraSpec:
-    """Return how a spec trains adapters.
-
-    Raises:
-        InputError: it trains none.
-    """
+    """Return how a spec trains adapters; Raises InputError: it trains none."""
     lora = getattr(spec, "lora", None)
     if "lora" not in type(spec).model_fields or not isinstance(lora, LoraSpec | None):
         raise InputError(
@@ -163,11 +159,7 @@ def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> Trained:
 
 
 def refuse_given_up(made: Sequence[Done]) -> None:
-    """Make sure that no adapter was given up.
-
-    Raises:
-        BiasevalError: some were; the message names each with its step.
-    """
+    """Make sure that no adapter was given up; Raises BiasevalError: some were; the message names each with its step."""
     stopped = [
         f"{done.unit.work['adapter']} (step {done.facts['n_steps'] - 1}, loss {done.facts['loss']:.4g})"
         for done in sorted(made, key=lambda done: done.unit.number)

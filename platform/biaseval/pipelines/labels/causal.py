@@ -24,11 +24,7 @@ from biaseval.training.rows import with_tokens
 
 
 def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
-    """Return the model's facts and its tokenizer.
-
-    Raises:
-        InputError: it has none that can be used.
-    """
+    """Return the model's facts and its tokenizer; Raises InputError: it has none that can be used."""
     from biaseval.models import ModelSource, describe_model, load_tokenizer
 
     source = ModelSource.of(model)

@@ -20,7 +20,6 @@ from biaseval.store import Run
 
 
 def _read_outputs(source: Source, files: Sequence[Path], on_bad_row: OnBadRow) -> Outputs:
-    """Return what files of a source hold."""
     return read_table(files, on_bad_row=on_bad_row) if source == "table" else read_samples(files)
 
 

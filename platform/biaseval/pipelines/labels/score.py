@@ -150,7 +150,6 @@ def _odd_labels(prompts: pa.Table) -> Iterator[str]:
 
 
 def _indistinct_labels(prompts: pa.Table, tokenizer: Any) -> Iterator[str]:
-    """Yield the prompts whose labels the tokenizer does not tell apart."""
     seen = set()
     for row in prompts.to_pylist():
         # Earlier text does not change the tokens of a label.

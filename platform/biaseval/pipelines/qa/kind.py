@@ -154,7 +154,6 @@ def _write(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> Plan:
 
 
 def _write_tfidf(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> None:
-    """Write the document frequencies, where a heuristic needs them."""
     if "tfidf" in resources_of(spec.heuristics):
         run.write_part("qa_tfidf", 0, _tfidf(inputs.sets, inputs.train).to_table())
 
@@ -223,7 +222,6 @@ def _units(plan: Plan, table: str, first: int) -> list[Unit]:
 
 
 def _needs(spec: QaBiasSpec) -> Iterator[Need]:
-    """Yield what the heuristics need."""
     resources = resources_of(spec.heuristics)
     packages = tuple(name for resource, name in _PACKAGES.items() if resource in resources)
     yield Need("heuristics need", "qa", packages)

@@ -277,7 +277,6 @@ class TrainingStages:
         return {"part": part, "model": reader.name, "folder": reader.folder, "is_trusted": self._trusts(reader)}
 
     def _trusts(self, of: Reader | Guide) -> bool:
-        """Return whether code that comes with a base may be run."""
         [base] = [base for base in self.train.bases if base.name == of.base]
         return base.trust_remote_code
 
