@@ -91,8 +91,8 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
     for _ in inputs.all_planned():  # mistakes stop the plan before anything is written
         pass
     contexts_part: dict[str, int] = {}
-    for part in sorted(run.parts("contexts")):
-        contexts_part |= dict.fromkeys(run.read_part("contexts", part)["context_id"].to_pylist(), part)
+    for where in sorted(run.parts("contexts")):
+        contexts_part |= dict.fromkeys(run.read_part("contexts", where)["context_id"].to_pylist(), where)
     made = {table: run.parts(table) for table in ("tasks", "splits", "settings")}
     prompts = _stored_prompts(run)
     parts: list[dict[str, Any]] = [*plan["parts"]]
