@@ -129,7 +129,7 @@ def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
     return [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
 
 
-def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool = True) -> None:
+def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool) -> None:
     """Compute the metrics of a run, under its lease, whose tables are all there.
 
     With ``page`` write ``results.duckdb``, the report, its figures and its summary. Otherwise database, report and

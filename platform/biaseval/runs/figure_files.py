@@ -21,9 +21,7 @@ from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
 
 
-def write_figures(
-    run_uris: Sequence[str], out_uri: str, ending: str, table_endings: Sequence[str] = ("csv", "md")
-) -> list[str]:
+def write_figures(run_uris: Sequence[str], out_uri: str, ending: str, table_endings: Sequence[str]) -> list[str]:
     """Write the figures of runs, and the marts that say most, as files; the same runs give the same bytes.
 
     ``captions.md`` says in words what each figure shows. A mart without rows has no file.

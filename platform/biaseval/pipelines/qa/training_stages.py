@@ -6,7 +6,7 @@ logits → the others. Where segments are published they come first, and all rea
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -98,7 +98,7 @@ class TrainingStages:
     def left_out(self) -> dict[str, str]:
         """The missing readers and the reason: they, or readers that they need, were given up."""
         why = given_up_readers(self.run)
-        judged = {(judge.base, judge.data) for judge in self._judges(why)}
+        judged = {(judge.base, judge.data) for judge in self._judges()}
         for reader in self._readers:
             if reader.name in why:
                 continue
@@ -165,7 +165,7 @@ class TrainingStages:
         rows = {row["model"]: row for row in trained_rows(self.run)}
         skipped = self.left_out.keys() - rows.keys()
         is_judged = bool(self.train.biases) and not self._is_published
-        judges = self._judges(given_up_readers(self.run)) if is_judged else []
+        judges = self._judges() if is_judged else []
         made = {own.name: self._files.made_with(own, is_judge=own in judges) for own in readers}
         there = files_of(self.run, [name for names in made.values() for name in names])
         units = [
@@ -228,13 +228,14 @@ class TrainingStages:
                 parts = tuple(part["part"] for part in self.plan["parts"] if part["dataset"] == dataset)
                 yield AskedSet(dataset, "qa_examples", parts, decides=False)
 
-    def _judges(self, given_up: Container[str] = ()) -> list[Reader]:
+    def _judges(self) -> list[Reader]:
         """Return the standard reader of each base and data set that decides which segments are biased.
 
         It is that of the first seed, or the first whose reader was not given up; where thresholds are published nothing
         has to be decided, and any will do.
         """
         judges: dict[tuple[str, str], Reader] = {}
+        given_up = given_up_readers(self.run)
         for reader in self._readers_by(["standard"]):
             if self._is_published or reader.name not in given_up:
                 judges.setdefault((reader.base, reader.data), reader)
@@ -246,7 +247,7 @@ class TrainingStages:
             Unit(
                 number, own.sizes[part], tuple(files("qa_validation_predictions", [number])), self._reading(judge, part)
             )
-            for judge in self._judges(given_up_readers(self.run))
+            for judge in self._judges()
             for part, number in own.judging(judge).items()
         ]
         return self._answered(units, "qa_training_examples")
@@ -268,7 +269,7 @@ class TrainingStages:
                     "judged": list(own.judging(judge)),
                 },
             )
-            for judge in self._judges(given_up_readers(self.run))
+            for judge in self._judges()
         ]
         return Written("split into segments", "training sets", units, Segments(self.spec, self.train).rows_of)
 
