@@ -55,7 +55,7 @@ def run(
 
     from biaseval.json_values import plain
     from biaseval.parsing import yaml_flow
-    from biaseval.runs import run_spec
+    from biaseval.runs.commands import run_spec
     from biaseval.spec import load_spec, spec_of
 
     changed = [f"{key}={yaml_flow(plain(value))}" for key, value in overrides.items()]

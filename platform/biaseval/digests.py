@@ -94,12 +94,8 @@ def _whole(run: Run) -> Run:
 def settle(run: Run, planned: Collection[str], made: Collection[str]) -> None:
     """Have a run count only files that are its own: those that its plan or stages name, and recorded ones.
 
-    Parts of the same tables that are none of these are moved aside.
-
-    Args:
-        run: as `kept` yields it.
-        planned: files of the plan, which names all parts of their tables.
-        made: files of its stages.
+    Parts of the same tables that are none of these are moved aside. The run is as `kept` yields it. The plan names all
+    parts of its tables, ``planned``; ``made`` are the files of its stages.
     """
     files, known = run.ledger.files, run.ledger.known
     tables = {name.partition("/")[0] for name in planned}
@@ -130,11 +126,7 @@ def set_aside(run: Run, names: Iterable[str], why: str) -> None:
 def inspected(run: Run, *, with_trained: bool = False) -> Run:
     """Return a run whose ledger has its recorded files as they are now; nothing is written.
 
-    Of a run without digests nothing is known, and all parts count.
-
-    Args:
-        run: the run directory.
-        with_trained: look at adapters and models, too, not at tables alone.
+    Of a run without digests nothing is known, and all parts count. Adapters and models are looked at only if asked for.
 
     Raises:
         TransientError: the disk or store does not answer.
@@ -151,11 +143,9 @@ def inspected(run: Run, *, with_trained: bool = False) -> Run:
 
 
 def record(run: Run, *, reads: bool = True) -> None:
-    """Write the digests of the files in a run's ledger, if they are others than those that are written.
+    """Write the digests of the files in the ledger of a held run, if they are others than those that are written.
 
-    Args:
-        run: held by this process.
-        reads: read files that another process wrote; otherwise they stay unrecorded.
+    Files that another process wrote are read, or else stay unrecorded.
     """
     ledger = run.ledger
     is_noted = any(own is None or own.time_ns is None for own in ledger.files.values())
@@ -211,7 +201,6 @@ def recorded(run: Run) -> dict[str, Digest] | None:
 
 
 def _seen(run: Run, folders: Collection[str]) -> dict[str, tuple[int, int]]:
-    """Return size and time of all finished files in these folders of a run."""
     seen: dict[str, tuple[int, int]] = {}
     for folder in sorted(set(run.names()) & set(folders)):
         listed = run.listed(folder, in_folders=folder not in TABLES)

@@ -27,21 +27,8 @@ COMMIT = "BIASEVAL_COMMIT"
 """The environment variable that names the commit of code that is no checkout, as what a job of Ray is sent."""
 
 _PACKAGES = (
-    "biaseval",
-    "ray",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "peft",
-    "deepspeed",
-    "pyarrow",
-    "duckdb",
-    "numpy",
-    "optuna",
-    "nltk",
-    "scikit-learn",
-    "spacy",
-    "bitsandbytes",
+    *("biaseval", "ray", "torch", "transformers", "tokenizers", "peft", "deepspeed", "pyarrow", "duckdb", "numpy"),
+    *("optuna", "nltk", "scikit-learn", "spacy", "bitsandbytes"),
 )
 
 

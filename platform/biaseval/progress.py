@@ -68,12 +68,7 @@ class MakingProgress:
     _bar_task: TaskID | None = None
 
     def advance(self, size: int, tokens: int) -> None:
-        """Count finished work.
-
-        Args:
-            size: rows, questions, adapters or steps.
-            tokens: computed for them.
-        """
+        """Count finished work: rows, questions, adapters or steps, and the tokens computed for them."""
         self.n_done += size
         self.tokens += tokens
         now = time.monotonic()
@@ -101,10 +96,7 @@ class MakingProgress:
 def making_progress(total: int, n_done: int, what: str) -> Iterator[MakingProgress]:
     """Yield a counter of finished work; it draws a bar if standard error is a terminal.
 
-    Args:
-        total: the number in all.
-        n_done: the number that was finished before.
-        what: the counted things and their state: ``rows scored``.
+    It counts to ``total`` from the number that was finished before; ``what`` is as in `MakingProgress`.
     """
     if not sys.stderr.isatty():
         yield MakingProgress(total, n_done, what)

@@ -100,11 +100,7 @@ def absolute_uri(uri: str) -> str:
 
 
 def write_file(uri: str, text: str) -> str:
-    """Write ``text`` as UTF-8 to a file that is in no run, in one step, and return its absolute URI.
-
-    Args:
-        uri: a local path or ``s3://bucket/name``; an existing file is replaced.
-        text: the content.
+    """Write UTF-8 to a local or ``s3://`` file that is in no run, in one step, and return its absolute URI.
 
     Raises:
         BiasevalError: it cannot be written.
@@ -226,11 +222,7 @@ class Run:
             ) from error
 
     def create(self) -> None:
-        """Make the run directory and prove that it can be written.
-
-        Raises:
-            InputError: it cannot be made or written.
-        """
+        """Make the run directory and prove that it can be written; Raises InputError: it cannot be made or written."""
         try:
             if self.is_local:
                 os.makedirs(self.root, exist_ok=True)
@@ -359,14 +351,10 @@ class Run:
         return content
 
     def read_yaml(self, name: str, *, is_sealed: bool = False) -> Any:
-        """Return the content of the YAML file ``name``.
-
-        Args:
-            name: of the file.
-            is_sealed: whether it must end in a digest of itself; one that is there is compared anyway.
+        """Return the content of the YAML file ``name``; with ``is_sealed`` it must end in a digest of itself.
 
         Raises:
-            InputError: it is damaged.
+            InputError: it is damaged, or differs from a digest of itself that is there.
         """
         try:
             text = self.read_text(name)
@@ -401,11 +389,7 @@ class Run:
             return list(pq.read_schema(file).names)
 
     def read_table(self, table: str) -> pa.Table:
-        """Return all parts of ``table``, in the order of their numbers.
-
-        Raises:
-            BiasevalError: the table has no part.
-        """
+        """Return all parts of ``table``, in the order of their numbers; Raises BiasevalError: the table has no part."""
         numbers = sorted(self.parts(table))
         if not numbers:
             raise BiasevalError(f"{self.uri}: the table {table} has no part; run the same command again")
@@ -427,9 +411,7 @@ class Run:
     def listed(self, name: str, *, in_folders: bool = True) -> dict[str, tuple[int, int]]:
         """Return size and time of each of `files`: bytes, and nanoseconds since 1970 by the clock of disk or store.
 
-        Args:
-            name: of a folder or file.
-            in_folders: look into the folders of the folder, too.
+        Without ``in_folders`` files in folders of the folder are left out.
 
         Raises:
             TransientError: as `names`.
@@ -548,13 +530,10 @@ def _in_one_request(uri: str) -> str:
 
 
 def _out_of_reach(write: Callable[[], None]) -> None:
-    """Write in a thread of its own, which no signal reaches.
+    """Write in a thread of its own, which no signal reaches; raise what ``write`` raised.
 
     A worker that is asked to end, or Ctrl-C, raises an exception wherever Python is. Inside Arrow's stream to an object
     store it would publish what is written so far under the final name: closing a stream completes the upload.
-
-    Raises:
-        Exception: what ``write`` raised.
     """
     failures: list[BaseException] = []
 

@@ -54,12 +54,9 @@ class Done:
 
 
 def missing_units(run: Run, units: Sequence[Unit], *, needed_only: bool = False) -> list[Unit]:
-    """Return the units that lack files, each with the files that it lacks.
+    """Return the units of a stage that lack files, each with the files that it lacks.
 
-    Args:
-        run: the run directory.
-        units: of one stage.
-        needed_only: leave out units that nothing needs: all their products are there.
+    With ``needed_only`` leave out units that nothing needs: all their products are there.
     """
     there = files_of(run, [name for unit in units for name in (*unit.files, *(unit.products if needed_only else ()))])
     missing = []

@@ -235,8 +235,8 @@ def test_a_reader_that_dies_at_its_end_is_not_lost(
         with pytest.raises(KilledError):
             train_qa(load(spec), str(tmp_path / "run"))
     for _ in range(2):
-        summary = train_qa(load(spec), str(tmp_path / "run"))
-        assert summary.n_readers == 1
+        summary = dict(train_qa(load(spec), str(tmp_path / "run")).lines)
+        assert summary["readers"].startswith("1 of 1 ")
         found = weights(tmp_path / "run", "bert")
         assert all(torch.equal(found[key], value) for key, value in weights(run_dir, "bert").items())
 
@@ -259,8 +259,8 @@ def test_training_alone_is_what_a_run_goes_on_from(
     assert all(torch.equal(value, found[key]) for key, value in before.items())
     [segment] = rows(tmp_path / "run", "from qa_segments")
     assert (segment["source"], segment["judged_by"], segment["biased_segment"]) == ("published", None, "lower")
-    summary = train_qa(load(spec), str(tmp_path / "run"))
-    assert (summary.n_readers, summary.n_trained, summary.overhead_share) == (2, 0, None)
+    summary = dict(train_qa(load(spec), str(tmp_path / "run")).lines)
+    assert summary == {"readers": "2 of 2 (0 trained now)", "steps": "12"}
 
 
 @pytest.mark.slow

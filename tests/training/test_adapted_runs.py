@@ -22,7 +22,7 @@ from biaseval.errors import InputError
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.training import Training
 from biaseval.models import AdapterSlot, ModelSource, load_model, load_tokenizer
-from biaseval.pipelines.labels.adapters import TrainingSummary
+from biaseval.pipelines.kind import Trained
 from biaseval.runs import run_status, train_lora
 from biaseval.scoring import LabelScorer
 from biaseval.spec import AnySpec, load_spec
@@ -60,7 +60,7 @@ def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
 @pytest.fixture(scope="module")
 def trained(
     tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None
-) -> tuple[TrainingSummary, Path, Path]:
+) -> tuple[Trained, Path, Path]:
     """Return (summary, spec file, run directory) of adapters that one worker without DeepSpeed trained."""
     folder = tmp_path_factory.mktemp("adapted")
     spec, run_dir = write_spec(folder, tiny_llama), folder / "run"
@@ -70,7 +70,7 @@ def trained(
 
 
 @pytest.fixture(scope="module")
-def finished(trained: tuple[TrainingSummary, Path, Path]) -> tuple[Path, Path]:
+def finished(trained: tuple[Trained, Path, Path]) -> tuple[Path, Path]:
     """Return (spec file, run directory) of an undisturbed label-bias run, whose adapters were trained first."""
     _, spec, run_dir = trained
     files = sorted((run_dir / "adapters").rglob("*.safetensors"))
@@ -106,13 +106,13 @@ def assert_close(found: dict[tuple[str, str], list[float]], wanted: dict[tuple[s
         np.testing.assert_allclose(found[key], values, atol=1e-4)
 
 
-def test_training_leaves_adapters_and_their_steps(
-    trained: tuple[TrainingSummary, Path, Path], tiny_llama: Path
-) -> None:
+def test_training_leaves_adapters_and_their_steps(trained: tuple[Trained, Path, Path], tiny_llama: Path) -> None:
     summary, spec, run_dir = trained
-    assert (summary.n_adapters, summary.n_planned, summary.n_trained, summary.n_steps) == (4, 4, 4, 16)
-    assert summary.last_loss < summary.first_loss
-    assert 0 <= summary.overhead_share < 1
+    lines = dict(summary.lines)
+    assert (lines["adapters"], lines["steps"]) == ("4 of 4 (4 trained now)", "16")
+    first_loss, last_loss = map(float, lines["loss, first to last step"].split(" to "))
+    assert last_loss < first_loss
+    assert 0 <= float(lines["outside optimizer steps"].removesuffix("% of them")) < 100
     summary.refuse_given_up()
     run = Run.open(str(run_dir))
     assert run.parts("training") == set(range(4))
@@ -128,8 +128,8 @@ def test_training_leaves_adapters_and_their_steps(
     assert not [path for path in run_dir.rglob("*") if "incomplete" in path.name or path.name == ".train"]
     environment = (run_dir / "environment.json").read_bytes()
     assert json.loads(environment)["training"][0].items() >= {"n_adapters": 4, "workers": 1, "zero": None}.items()
-    again = train_lora(load_spec(spec), str(run_dir))
-    assert (again.n_adapters, again.n_trained, again.overhead_share) == (4, 0, None)
+    again = dict(train_lora(load_spec(spec), str(run_dir)).lines)
+    assert (again["adapters"], "outside optimizer steps" in again) == ("4 of 4 (0 trained now)", False)
     assert (run_dir / "environment.json").read_bytes() == environment
 
 
@@ -143,7 +143,7 @@ def troubled(spec: AnySpec, units: Sequence[Unit], *, stops: str, dies: str, mar
 
 
 def test_a_worker_that_is_alone_and_dies_goes_on_with_what_is_left(
-    trained: tuple[TrainingSummary, Path, Path], tmp_path: Path
+    trained: tuple[Trained, Path, Path], tmp_path: Path
 ) -> None:
     """It trains in the process that leads it, which Ray begins anew; what was complete is not trained again."""
     _, spec_file, first = trained
@@ -171,7 +171,7 @@ def test_a_worker_that_is_alone_and_dies_goes_on_with_what_is_left(
 
 
 def test_what_is_complete_stays_whatever_dies(
-    trained: tuple[TrainingSummary, Path, Path], tmp_path: Path, tiny_llama: Path
+    trained: tuple[Trained, Path, Path], tmp_path: Path, tiny_llama: Path
 ) -> None:
     """Of four adapters one is there, one stops, one was begun by a killed process, and one's worker is killed."""
     run_dir, marker = tmp_path / "run", tmp_path / "killed"

@@ -24,7 +24,7 @@ from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Ask, Groups
 from biaseval.execute.tasks import Made, Task
 from biaseval.execute.training import Training
-from biaseval.pipelines.labels.adapters import TrainingSummary, adapter_stage, training_summary
+from biaseval.pipelines.labels.adapters import adapter_stage, training_summary
 from biaseval.pipelines.run import make_missing
 from biaseval.runs import describe, train_lora
 from biaseval.spec import AnySpec, ExecutionSpec, load_spec
@@ -89,13 +89,18 @@ def test_adapters_that_stopped_are_named_behind_the_summary(
     tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopped = ["t/k0.s0 (step 1, loss nan)", "t/k2.s0 (step 1, loss inf)"]
+    times = {"seconds": 1.0, "step_seconds": 0.5}
     given_up = [
-        Done(Unit(n, 1, (), {"adapter": name}), facts={"is_complete": False, "n_steps": 2, "loss": float(loss)})
+        Done(
+            Unit(n, 1, (), {"adapter": name}), facts={"is_complete": False, "n_steps": 2, "loss": float(loss), **times}
+        )
         for n, (name, loss) in enumerate([("t/k0.s0", "nan"), ("t/k2.s0", "inf")])
     ]
-    summary = TrainingSummary("run", 0, 2, 0, 0, None, None, 1.0, 0.5, given_up)
-    monkeypatch.setattr("biaseval.runs.train_lora", lambda spec, run_uri: summary)
     spec = write_spec(tmp_path, tiny_llama)
+    loaded, plan = load_spec(spec), {"adapters": [{"part": n, **done.unit.work} for n, done in enumerate(given_up)]}
+    run = Run.open(str(tmp_path / "run"))
+    summary = training_summary(run, adapter_stage(run, loaded, loaded.lora, plan, []), given_up)
+    monkeypatch.setattr("biaseval.runs.train.train_lora", lambda spec, run_uri: summary)
     done = CliRunner().invoke(app, ["train", "lora", str(spec), "--run-dir", str(tmp_path / "run")])
     assert isinstance(done.exception, BiasevalError)
     assert done.exception.exit_code == 1

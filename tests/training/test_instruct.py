@@ -17,7 +17,7 @@ from biaseval.analysis import query
 from biaseval.cli import app
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, load_tokenizer
-from biaseval.pipelines.instruct import InstructSummary
+from biaseval.pipelines.kind import Trained
 from biaseval.runs import describe, run_spec, run_status, train_instruct
 from biaseval.runs.commands import claimed_run
 from biaseval.scoring import LabelScorer
@@ -128,7 +128,7 @@ def test_a_killed_command_leaves_a_checkpoint_and_is_not_done(killed: tuple[Inst
 @pytest.fixture(scope="module")
 def ended(
     killed: tuple[InstructSpec, str], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[InstructSpec, Path, InstructSummary]:
+) -> tuple[InstructSpec, Path, Trained]:
     """Return the same, gone on with to its end, and copied from its bucket."""
     spec, run_dir = killed
     with in_this_process(), contextlib.redirect_stderr(io.StringIO()) as said:
@@ -142,17 +142,19 @@ def ended(
 @pytest.mark.ray
 @pytest.mark.slow
 def test_the_same_command_ends_it_as_if_nothing_were(
-    ended: tuple[InstructSpec, Path, InstructSummary], tiny_llama: Path
+    ended: tuple[InstructSpec, Path, Trained], tiny_llama: Path
 ) -> None:
     """All parameters, the same as without Ray; and the result is a model."""
     spec, run_dir, summary = ended
-    assert (summary.folder, summary.n_steps, summary.n_made) == ("model", N_STEPS, N_STEPS - 4)
+    lines = dict(summary.lines)
+    assert (summary.folder, lines["steps"]) == ("model", f"{N_STEPS} ({N_STEPS - 4} made now)")
     expected, expected_losses = undisturbed(spec, run_dir)
     found = load_file(run_dir / "model" / "model.safetensors")
     assert_same(found, expected, 1e-6)
     assert losses(run_dir) == pytest.approx(expected_losses, rel=1e-6)
-    assert summary.last_loss < 0.9 * summary.first_loss
-    assert len(summary.eval_losses) == 6
+    first_loss, last_loss = map(float, lines["loss, first to last step"].split(" to "))
+    assert last_loss < 0.9 * first_loss
+    assert len(lines["held-out loss, by epoch"].split(", ")) == 6
 
     run = Run.open(str(run_dir))
     rows = run.read_table("training")
@@ -188,12 +190,13 @@ def test_the_same_command_ends_it_as_if_nothing_were(
 @pytest.mark.ray
 @pytest.mark.slow
 def test_what_is_tuned_is_not_tuned_again_and_never_by_another_spec(
-    ended: tuple[InstructSpec, Path, InstructSummary], capsys: pytest.CaptureFixture[str]
+    ended: tuple[InstructSpec, Path, Trained], capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec, run_dir, _ = ended
     modified = (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns
-    again = train_instruct(spec, str(run_dir))
-    assert (again.n_made, again.n_steps, len(again.eval_losses)) == (0, N_STEPS, 6)
+    again = dict(train_instruct(spec, str(run_dir)).lines)
+    assert again["steps"] == f"{N_STEPS} (0 made now)"
+    assert len(again["held-out loss, by epoch"].split(", ")) == 6
     assert (run_dir / "model" / MODEL_CONFIG).stat().st_mtime_ns == modified
     assert f"all {N_STEPS} steps are made already" in capsys.readouterr().err
     chat = Path(spec.data.path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from biaseval.cli.arguments import JsonOption, RunArgument
-from biaseval.cli.printing import print_json, show_finished
+from biaseval.cli.printing import say_files, show_finished
 
 if TYPE_CHECKING:
     from biaseval.spec import OnBadRow, Source
@@ -81,14 +81,9 @@ def export_lm_eval(
 
     Example: biaseval export lm-eval runs/quickstart --out samples
     """
-    from biaseval.runs import export_samples
+    from biaseval.runs.exported_samples import export_samples
 
-    names = export_samples(run, out)
-    if as_json:
-        print_json({"files": list(names)})
-        return
-    for name in names:
-        typer.echo(name)
+    say_files(export_samples(run, out), as_json=as_json)
 
 
 def _import(
@@ -100,7 +95,8 @@ def _import(
     *,
     as_json: bool,
 ) -> None:
-    from biaseval.runs import import_scores, read_spec
+    from biaseval.pipelines.directory import read_spec
+    from biaseval.runs.commands import import_scores
 
     run = import_scores(source, files, run_dir, name, on_bad_row)
     show_finished(run, read_spec(run), as_json=as_json)

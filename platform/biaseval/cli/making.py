@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,13 +14,6 @@ from biaseval.errors import BiasevalError, InputError
 
 if TYPE_CHECKING:
     from biaseval.spec import Spec
-
-
-class Demo(StrEnum):
-    """The quickstart demonstrations."""
-
-    labels = "labels"
-    qa = "qa"
 
 
 def run(
@@ -69,13 +61,14 @@ def plan(
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.runs import describe, rate_so_far
+    from biaseval.runs.commands import describe
+    from biaseval.runs.measured_rate import rate_so_far
 
     loaded = load(spec, overrides)
     found = describe(loaded)
     rate = None
     with nullcontext() if run_dir else suppress(BiasevalError):  # the default place may hold an incomplete run
-        rate = rate_so_far(loaded, run_dir or _run_dir(loaded))
+        rate = rate_so_far(loaded, run_dir or f"runs/{loaded.name}")
     if as_json:
         own = {"kind": loaded.kind, "name": loaded.name}
         print_json({**own, "plan": found.facts, "training": found.training, "measured": rate})
@@ -100,7 +93,7 @@ def init(
 
     Example: biaseval init reviews.csv --model models/tiny
     """
-    from biaseval.runs import first_spec, init_name
+    from biaseval.runs.new_spec import first_spec, init_name
 
     path = out or Path(f"{init_name(file)}.yaml")
     if path.exists():
@@ -114,11 +107,8 @@ def init(
     if as_json:
         print_json({"spec": str(path), "found": first.found, "cautions": first.cautions})
         return
-    for line in first.found:
+    for line in (*first.found, *(f"caution: {own}" for own in first.cautions), f"spec: {path}"):
         typer.echo(line)
-    for line in first.cautions:
-        typer.echo(f"caution: {line}")
-    typer.echo(f"spec: {path}")
     typer.echo(f"next: {'' if model else 'name a model in it, then '}biaseval plan {path} and biaseval run {path}")
 
 
@@ -131,7 +121,8 @@ def analyse(run: RunArgument, overrides: SetOption = None, as_json: JsonOption =
 
     Example: biaseval analyse runs/quickstart --set scoring.normalization=sum
     """
-    from biaseval.runs import read_spec, reanalyse_run
+    from biaseval.pipelines.directory import read_spec
+    from biaseval.runs.commands import reanalyse_run
 
     finished = reanalyse_run(run, overrides or ())
     show_finished(finished, read_spec(finished), as_json=as_json)
@@ -172,7 +163,7 @@ def score(
     """
     from pydantic import ValidationError
 
-    from biaseval.runs import score_prompts
+    from biaseval.runs.commands import score_prompts
     from biaseval.spec import ExecutionSpec, ModelSpec
 
     content = {"path": _model_path(model), "dtype": dtype, "quantization": quantization, "revision": revision}
@@ -190,8 +181,9 @@ def score(
 
 def demo(
     what: Annotated[
-        Demo, typer.Argument(help="labels: a tiny language model on generated tasks; qa: a reader with a shortcut.")
-    ] = Demo.labels,
+        Literal["labels", "qa"],
+        typer.Argument(help="labels: a tiny language model on generated tasks; qa: a reader with a shortcut."),
+    ] = "labels",
     run_dir: Annotated[
         str | None,
         typer.Option(
@@ -209,23 +201,16 @@ def demo(
     """
     from biaseval.demo import QA_SPEC_PATH, SPEC_PATH
 
-    if what is Demo.qa:
-        _make(load(QA_SPEC_PATH, ()), run_dir or "runs/demo-qa", as_json=as_json)
-    else:
-        _make(load(SPEC_PATH, ()), run_dir or "runs/demo", as_json=as_json)
+    path, folder = (QA_SPEC_PATH, "runs/demo-qa") if what == "qa" else (SPEC_PATH, "runs/demo")
+    _make(load(path, ()), run_dir or folder, as_json=as_json)
 
 
 def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
-    from biaseval.runs import run_spec
+    from biaseval.runs.commands import run_spec
 
     with resumable():
-        finished = run_spec(loaded, run_dir or _run_dir(loaded))
+        finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
     show_finished(finished, loaded, as_json=as_json)
-
-
-def _run_dir(loaded: Spec) -> str:
-    """Return the default directory of a run."""
-    return f"runs/{loaded.name}"
 
 
 def _model_path(name: str) -> str:

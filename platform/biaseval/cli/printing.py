@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import typer
 
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from biaseval.analysis.comparing import Compared
     from biaseval.doctor import Finding
     from biaseval.lease import Sight
-    from biaseval.runs import Description, Status
+    from biaseval.pipelines.kind import Description
     from biaseval.runs.measured_rate import Pace
+    from biaseval.runs.status import Status
     from biaseval.spec import AnySpec
     from biaseval.store import Run
     from biaseval.training.estimate import TrainingCost
@@ -39,18 +39,28 @@ _WIDEST = 100
 """The largest width of a line in a cell; longer text continues on the next line."""
 
 
-class Format(StrEnum):
-    """The formats of `sql`."""
+T = TypeVar("T")
 
-    table = "table"
-    csv = "csv"
-    json = "json"
-    parquet = "parquet"
+Format = Literal["table", "csv", "json", "parquet"]
+"""The formats of `sql`."""
 
 
 def print_json(value: Any) -> None:
     """Print a value as one JSON document: data classes as objects, non-finite numbers as null, dates as text."""
     sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def show(value: T, write: Callable[[T], object], *, as_json: bool) -> None:
+    """Print a value as one JSON document, or as a function writes it for people."""
+    if as_json:
+        print_json(value)
+    else:
+        write(value)
+
+
+def say_files(files: Sequence[str], *, as_json: bool) -> None:
+    """Print the URIs of files that the command wrote."""
+    show({"files": files}, lambda own: typer.echo("\n".join(own["files"])), as_json=as_json)
 
 
 def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
@@ -65,13 +75,12 @@ def say_made(files: Mapping[str, str], *, as_json: bool) -> None:
 def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
     """Print a finished run's conclusions, metrics, cautions and report path, or all of it as JSON."""
     from biaseval.analysis.summary_marts import SUMMARY
-    from biaseval.runs import headline
+    from biaseval.runs.commands import headline
 
-    made = {"report": f"{run.uri}/report.html"}
+    made, summary = {"report": f"{run.uri}/report.html"}, run.read_json(SUMMARY)
     if as_json:
-        print_json({"run": run.uri, **made, "summary": run.read_json(SUMMARY)})
+        print_json({"run": run.uri, **made, "summary": summary})
         return
-    summary = run.read_json(SUMMARY)
     for conclusion in summary.get("conclusions", ())[:_N_CONCLUSIONS]:
         typer.echo(conclusion)
     print_metrics(run.uri, headline(spec))
@@ -82,15 +91,15 @@ def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
 
 def print_result(result: Any, output: Format) -> None:
     """Print the rows of an Arrow table."""
-    if output is Format.parquet:
+    if output == "parquet":
         import pyarrow.parquet as pq
 
         pq.write_table(result, sys.stdout.buffer)
-    elif output is Format.csv:
+    elif output == "csv":
         from biaseval.analysis.table_files import csv_file
 
         sys.stdout.buffer.write(csv_file(result))
-    elif output is Format.json:
+    elif output == "json":
         print_json(result.to_pylist())
     else:
         from biaseval.analysis.table_files import columns_of
@@ -103,7 +112,7 @@ def print_metrics(run_uri: str, headline: str) -> None:
     from biaseval.analysis import query
     from biaseval.report.names import METHODS
 
-    print_result(query([run_uri], headline.format(methods=list(METHODS))), Format.table)
+    print_result(query([run_uri], headline.format(methods=list(METHODS))), "table")
 
 
 def print_comparison(compared: Compared) -> None:
@@ -179,20 +188,16 @@ def print_status(status: Status, anew: bool = False) -> None:
 
 
 def _driver(driver: Sight | None) -> str:
-    """Print which process works on a run, if any."""
     if driver is None:
         return "none"
     ago = duration(driver.last_beat_age_s)
     word = "live" if driver.is_live else "ended without a word"
     if driver.is_live and driver.is_silent:
         word = f"hangs or is stopped: its process is there and has said nothing for {ago}"
-    return (
-        f"{word}: process {driver.pid} on {driver.host} ({driver.command}), since {driver.since}, last seen {ago} ago"
-    )
+    return f"{word}: {driver.who}, last seen {ago} ago"
 
 
 def _pace(pace: Pace) -> str:
-    """Print the throughput of a stage."""
     words = []
     if pace.rate_per_s is not None:
         words.append(f"{pace.rate_per_s:,.{0 if pace.rate_per_s >= 10 else 2}f} {pace.noun}/s")

@@ -2,9 +2,9 @@
 
 import sys
 import time
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,7 +16,9 @@ from biaseval.cli.printing import (
     print_result,
     print_status,
     print_tasks,
+    say_files,
     say_made,
+    show,
 )
 from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.progress import say
@@ -43,7 +45,7 @@ def status(
 
     Example: biaseval status runs/quickstart --watch 10
     """
-    from biaseval.runs import run_status
+    from biaseval.runs.status import run_status
 
     was_left = False
     while True:
@@ -55,10 +57,7 @@ def status(
             say(str(error))
             time.sleep(watch)
             continue
-        if as_json:
-            print_json(found)
-        else:
-            print_status(found, anew=watch is not None)
+        show(found, partial(print_status, anew=watch is not None), as_json=as_json)
         sys.stdout.flush()
         if watch is None or found.is_complete:
             if not found.is_complete and not found.is_live:
@@ -76,7 +75,7 @@ def sql(
         list[str],
         typer.Argument(metavar="RUN... QUERY", help="Run directories, local or s3://, then one statement that reads."),
     ],
-    output: Annotated[Format, typer.Option("--format", help="json is one array of objects.")] = Format.table,
+    output: Annotated[Format, typer.Option("--format", help="json is one array of objects.")] = "table",
     schema: Annotated[
         bool,
         typer.Option(
@@ -128,7 +127,7 @@ def report(
 
         say_made({"report": write_comparison(runs, out)}, as_json=as_json)
         return
-    from biaseval.runs import report_run
+    from biaseval.runs.commands import report_run
 
     made = []
     for directory in runs:
@@ -162,30 +161,18 @@ def compare(
     if out is not None:
         refuse_other_names(out)
     with comparing(runs, "" if out is None else RELATIONS) as (compared, ask):
-        if as_json:
-            print_json(compared)
-        else:
-            print_comparison(compared)
+        show(compared, print_comparison, as_json=as_json)
         if out is not None:
             page = write_page(compared, ask, out)
-            if as_json:
-                say(f"page: {page}")
-            else:
-                typer.echo(f"page: {page}")
-
-
-class FigureFormat(StrEnum):
-    """The file formats of `figures`."""
-
-    svg = "svg"
-    png = "png"
-    pdf = "pdf"
+            (say if as_json else typer.echo)(f"page: {page}")
 
 
 def figures(
     runs: RunsArgument,
     out: Annotated[str, typer.Option("--out", metavar="DIR", help="The folder to write into, local or s3://.")],
-    output: Annotated[FigureFormat, typer.Option("--format", help="The file format of figures.")] = FigureFormat.svg,
+    output: Annotated[
+        Literal["svg", "png", "pdf"], typer.Option("--format", help="The file format of figures.")
+    ] = "svg",
     tables: Annotated[
         str, typer.Option("--tables", metavar="LIST", help="The file formats of tables: csv, md, tex.")
     ] = "csv,md",
@@ -200,16 +187,12 @@ def figures(
     Example: biaseval figures runs/boolq-7b runs/boolq-13b --out figures --format pdf
     """
     from biaseval.analysis.table_files import TABLE_FILES
-    from biaseval.runs import write_figures
+    from biaseval.runs.figure_files import write_figures
 
     endings = tables.split(",")
     if unknown := [ending for ending in endings if ending not in TABLE_FILES]:
         raise InputError(f"--tables {tables}: {', '.join(unknown)} is not one of {', '.join(TABLE_FILES)}")
-    files = write_figures(runs, out, output, endings)
-    if as_json:
-        print_json({"files": files})
-    else:
-        typer.echo("\n".join(files))
+    say_files(write_figures(runs, out, output, endings), as_json=as_json)
 
 
 def check(
@@ -255,10 +238,7 @@ def check(
     from biaseval.store import write_file
 
     checked = check_run(run, expressions or [], against, preset or [])
-    if as_json:
-        print_json(checked)
-    else:
-        print_gates(checked)
+    show(checked, print_gates, as_json=as_json)
     if junit is not None:
         write_file(junit, gates_junit(checked))
     if not checked.holds:
@@ -283,9 +263,6 @@ def tasks_check(
     from biaseval.spec import MIN_INSTANCES
 
     checked = check_tasks(path, min_instances=MIN_INSTANCES if min_instances is None else min_instances)
-    if as_json:
-        print_json(checked)
-    else:
-        print_tasks(checked)
+    show(checked, print_tasks, as_json=as_json)
     if checked.bad:
         raise typer.Exit(2)

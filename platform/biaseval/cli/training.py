@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,7 @@ from biaseval.cli.arguments import JsonOption, RunDirOption, SetOption, SpecArgu
 from biaseval.cli.printing import print_json, print_lines, say_made
 
 if TYPE_CHECKING:
-    from biaseval.runs import Trained
-    from biaseval.spec import Spec
+    from biaseval.pipelines.kind import Trained
 
 
 def train_lora(
@@ -26,9 +25,7 @@ def train_lora(
 
     Example: biaseval train lora jobs/specs/mistral-7b.yaml --run-dir runs/lora --set lora.preset=reif2024
     """
-    from biaseval.runs import train_lora
-
-    _train(train_lora, spec, run_dir, overrides, as_json=as_json)
+    _train("train_lora", spec, run_dir, overrides, as_json=as_json)
 
 
 def train_instruct(
@@ -41,9 +38,7 @@ def train_instruct(
 
     Example: biaseval train instruct jobs/specs/instruct-oasst-7b.yaml --run-dir runs/oasst --set training.workers=4
     """
-    from biaseval.runs import train_instruct
-
-    _train(train_instruct, spec, run_dir, overrides, as_json=as_json)
+    _train("train_instruct", spec, run_dir, overrides, as_json=as_json)
 
 
 def train_qa(
@@ -57,22 +52,15 @@ def train_qa(
 
     Example: biaseval train qa jobs/specs/qa-debiasing-squad.yaml --run-dir runs/debiasing --set train.seeds=[1,2,3]
     """
-    from biaseval.runs import train_qa
-
-    _train(train_qa, spec, run_dir, overrides, as_json=as_json)
+    _train("train_qa", spec, run_dir, overrides, as_json=as_json)
 
 
-def _train(
-    train: Callable[[Spec, str], Trained],
-    spec: Path,
-    run_dir: str | None,
-    overrides: Sequence[str] | None,
-    *,
-    as_json: bool,
-) -> None:
+def _train(name: str, spec: Path, run_dir: str | None, overrides: Sequence[str] | None, *, as_json: bool) -> None:
+    from biaseval.runs import train
+
     loaded = load(spec, overrides)
     with resumable():
-        trained = train(loaded, run_dir or f"runs/{loaded.name}")
+        trained: Trained = getattr(train, name)(loaded, run_dir or f"runs/{loaded.name}")
     made = {trained.folder: f"{trained.uri}/{trained.folder}"}
     if as_json:
         print_json({"run": trained.uri, **made, "training": dict(trained.lines)})

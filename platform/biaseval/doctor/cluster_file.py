@@ -1,5 +1,6 @@
 """A file of Ray's cluster launcher: whether `ray up` takes it, and whether the nodes will fit this machine."""
 
+import platform
 import re
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -49,7 +50,8 @@ def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     if types and head not in types:
         found = f"head_node_type: {head} is none of {', '.join(types)}"
         yield Finding(_NAME, State.problem, found, "name one of available_node_types")
-    unnamed = [name for name, own in types.items() if set(_image(own).removeprefix("ami-")) == {"0"}]
+    images = {name: str((own.get("node_config") or {}).get("ImageId", "")) for name, own in types.items()}
+    unnamed = [name for name, image in images.items() if set(image.removeprefix("ami-")) == {"0"}]
     if unnamed:
         found = f"available_node_types: {', '.join(unnamed)}: node_config.ImageId names no image"
         yield Finding(_NAME, State.problem, found, "name one of your region, as the file says at its beginning")
@@ -57,9 +59,11 @@ def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
         if not (path.parent / Path(here).expanduser()).exists():
             found = f"file_mounts: {here}, for {there}, is not here"
             yield Finding(_NAME, State.problem, found, f"mend the path: it is looked for from {path.parent.resolve()}")
+    python = "".join(platform.python_version_tuple()[:2])
+    versions = (("ray", r"ray[^:]*:(\d+\.\d+\.\d+)", metadata.version("ray")), ("python", r"py(3\d+)", python))
     for image in _images(config):
-        for package, pattern in (("ray", r"ray[^:]*:(\d+\.\d+\.\d+)"), ("python", r"py(3\d+)")):
-            match, own = re.search(pattern, image), _own(package)
+        for package, pattern, own in versions:
+            match = re.search(pattern, image)
             if match and match.group(1) != own:
                 found = f"docker.image: {image} has {package} {match.group(1)}, and here is {own}"
                 yield Finding(_NAME, State.problem, found, "take the image of the version that is installed here")
@@ -69,23 +73,12 @@ def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
             yield Finding(_NAME, State.problem, found, "use --dashboard-host=127.0.0.1, and ray dashboard for a tunnel")
 
 
-def _image(node_type: Mapping[str, Any]) -> str:
-    """Return the machine image of a node type, empty where it names none."""
-    return str((node_type.get("node_config") or {}).get("ImageId", ""))
-
-
 def _images(config: Mapping[str, Any]) -> list[str]:
     sections = [
         config.get("docker") or {},
         *(own.get("docker") or {} for own in config.get("available_node_types", {}).values()),
     ]
     return [section[key] for section in sections for key in ("image", "head_image", "worker_image") if section.get(key)]
-
-
-def _own(package: str) -> str:
-    import sys
-
-    return f"{sys.version_info[0]}{sys.version_info[1]}" if package == "python" else metadata.version(package)
 
 
 def _provider(provider: Mapping[str, Any]) -> Iterator[Finding]:

@@ -32,12 +32,7 @@ def ray() -> Iterator[Finding]:
 
 
 def judge_address(address: str, version: str) -> Finding:
-    """Return the finding about the Ray that a run would connect to.
-
-    Args:
-        address: ``RAY_ADDRESS``, or ``local``.
-        version: of the installed Ray.
-    """
+    """Return the finding about the Ray that a run would connect to: ``RAY_ADDRESS``, or ``local``."""
     from ray._private.utils import get_ray_address_file, read_ray_address  # type: ignore[attr-defined]
 
     facts = {"version": version, "address": address}

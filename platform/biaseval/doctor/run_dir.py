@@ -46,7 +46,6 @@ def _existing(run: Run) -> Run:
 
 
 def _written(run: Run, name: str) -> Finding:
-    """Write, read and delete a small file a few times."""
     data = os.urandom(_SIZE)
     seconds: dict[str, list[float]] = {"list_s": [], "write_s": [], "read_s": []}
     try:

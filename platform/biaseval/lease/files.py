@@ -4,7 +4,7 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pyarrow.fs as pafs
@@ -48,31 +48,8 @@ class Seen:
         return max(0.0, self.now_s - self.written_s)
 
 
-class LeaseFile(Protocol):
-    """The file of a run's lease."""
-
-    is_exclusive: bool
-    """Whether only one of two simultaneous writers succeeds."""
-
-    def read(self) -> Seen | None:
-        """Return the file's content and version; None without a file."""
-
-    def write(self, lease: Lease, instead_of: str | None) -> str:
-        """Replace a version of the file (None: create the file), and return the new version.
-
-        Raises:
-            ChangedError: the file has another version.
-            TransientError: the file cannot be written.
-        """
-
-    def delete(self, version: str) -> None:
-        """Delete the file if it has this version."""
-
-
 class PlainFile:
     """A lease on a store without conditions: of two simultaneous writers both may succeed, as each reads first."""
-
-    is_exclusive = False
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -98,7 +75,7 @@ class PlainFile:
         return _digest(lease.data())
 
     def delete(self, version: str) -> None:
-        """Delete the file where it is this version."""
+        """Delete the file if it has this version."""
         there = self.read()
         if there is not None and there.version == version:
             self._run.delete(LEASE)
@@ -110,8 +87,6 @@ class ConditionalFile:
     Raises:
         UnconditionalError: boto3 is not installed, or not new enough.
     """
-
-    is_exclusive = True
 
     def __init__(self, run: Run, name: str = LEASE) -> None:
         self._client = _client(run)
@@ -174,6 +149,10 @@ class ConditionalFile:
             f"s3://{self._place['Bucket']}/{self._place['Key']}: cannot be read or written ({error}); mend this and "
             "run the same command again: complete parts are kept"
         )
+
+
+LeaseFile = PlainFile | ConditionalFile
+"""Writing it replaces a version (None: creates the file), and returns the new one; ChangedError: another is there."""
 
 
 def lease_file(run: Run) -> LeaseFile:

@@ -63,7 +63,6 @@ def held(run: Run) -> Iterator[Run]:
 
 
 def _keeper(run: Run) -> _Keeper:
-    """Take the lease of a run."""
     lease = Lease.of_this_process(BEAT_S, EXPIRES_S)
     try:
         file = lease_file(run)
@@ -78,11 +77,7 @@ def _keeper(run: Run) -> _Keeper:
 
 
 def _taken(run: Run, file: LeaseFile, lease: Lease) -> str:
-    """Write a lease where nobody that lives has one, and return its version.
-
-    Raises:
-        TransientError: somebody has.
-    """
+    """Write a lease where nobody that lives has one, and return its version; Raises TransientError: somebody has."""
     seen = file.read()
     if seen is not None and not run.is_local:  # on a local disk, whoever has the lock knows that nobody lives
         seen = _outwaited(run, file, seen)
@@ -92,7 +87,11 @@ def _taken(run: Run, file: LeaseFile, lease: Lease) -> str:
         there = file.read()
         if there is not None and _is(there, lease):  # it was written, and the answer got lost
             return there.version
-        raise (_gone(run) if there is None else _refusal(run, there)) from None
+        if there is not None:
+            raise _refusal(run, there) from None
+        raise TransientError(
+            f"{run.uri}: two processes began on this run at the same time; run the same command again"
+        ) from None
 
 
 def _outwaited(run: Run, file: LeaseFile, seen: Seen) -> Seen | None:
@@ -205,10 +204,6 @@ def _refusal(run: Run, seen: Seen) -> TransientError:
         f"{run.uri}: another process is working on this run: {words(seen)}; wait for it{takeover}, end it, or choose "
         "another directory"
     )
-
-
-def _gone(run: Run) -> TransientError:
-    return TransientError(f"{run.uri}: two processes began on this run at the same time; run the same command again")
 
 
 def _now() -> float:

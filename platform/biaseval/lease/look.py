@@ -1,6 +1,6 @@
 """Who holds a run, or held it last, for whoever only looks."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from biaseval.lease.files import PlainFile, Seen, UnconditionalError, lease_file
 from biaseval.progress import duration
@@ -54,19 +54,8 @@ def look(run: Run) -> tuple[Sight | None, Seen | None]:
         return None, seen
     lease = seen.lease
     is_live = not lease.has_ended if lease.is_of_this_machine else seen.age_s <= lease.expires_s
-    sight = Sight(
-        is_live=is_live,
-        host=lease.host,
-        pid=lease.pid,
-        command=lease.command,
-        since=lease.since,
-        last_beat=lease.last_beat,
-        last_beat_age_s=seen.age_s,
-        held_s=lease.held_s,
-        interval_s=lease.interval_s,
-        expires_s=lease.expires_s,
-    )
-    return sight, seen
+    told = {name: fact for name, fact in asdict(lease).items() if name in Sight.__dataclass_fields__}
+    return Sight(is_live=is_live, last_beat_age_s=seen.age_s, **told), seen
 
 
 def words(seen: Seen) -> str:

@@ -8,14 +8,7 @@ _FLOPS_AN_HOUR = 1e14 * 3600
 
 
 def cost_lines(name: str, flops: int, execution: ExecutionSpec | None = None) -> list[tuple[str, str]]:
-    """Return the lines of a plan for this many floating-point operations.
-
-    Args:
-        name: of the operations.
-        flops: their number.
-        execution: has the prices of GPUs, how many of them there are, and the hours that they may take; None: nothing
-            of it is said.
-    """
+    """Return the lines of a plan for this many floating-point operations; ``execution`` has prices and limits."""
     hours = reference_hours(flops)
     what = ", a rate to compare plans by" if execution is not None and execution.prices else ""
     value = f"{_amount(hours)}{what}{_beyond(hours, execution)}"
@@ -59,7 +52,6 @@ def costs(flops: float, execution: ExecutionSpec) -> dict[str, dict[str, float]]
 
 
 def _beyond(hours: float, execution: ExecutionSpec | None) -> str:
-    """Return the message about GPU-hours beyond the limit of a run."""
     most = None if execution is None else execution.max_gpu_hours
     return "" if most is None or hours <= most else f"; execution.max_gpu_hours stops it at {most:g}"
 

@@ -39,11 +39,7 @@ def is_planned(run: Run) -> bool:
 
 
 def read_plan(run: Run) -> Plan:
-    """Return what ``plan.json`` holds.
-
-    Raises:
-        InputError: there is no planned run, or its plan is damaged.
-    """
+    """Return what ``plan.json`` holds; Raises InputError: there is no planned run, or its plan is damaged."""
     if not is_planned(run):
         raise InputError(f"{run.uri}: holds no planned run; check the path, or start one")
     plan: Plan = run.read_json(_PLAN)
@@ -186,11 +182,7 @@ def _record_primary(run: Run, spec: AnySpec) -> None:
 def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> None:
     """Make a directory the planned run of a spec: plan a new run, resume a run, or extend it by the spec's additions.
 
-    Args:
-        run: under this process's lease, as `biaseval.digests.kept` yields it.
-        kind: of the spec.
-        spec: the run's.
-        inputs: of the plan, if they have been read.
+    The run is as `biaseval.digests.kept` yields it; ``inputs`` are those of the plan, if they have been read.
 
     Raises:
         InputError: the directory belongs to another run, or its content does not fit the spec.
@@ -359,7 +351,6 @@ def fingerprints(spec: AnySpec) -> dict[tuple[str, ...], dict[str, Any]]:
 
 
 def _write_environment(run: Run, spec: AnySpec, known: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write the record of how a run is made, with the models and files of its spec."""
     environment = dict(known)
     for place, fingerprint in fingerprints(spec).items():
         section = environment

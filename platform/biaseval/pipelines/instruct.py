@@ -11,7 +11,7 @@ import numpy as np
 from biaseval.errors import InputError, Problems
 from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.cost_lines import cost_lines, costs, reference_hours
-from biaseval.pipelines.kind import Description, Kind, Need, Plan, Stage
+from biaseval.pipelines.kind import Deferred, Description, Kind, Need, Plan, Stage, Trained
 from biaseval.pipelines.labels.causal import model_inputs
 from biaseval.pipelines.optional_packages import TRAINING
 from biaseval.progress import say
@@ -28,9 +28,7 @@ from biaseval.units import Done, Unit
 if TYPE_CHECKING:
     from biaseval.models.causal import ModelFacts
     from biaseval.training.conversations import Conversation
-    from biaseval.training.preparation import Base
     from biaseval.training.templates import EncodedConversation
-    from biaseval.training.work import Work
 
 _PART_ROWS = 4096
 
@@ -75,41 +73,6 @@ class InstructInputs:
     def facts(self) -> dict[str, Any]:
         """What ``environment.json`` says of it."""
         return {"model_facts": asdict(self.model)}
-
-
-@dataclass(frozen=True)
-class InstructSummary:
-    """What a finished tuning is."""
-
-    uri: str
-    folder: str
-    """That loads: ``model`` by ``model.path``, ``adapter`` by ``model.adapter``."""
-    n_steps: int
-    first_loss: float
-    """Of the first step, in nats an answer token."""
-    last_loss: float
-    eval_losses: list[float]
-    """The losses on held-out conversations, per epoch."""
-    n_made: int
-    """Steps of this process."""
-    seconds: float
-    """Seconds of this process, without starting workers."""
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """Names and values, for a person."""
-        lines = [
-            ("steps", f"{self.n_steps:,} ({self.n_made:,} made now)"),
-            ("loss, first to last step", f"{self.first_loss:.4f} to {self.last_loss:.4f}"),
-        ]
-        if self.eval_losses:
-            lines.append(("held-out loss, by epoch", ", ".join(f"{loss:.4f}" for loss in self.eval_losses)))
-        if self.n_made:
-            lines.append(("seconds", f"{self.seconds:,.1f}"))
-        return lines
-
-    def refuse_given_up(self) -> None:
-        """Do nothing: a tuning that is not finite is an error at once, as its checkpoints stay."""
 
 
 def _read(spec: InstructSpec) -> InstructInputs:
@@ -206,7 +169,6 @@ def _held_out(spec: InstructSpec, groups: Sequence[str]) -> set[str]:
 def _planned(
     spec: InstructSpec, model: ModelFacts, train: list[EncodedConversation], n_held_out: int, notes: list[str]
 ) -> tuple[InstructPlan, TrainingCost]:
-    """Return what a model is going to be tuned on, and what that costs."""
     from biaseval.models import ModelSource, bare_model, target_shapes
     from biaseval.training.packing import pack, why_not_packed
 
@@ -266,11 +228,8 @@ def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
     ]
 
 
-def tune_model(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any) -> Work:
-    """Return what a worker tunes; imports torch there, and not where a run is only looked at."""
-    from biaseval.training.work import tuned_model
-
-    return tuned_model(run, unit, base, **arguments)
+tune_model = Deferred("biaseval.training.work:tuned_model")
+"""Returns what a worker tunes."""
 
 
 def _folder(spec: InstructSpec) -> str:
@@ -281,31 +240,28 @@ _RESULTS = {"model": MODEL_CONFIG, "adapter": CONFIG_FILE}
 """Folder of a result to its last file."""
 
 
-def instruct_summary(run: Run, spec: InstructSpec, made: Sequence[Done]) -> InstructSummary:
-    """Return the summary of a finished tuning, and delete its checkpoints.
+def instruct_summary(run: Run, spec: InstructSpec, made: Sequence[Done]) -> Trained:
+    """Return what a person reads of a finished tuning and of this process's units, and delete its checkpoints.
 
-    Args:
-        run: the run directory.
-        spec: its spec.
-        made: units of this process; empty if all were made before.
+    Nothing can be given up: a tuning that is not finite is an error at once, as its checkpoints stay.
     """
     from biaseval.training.checkpoints import CHECKPOINTS
 
     run.delete(CHECKPOINTS)
-    facts: Mapping[str, Any] = made[0].facts if made else {"n_steps": 0, "first_step": 0, "seconds": 0.0}
+    facts: Mapping[str, Any] = made[0].facts if made else {"n_steps": 0, "first_step": 0}
     if facts.get("why_not_packed") is not None:
         say(f"rows are not packed: {facts['why_not_packed']}")
     rows = run.read_table("training").select(["loss", "eval_loss"]).to_pylist()
-    return InstructSummary(
-        uri=run.uri,
-        folder=_folder(spec),
-        n_steps=len(rows),
-        first_loss=rows[0]["loss"],
-        last_loss=rows[-1]["loss"],
-        eval_losses=[row["eval_loss"] for row in rows if row["eval_loss"] is not None],
-        n_made=facts["n_steps"] - facts["first_step"],
-        seconds=facts["seconds"],
-    )
+    n_made = facts["n_steps"] - facts["first_step"]
+    lines = [
+        ("steps", f"{len(rows):,} ({n_made:,} made now)"),
+        ("loss, first to last step", f"{rows[0]['loss']:.4f} to {rows[-1]['loss']:.4f}"),
+    ]
+    if held_out := [f"{row['eval_loss']:.4f}" for row in rows if row["eval_loss"] is not None]:
+        lines.append(("held-out loss, by epoch", ", ".join(held_out)))
+    if n_made:
+        lines.append(("seconds", f"{facts['seconds']:,.1f}"))
+    return Trained(run.uri, _folder(spec), lines)
 
 
 INSTRUCT = Kind(

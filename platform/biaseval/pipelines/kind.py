@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from biaseval.execute.cluster import Cluster
-    from biaseval.report.blocks import Figure
+    from biaseval.report import Page
     from biaseval.training.estimate import TrainingCost
 
 Plan = Mapping[str, Any]
@@ -35,6 +38,25 @@ class Stage(Protocol):
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the missing units in any order, and yield each when it is complete."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A stage whose units are a file each, which this process writes; nothing runs for it on a cluster."""
+
+    verb: str
+    noun: str
+    units: Sequence[Unit]
+    rows: Callable[[Run], Callable[[Unit], pa.Table]]
+    """Returns for a run the function that makes the rows of a unit."""
+
+    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
+        """Write the missing parts; Raises: what making their rows raises."""
+        rows = self.rows(run)
+        for unit in missing:
+            [file] = unit.files
+            run.write_table(file, rows(unit))
+            yield Done(unit)
 
 
 class Inputs(Protocol):
@@ -75,43 +97,18 @@ class Need:
     packages: tuple[str, ...]
 
 
-class Trained(Protocol):
+@dataclass(frozen=True)
+class Trained:
     """The result of a command that only trains."""
 
-    @property
-    def uri(self) -> str:
-        """Of the run directory."""
-
-    @property
-    def folder(self) -> str:
-        """The folder of the run with the trained models."""
-
-    @property
-    def lines(self) -> Sequence[tuple[str, str]]:
-        """Names and values, for a person."""
-
-    def refuse_given_up(self) -> None:
-        """Raise a BiasevalError if a training was given up; callers print the summary first."""
-
-
-class Page(Protocol):
-    """The report of a run."""
-
-    @property
-    def figures(self) -> Sequence[Figure]:
-        """All of them, also those that it shows."""
-
-    @property
-    def html(self) -> str:
-        """All of it."""
-
-    @property
-    def conclusions(self) -> Sequence[str]:
-        """What the run shows, a sentence each."""
-
-    @property
-    def cautions(self) -> Sequence[str]:
-        """What a reader must know before trusting the numbers, a sentence each."""
+    uri: str
+    """Of the run directory."""
+    folder: str
+    """The folder of the run with the trained models."""
+    lines: Sequence[tuple[str, str]]
+    """Names and values, for a person."""
+    refuse_given_up: Callable[[], None] = field(default=lambda: None)
+    """Raises a BiasevalError if a training was given up; callers print the lines first."""
 
 
 S = TypeVar("S")
@@ -150,6 +147,18 @@ class Kind(Generic[S, I]):
     page: Callable[[Run], Page] | None = None
     headline: Callable[[S], str] = field(default=lambda spec: "")
     """The query whose rows `biaseval run` prints."""
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A function whose module is imported at the first call, and not where a run is only looked at."""
+
+    function: str
+    """``module:name``."""
+
+    def __call__(self, *given: Any, **arguments: Any) -> Any:
+        """Call the function."""
+        return resolve_name(self.function)(*given, **arguments)
 
 
 AnyKind = Kind[Any, Any]

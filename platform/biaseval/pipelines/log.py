@@ -12,13 +12,10 @@ from biaseval.store import LOG, Run
 
 @contextmanager
 def logged(run: Run) -> Iterator[None]:
-    """Append the output of the block to ``RUN/run.log``, and the error that ends it.
+    """Append the output of the block, which holds the run's lease, to ``RUN/run.log``, and the error that ends it.
 
     On a local disk each line appears at once. An object store cannot append, so there the file appears when the block
     ends. A log that cannot be written stops nothing. A directory that did not become a run gets no log.
-
-    Args:
-        run: under this process's lease.
     """
     lines: list[str] = []
 

@@ -7,7 +7,7 @@ the files wait where they were made. A plan needs no weights; a run checks at it
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,20 +32,20 @@ MUCH = 400_000
 class PlanSummary:
     """What a run is going to score, in numbers."""
 
-    n_tasks: int
-    n_prompts: int
-    n_scores: int
+    n_tasks: int = 0
+    n_prompts: int = 0
+    n_scores: int = 0
     """(prompt, label) pairs; with adapters each counts twice."""
-    tokens: int
+    tokens: int = 0
     """To compute with shared prefixes (about)."""
-    tokens_unshared: int
+    tokens_unshared: int = 0
     """To compute with one full text per (prompt, label) (about)."""
-    n_shortened: int
+    n_shortened: int = 0
     """Prompts that hold fewer demonstrations than asked for."""
-    n_cut: int
+    n_cut: int = 0
     """Prompts that are too long without demonstrations and lose their end."""
-    notes: list[str]
-    left_out: dict[str, str]
+    notes: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
     n_test_rows: int = 0
     """Inputs of all tasks that performance is measured on, each counted once."""
     n_bias_score_rows: int | None = None
@@ -91,14 +91,9 @@ class Planned:
         """Its adapters in their order: name, and tokens of their examples."""
         return adapters_of(self.tables["training_rows"]) if "training_rows" in self.tables else []
 
-
-@dataclass(frozen=True)
-class PartFacts:
-    """A part of ``prompts``, without its rows."""
-
-    n_prompts: int
-    tokens: int
-    adapter: str | None
+    def plan(self, tokenizer: Any) -> Planned:
+        """Return itself: a `Piece` that had to be planned where it was begun."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -109,14 +104,15 @@ class Outline:
     problems: list[str]
     sha256: dict[str, str]
     adapters: list[dict[str, Any]]
-    parts: list[PartFacts]
+    parts: list[tuple[int, int, str | None]]
+    """Prompts, tokens and adapter of each part of ``prompts``."""
     tables: list[str]
     """That it has a part of, ``prompts`` left out."""
 
     @classmethod
     def of(cls, planned: Planned) -> Outline:
         """Return the outline of a planned piece."""
-        parts = [PartFacts(part.prompts.num_rows, part.tokens, part.adapter) for part in planned.parts]
+        parts = [(part.prompts.num_rows, part.tokens, part.adapter) for part in planned.parts]
         return cls(planned.summary, planned.problems, planned.sha256, planned.adapters, parts, list(planned.tables))
 
 
@@ -135,13 +131,7 @@ class Files:
         return cls(tables, [parquet_bytes(part.prompts) for part in planned.parts])
 
     def write(self, run: Run, number: int, first: int) -> None:
-        """Write them under their names.
-
-        Args:
-            run: the run directory.
-            number: of the task or setting.
-            first: number of its first part of ``prompts``.
-        """
+        """Write them under the number of the task or setting, and prompts under numbers from ``first`` on."""
         for table, data in self.tables.items():
             run.write_bytes(f"{table}/{part_name(number)}", data)
         for part, data in enumerate(self.prompts, first):
@@ -157,17 +147,6 @@ class Piece(Protocol):
 
     def plan(self, tokenizer: Any) -> Planned:
         """Return its additions to the run, with its mistakes."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """One that had to be planned where it was begun."""
-
-    planned: Planned
-
-    def plan(self, tokenizer: Any) -> Planned:
-        """Return its additions to the run."""
-        return self.planned
 
 
 @dataclass(frozen=True)
@@ -209,9 +188,7 @@ class CausalInputs:
     def outlined(self, spec: CausalSpec, *, with_files: bool) -> Iterator[tuple[Outline, Write]]:
         """Yield the outline of each in order, and what writes its files; refuse all behind the last as `all_planned`.
 
-        Args:
-            spec: the run's.
-            with_files: whether there is anything to write, and the run goes on from there.
+        Without ``with_files`` there is nothing to write, and the run does not go on from there.
 
         Raises:
             InputError: with every problem.
@@ -270,12 +247,7 @@ def read_with_weights(kind: AnyKind, spec: AnySpec) -> Inputs:
     Raises:
         InputError: bad input; the message has all of it.
     """
-    from biaseval.models import check_weights
-
-    problems = Problems()
-    for path in _loaded(spec):
-        with problems.noted():
-            check_weights(path)
+    problems = _lacking_weights(_loaded(spec))
     with problems.noted():
         inputs: Inputs = kind.read(spec)
     problems.refuse()
@@ -284,14 +256,18 @@ def read_with_weights(kind: AnyKind, spec: AnySpec) -> Inputs:
 
 def weights_notes(spec: AnySpec) -> list[str]:
     """Return what a plan says of weights that a run will need and that are not there; remote ones are not looked at."""
+    problems = _lacking_weights(path for path in _loaded(spec) if not is_remote(path))
+    return [f"note: a run begins when the weights are there: {problem}" for problem in problems.found]
+
+
+def _lacking_weights(paths: Iterable[str]) -> Problems:
     from biaseval.models import check_weights
 
     problems = Problems()
-    for path in _loaded(spec):
-        if not is_remote(path):
-            with problems.noted():
-                check_weights(path)
-    return [f"note: a run begins when the weights are there: {problem}" for problem in problems.found]
+    for path in paths:
+        with problems.noted():
+            check_weights(path)
+    return problems
 
 
 def _loaded(spec: AnySpec) -> Iterator[str]:

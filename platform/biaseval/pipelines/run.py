@@ -88,7 +88,9 @@ def make_missing(
                 continue
             if left < total:
                 say(f"resuming: {total - left:,} of {total:,} {stage.noun} are {stage.verb}")
-            _delete_products(run, missing)
+            products = {name for unit in missing for name in unit.products}
+            for name in sorted(products & files_of(run, products)):  # the new ones may differ in the last bits
+                run.delete(name)
             cluster.settle()
             with making_progress(total, total - left, f"{stage.noun} {stage.verb}") as progress:
                 own = []
@@ -127,15 +129,11 @@ def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
     return [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
 
 
-def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool = True) -> None:
-    """Compute the metrics of a run whose tables are all there.
+def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool) -> None:
+    """Compute the metrics of a run, under its lease, whose tables are all there.
 
-    Args:
-        run: under its lease.
-        kind: of the run.
-        spec: of the run.
-        page: whether to write ``results.duckdb``, the report, its figures and its summary. Otherwise database, report
-            and summary are deleted if the metrics are others now.
+    With ``page`` write ``results.duckdb``, the report, its figures and its summary. Otherwise database, report and
+    summary are deleted if the metrics are others now.
     """
     before = _marts(run)
     analyse(run, kind, spec, database=page)
@@ -176,19 +174,8 @@ def write_page(run: Run, kind: AnyKind) -> list[str]:
     return [*files, SUMMARY, "report.html"]
 
 
-def _delete_products(run: Run, units: Sequence[Unit]) -> None:
-    """Delete the products of units that are made again: the new ones may differ in the last bits."""
-    products = {name for unit in units for name in unit.products}
-    for name in sorted(products & files_of(run, products)):
-        run.delete(name)
-
-
 def _refuse_missing(run: Run, stage: Stage, asked: Sequence[Unit], made: Sequence[Done]) -> None:
-    """Make sure that a stage left nothing out silently.
-
-    Raises:
-        BiasevalError: units are missing that nothing said why of.
-    """
+    """Make sure that a stage left nothing out silently: each missing unit was given up."""
     given_up = {done.unit.number for done in made if not done.is_complete}
     still = [unit for unit in missing_units(run, asked) if unit.number not in given_up]
     if still:

@@ -39,12 +39,8 @@ from biaseval.store import Run
 def run_spec(spec: AnySpec, run_uri: str, *, page: bool = True) -> Run:
     """Plan, train, score, analyse and report a run; in a directory of the same run, only the missing parts.
 
-    The analysis follows the spec, also if `reanalyse_run` changed the analysis before.
-
-    Args:
-        spec: of the run.
-        run_uri: its directory.
-        page: whether to write the report, its figures, its summary and ``results.duckdb``.
+    The analysis follows the spec, also if `reanalyse_run` changed the analysis before. Without ``page`` there is no
+    report, with its figures and summary, and no ``results.duckdb``.
 
     Returns:
         The complete run.
@@ -112,11 +108,7 @@ def import_scores(
 
 
 def describe(spec: AnySpec) -> Description:
-    """Return what a spec would run; loads no weights and writes nothing.
-
-    Raises:
-        InputError: bad input.
-    """
+    """Return what a spec would run; loads no weights and writes nothing; Raises InputError: bad input."""
     kind = kind_of(spec)
     refuse_missing_extras(kind, spec)
     found = kind.describe(spec, kind.read(spec))
@@ -129,11 +121,7 @@ def headline(spec: AnySpec) -> str:
 
 
 def report_run(run_uri: str | Path, *, page: bool = True) -> Run:
-    """Compute the metrics of a finished run again, and write its report.
-
-    Args:
-        run_uri: of the run.
-        page: as in `run_spec`.
+    """Compute the metrics of a finished run again, and write its report; ``page`` is that of `run_spec`.
 
     Raises:
         InputError: the directory holds no run of a kind with metrics.
@@ -156,10 +144,7 @@ def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
 def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool = True) -> Run:
     """Change keys of the analysis of a finished run, and compute metrics and report from the stored results.
 
-    Args:
-        run_uri: of the run.
-        overrides: ``key.subkey=value`` strings; values are YAML.
-        page: as in `run_spec`.
+    The overrides are ``key.subkey=value`` strings with values in YAML; ``page`` is that of `run_spec`.
 
     Raises:
         InputError: the directory holds no run of a kind with metrics, or a key does not belong to the analysis.
@@ -207,11 +192,7 @@ def write_report(run_uri: str | Path) -> list[str]:
 
 
 def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
-    """Return a run of a kind that has metrics.
-
-    Raises:
-        InputError: it holds none.
-    """
+    """Return a run of a kind that has metrics; Raises InputError: it holds none."""
     run = Run.open(str(run_uri))
     spec = read_spec(run)
     kind = kind_of(spec)

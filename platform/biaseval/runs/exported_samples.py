@@ -1,9 +1,7 @@
 """Gives the scores of a finished run to tools that read what lm-evaluation-harness writes."""
 
 import json
-from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
 
 from biaseval.analysis import query
 from biaseval.environment import date_of
@@ -36,8 +34,6 @@ where purpose = 'main' and prompts.format = 'base'
 group by prompts.n_demos, prompts.demo_set, prompts.task, prompts.row
 order by all
 """
-
-Row = dict[str, Any]
 
 
 def export_samples(run_uri: str, out_uri: str) -> list[str]:
@@ -74,7 +70,17 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
         "scoring": {"normalization": settings["normalization"], "eos": settings["eos"]},
     }
     written = []
-    for (n_demos, demo_set), tasks in _settings(query([run.uri], _ROWS).to_pylist(), about):
+    rows = query([run.uri], _ROWS).to_pylist()
+    for (n_demos, demo_set), own in groupby(rows, key=lambda row: (row["n_demos"], row["demo_set"])):
+        tasks = [
+            ExportedTask(
+                _name(task),
+                about[task]["definition"] or "",
+                about[task]["labels"],
+                [ExportedRow(**{key: row[key] for key in ExportedRow.__dataclass_fields__}) for row in of_task],
+            )
+            for task, of_task in groupby(own, key=lambda row: row["task"])
+        ]
         folder = f"k{n_demos}.s{demo_set}"
         stamp = f"{facts['date']}T00-00-00.000000"
         for task in tasks:
@@ -83,23 +89,6 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
         results = json.dumps(results_of(tasks, n_demos, demo_set, facts), indent=2, ensure_ascii=False)
         written.append(_write(out, f"{folder}/results_{stamp}.json", results + "\n"))
     return written
-
-
-def _settings(rows: list[Row], about: dict[str, Row]) -> Iterator[tuple[tuple[int, int], list[ExportedTask]]]:
-    """Yield each setting with its tasks."""
-    for setting, of_setting in groupby(rows, key=lambda row: (row["n_demos"], row["demo_set"])):
-        yield (
-            setting,
-            [
-                ExportedTask(
-                    _name(task),
-                    about[task]["definition"] or "",
-                    about[task]["labels"],
-                    [ExportedRow(**{key: row[key] for key in ExportedRow.__dataclass_fields__}) for row in of_task],
-                )
-                for task, of_task in groupby(of_setting, key=lambda row: row["task"])
-            ],
-        )
 
 
 def _name(task: str) -> str:

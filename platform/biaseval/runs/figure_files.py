@@ -21,9 +21,7 @@ from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
 
 
-def write_figures(
-    run_uris: Sequence[str], out_uri: str, ending: str, table_endings: Sequence[str] = ("csv", "md")
-) -> list[str]:
+def write_figures(run_uris: Sequence[str], out_uri: str, ending: str, table_endings: Sequence[str]) -> list[str]:
     """Write the figures of runs, and the marts that say most, as files; the same runs give the same bytes.
 
     ``captions.md`` says in words what each figure shows. A mart without rows has no file.
@@ -46,16 +44,27 @@ def write_figures(
         BiasevalError: a run is not finished.
     """
     runs = dict(zip(run_names(run_uris), map(Run.open, run_uris), strict=True))
-    _refuse_several_kinds(list(runs.values()))
-    out = _folder(out_uri)
+    kinds = {run.uri: read_spec(run).kind for run in runs.values()}
+    for run in runs.values():
+        headline_of(run)  # refuses a kind without metrics
+    if len(set(kinds.values())) > 1:
+        found = ", ".join(f"{uri} is of the kind {kind}" for uri, kind in kinds.items())
+        raise InputError(f"figures: {found}; name runs of one kind")
+    out = Run.open(out_uri)
+    try:
+        out.create()
+    except InputError as error:
+        raise InputError(f"--out {out_uri}: is no folder that can be written into; name another") from error
     drawn: dict[str, Figure] = {}
     for name, run in runs.items():
         folder = f"{name}/" if len(runs) > 1 else ""
-        drawn |= {f"{folder}{figure.name}.{ending}": figure for figure in _figures(run)}
+        page = kind_of(read_spec(run)).page
+        figures = [] if page is None else page(run).figures
+        drawn |= {f"{folder}{figure.name}.{ending}": figure for figure in figures}
     tables = _tables(runs)
     if len(runs) > 1:
-        figures, compared = _compared(run_uris)
-        drawn |= {f"{figure.name}.{ending}": figure for figure in figures}
+        differences, compared = _compared(run_uris)
+        drawn |= {f"{figure.name}.{ending}": figure for figure in differences}
         tables |= compared
     files = {name: figure.file(ending) for name, figure in drawn.items()}
     if drawn:
@@ -66,39 +75,6 @@ def write_figures(
     for name, content in files.items():
         out.write_bytes(name, content)
     return [f"{out.uri}/{name}" for name in files]
-
-
-def _refuse_several_kinds(runs: Sequence[Run]) -> None:
-    """Make sure that runs have metrics, and are of one kind.
-
-    Raises:
-        InputError: they are not.
-    """
-    kinds = {run.uri: read_spec(run).kind for run in runs}
-    for run in runs:
-        headline_of(run)
-    if len(set(kinds.values())) > 1:
-        found = ", ".join(f"{uri} is of the kind {kind}" for uri, kind in kinds.items())
-        raise InputError(f"figures: {found}; name runs of one kind")
-
-
-def _folder(uri: str) -> Run:
-    """Return a folder that can be written into.
-
-    Raises:
-        InputError: it cannot.
-    """
-    folder = Run.open(uri)
-    try:
-        folder.create()
-    except InputError as error:
-        raise InputError(f"--out {uri}: is no folder that can be written into; name another") from error
-    return folder
-
-
-def _figures(run: Run) -> Sequence[Figure]:
-    page = kind_of(read_spec(run)).page
-    return [] if page is None else page(run).figures
 
 
 def _tables(runs: Mapping[str, Run]) -> dict[str, tuple[pa.Table, pa.Table]]:

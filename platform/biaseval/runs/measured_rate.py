@@ -31,11 +31,7 @@ class Pace:
 
 
 def rate_of(written: Sequence[tuple[float, int]]) -> float | None:
-    """Return how much was made a second.
-
-    Args:
-        written: when each part was, in seconds, and how much it holds.
-    """
+    """Return how much was made a second; of each part ``written`` has the time in seconds, and how much it holds."""
     recent = sorted(written)[-_RECENT:]
     if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
         return None
@@ -80,12 +76,7 @@ class Measured:
 
 
 def rate_so_far(spec: AnySpec, run_uri: str) -> Measured | None:
-    """Return what a run's record says of its spec; None where there is no such run, or no record, or another spec's.
-
-    Args:
-        spec: as it would be run.
-        run_uri: of the directory that it would be run in.
-    """
+    """Return what a run's record says of its spec; None where there is no such run, or no record, or another spec's."""
     run = Run.open(run_uri)
     if not is_planned(run) or differences(read_spec(run), spec):
         return None

@@ -89,7 +89,6 @@ def _prompt(found: Survey) -> tuple[dict[str, str], str]:
 
 
 def _field(column: str) -> str:
-    """Return the field of a prompt for a column."""
     name = re.sub(r"\W+", "_", column).strip("_").lower()
     return name if name.isidentifier() and name != LABEL else f"text_{name}".rstrip("_")
 
@@ -176,11 +175,7 @@ _SECTIONS = ("data", "prompt")
 
 
 def _written(content: Mapping[str, Any], behind: Mapping[str, str]) -> str:
-    """Return a spec as YAML, having read it again.
-
-    Args:
-        content: of the spec.
-        behind: by dotted key, the comment behind its value.
+    """Return a spec as YAML, having read it again, with comments behind the values of dotted keys.
 
     Raises:
         InputError: a text of it is none.

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from biaseval.digests import inspected
@@ -51,22 +51,22 @@ class Status:
     """How far a run is."""
 
     kind: str
-    stages: list[StageStatus]
-    has_metrics: bool
+    stages: list[StageStatus] = field(default_factory=list)
+    has_metrics: bool = False
     """The kind has some: marts and a report belong to it."""
-    has_marts: bool
-    has_report: bool
-    is_complete: bool
+    has_marts: bool = False
+    has_report: bool = False
+    is_complete: bool = False
     """No work is left."""
-    under_way: list[UnderWay]
+    under_way: list[UnderWay] = field(default_factory=list)
     """Readers whose training has begun and not ended, also by a killed process."""
-    driver: Sight | None
+    driver: Sight | None = None
     """The process that works on the run, or ended without notice; None if it ended in order or none ever began."""
-    pace: Pace | None
+    pace: Pace | None = None
     """The speed of the current stage; None if all are complete."""
-    given_up: Mapping[str, str]
+    given_up: Mapping[str, str] = field(default_factory=dict)
     """The units that the run continues without, and the reasons known so far."""
-    damaged: Sequence[str]
+    damaged: Sequence[str] = ()
     """Files that are missing or differ from their recorded digest; the same command makes them again."""
     is_planned: bool = True
     """Whether the plan is complete; otherwise a process is planning, and the stages are unknown."""
@@ -142,31 +142,14 @@ def run_status(run_uri: str) -> Status:
 
 
 def _planning(run: Run) -> Status:
-    """Return the status of a run that a process is planning.
-
-    Raises:
-        InputError: no process is; there is no run.
-    """
+    """Return the status of a run that a process is planning; Raises InputError: no process is, there is no run."""
     driver, _ = look(run)
     if driver is None or not driver.is_live:
         raise InputError(
             f"{run.uri}: holds no planned run; check the path, or start one (one that has just been started reads its "
             "inputs before it writes: look again)"
         )
-    return Status(
-        kind=str(raw_spec(run)["kind"]) if run.has(SPEC) else "",
-        stages=[],
-        has_metrics=False,
-        has_marts=False,
-        has_report=False,
-        is_complete=False,
-        under_way=[],
-        driver=driver,
-        pace=None,
-        given_up={},
-        damaged=[],
-        is_planned=False,
-    )
+    return Status(str(raw_spec(run)["kind"]) if run.has(SPEC) else "", driver=driver, is_planned=False)
 
 
 def _stage_status(run: Run, stage: Stage) -> StageStatus:

@@ -2,9 +2,10 @@
 
 from biaseval.errors import InputError
 from biaseval.pipelines.directory import read_plan
-from biaseval.pipelines.instruct import InstructSummary, instruct_summary
-from biaseval.pipelines.labels.adapters import TrainingSummary, lora_of, training_summary
-from biaseval.pipelines.qa.kind import ReadersSummary, readers_summary
+from biaseval.pipelines.instruct import instruct_summary
+from biaseval.pipelines.kind import Trained
+from biaseval.pipelines.labels.adapters import lora_of, training_summary
+from biaseval.pipelines.qa.kind import readers_summary
 from biaseval.pipelines.qa.training_stages import TrainingStages
 from biaseval.pipelines.run import make_missing, planned_run
 from biaseval.runs.commands import claimed_run
@@ -12,7 +13,7 @@ from biaseval.runs.kinds import kind_of
 from biaseval.spec import AnySpec, InstructSpec, QaBiasSpec, of_kind
 
 
-def train_lora(spec: AnySpec, run_uri: str) -> TrainingSummary:
+def train_lora(spec: AnySpec, run_uri: str) -> Trained:
     """Plan a run as `run_spec` does, and train its adapters; on a directory that has it, only those that are missing.
 
     Raises:
@@ -26,7 +27,7 @@ def train_lora(spec: AnySpec, run_uri: str) -> TrainingSummary:
         return training_summary(run, stage, make_missing(run, [stage], spec.execution, is_whole_run=False))
 
 
-def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
+def train_instruct(spec: AnySpec, run_uri: str) -> Trained:
     """Tune a model on conversations; on a directory that has begun to, go on behind its last checkpoint.
 
     Raises:
@@ -40,7 +41,7 @@ def train_instruct(spec: AnySpec, run_uri: str) -> InstructSummary:
         return instruct_summary(run, spec, made)
 
 
-def train_qa(spec: AnySpec, run_uri: str) -> ReadersSummary:
+def train_qa(spec: AnySpec, run_uri: str) -> Trained:
     """Plan a run as `run_spec` does, and train its readers; on a directory that has it, only those that are missing.
 
     Raises:

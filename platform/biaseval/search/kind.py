@@ -18,7 +18,7 @@ from biaseval.errors import InputError, Problems
 from biaseval.parsing import json_value
 from biaseval.pipelines.cost_lines import cost_lines
 from biaseval.pipelines.directory import plan_files, read_plan
-from biaseval.pipelines.kind import Description, Inputs, Kind, Page, Plan, Stage
+from biaseval.pipelines.kind import Deferred, Description, Inputs, Kind, Plan, Stage
 from biaseval.pipelines.optional_packages import needs_of
 from biaseval.pipelines.qa.trained_models import readers_of
 from biaseval.pipelines.run import make_missing, planned_run
@@ -286,12 +286,6 @@ def _conclude(run: Run, spec: SearchSpec) -> None:
         run.write_text(BEST, dump_spec(spec.at(point).model_copy(update={"execution": spec.spec.execution})))
 
 
-def _page(run: Run) -> Page:
-    from biaseval.report import search_page
-
-    return search_page(run)
-
-
 _CHOSEN_ON = {
     "half": "one half, measured on the other",
     "held_out": "held-out rows, measured on the main rows",
@@ -387,7 +381,7 @@ SEARCH = Kind(
     given_up=_given_up,
     derive=_derive,
     conclude=_conclude,
-    page=_page,
+    page=Deferred("biaseval.report:search_page"),
     headline=lambda spec: _HEADLINE.format(
         scope="scope, " if spec.per else "", above="is_above_constant, " if isinstance(spec.spec, CausalSpec) else ""
     ),

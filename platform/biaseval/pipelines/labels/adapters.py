@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import CONFIG_FILE
 from biaseval.pipelines.cost_lines import cost_lines
-from biaseval.pipelines.kind import Plan, Stage
+from biaseval.pipelines.kind import Deferred, Plan, Stage, Trained
 from biaseval.spec import AnySpec, CausalSpec, ExecutionSpec, LoraSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import ADAPTED
@@ -21,65 +22,13 @@ from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     from biaseval.models.causal import ModelFacts
-    from biaseval.training.preparation import Base
-    from biaseval.training.work import Work
-
-
-@dataclass(frozen=True)
-class TrainingSummary:
-    """The adapters of a run, and the training of this process."""
-
-    uri: str
-    n_adapters: int
-    """Complete, of the whole run."""
-    n_planned: int
-    n_trained: int
-    """In this process."""
-    n_steps: int
-    """Of the complete adapters."""
-    first_loss: float | None
-    """Mean over the complete adapters of the loss at their first step, in nats; None where there is none."""
-    last_loss: float | None
-    """The same at their last step."""
-    seconds: float
-    """Sum over the adapters of this process, without starting workers and loading the model."""
-    overhead_share: float | None
-    """Part of these seconds outside optimizer steps, in [0, 1]; None if nothing was trained."""
-    made: Sequence[Done]
-    """In this process."""
-    folder: str = ADAPTERS
-
-    def refuse_given_up(self) -> None:
-        """Make sure that no adapter was given up; Raises: as `refuse_given_up`."""
-        refuse_given_up(self.made)
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """Names and values, for a person."""
-        lines = [
-            ("adapters", f"{self.n_adapters:,} of {self.n_planned:,} ({self.n_trained:,} trained now)"),
-            ("steps", f"{self.n_steps:,}"),
-        ]
-        if self.first_loss is not None:
-            lines.append(("loss, first to last step", f"{self.first_loss:.4f} to {self.last_loss:.4f}"))
-        if self.overhead_share is not None:
-            lines += [
-                ("seconds", f"{self.seconds:,.1f}"),
-                ("outside optimizer steps", f"{self.overhead_share:.1%} of them"),
-            ]
-        return lines
 
 
 def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored: Sequence[Unit]) -> Stage:
     """Return the stage that trains the adapters of a run.
 
-    Args:
-        run: the run directory.
-        spec: its spec.
-        lora: the spec's section ``lora``.
-        plan: ``adapters`` of the run.
-        scored: the units that need the adapters: an adapter that is trained again may differ in the last bits, so its
-            outputs are made again too.
+    The units of ``scored`` need the adapters: an adapter that is trained again may differ in the last bits, so its
+    outputs are made again too.
 
     Raises:
         InputError: the run was planned without adapters.
@@ -115,24 +64,14 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
     )
 
 
-def train_adapter(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any) -> Work:
-    """Return what a worker trains for an adapter; imports torch there, and not where a run is only looked at."""
-    from biaseval.training.work import few_shot_adapter
-
-    return few_shot_adapter(run, unit, base, **arguments)
+train_adapter = Deferred("biaseval.training.work:few_shot_adapter")
+"""Returns what a worker trains for an adapter."""
 
 
 def adapter_cost(
     spec: CausalSpec, lora: LoraSpec, adapters: Sequence[Mapping[str, Any]], model: ModelFacts
 ) -> TrainingCost:
-    """Return what training would cost; loads no weights.
-
-    Args:
-        spec: of the run.
-        lora: its section ``lora``.
-        adapters: those of the run, as `biaseval.training.rows.adapters_of` describes them; at least one.
-        model: the base model's facts.
-    """
+    """Return what training adapters would cost, at least one, as `adapters_of` describes them; loads no weights."""
     recipe, shape = adapters_recipe(spec.model, lora), ModelShape.of(asdict(model), check_lora(spec, lora))
     step_tokens = lora.epochs * sum(adapter["tokens"] for adapter in adapters)
     flops = training_flops(shape.n_parameters, step_tokens, recipe)
@@ -171,11 +110,7 @@ def check_lora(spec: CausalSpec, lora: LoraSpec) -> list[tuple[int, int]]:
 
 
 def lora_of(spec: AnySpec) -> LoraSpec:
-    """Return how a spec trains adapters.
-
-    Raises:
-        InputError: it trains none.
-    """
+    """Return how a spec trains adapters; Raises InputError: it trains none."""
     lora = getattr(spec, "lora", None)
     if "lora" not in type(spec).model_fields or not isinstance(lora, LoraSpec | None):
         raise InputError(
@@ -186,8 +121,10 @@ def lora_of(spec: AnySpec) -> LoraSpec:
     return lora
 
 
-def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> TrainingSummary:
-    """Return the summary of this process's training.
+def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> Trained:
+    """Return what a person reads of the adapters of a run, and of this process's training.
+
+    Losses are means over the complete adapters, in nats. Seconds do not count starting workers and loading the model.
 
     Raises:
         BiasevalError: an adapter's steps are lost.
@@ -205,27 +142,23 @@ def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> TrainingSu
             f"{run.uri}: {len(unknown)} adapters have no part in training (first: {min(unknown)}); delete their "
             "folders and run the same command again"
         )
-    seconds, step_seconds = (sum(done.facts[name] for done in made) for name in ("seconds", "step_seconds"))
-    return TrainingSummary(
-        uri=run.uri,
-        n_adapters=len(complete),
-        n_planned=len(planned),
-        n_trained=sum(done.is_complete for done in made),
-        n_steps=sum(map(len, losses.values())),
-        first_loss=sum(own[0] for own in losses.values()) / len(losses) if losses else None,
-        last_loss=sum(own[-1] for own in losses.values()) / len(losses) if losses else None,
-        seconds=seconds,
-        overhead_share=1 - step_seconds / seconds if made else None,
-        made=made,
-    )
+    n_trained = sum(done.is_complete for done in made)
+    lines = [
+        ("adapters", f"{len(complete):,} of {len(planned):,} ({n_trained:,} trained now)"),
+        ("steps", f"{sum(map(len, losses.values())):,}"),
+    ]
+    if losses:
+        first, last = (sum(own[place] for own in losses.values()) / len(losses) for place in (0, -1))
+        lines.append(("loss, first to last step", f"{first:.4f} to {last:.4f}"))
+    if made:
+        seconds, step_seconds = (sum(done.facts[name] for done in made) for name in ("seconds", "step_seconds"))
+        lines.append(("seconds", f"{seconds:,.1f}"))
+        lines.append(("outside optimizer steps", f"{1 - step_seconds / seconds:.1%} of them"))
+    return Trained(run.uri, ADAPTERS, lines, partial(refuse_given_up, made))
 
 
 def refuse_given_up(made: Sequence[Done]) -> None:
-    """Make sure that no adapter was given up.
-
-    Raises:
-        BiasevalError: some were; the message names each with its step.
-    """
+    """Make sure that no adapter was given up; Raises BiasevalError: some were; the message names each with its step."""
     stopped = [
         f"{done.unit.work['adapter']} (step {done.facts['n_steps'] - 1}, loss {done.facts['loss']:.4g})"
         for done in sorted(made, key=lambda done: done.unit.number)

@@ -15,7 +15,7 @@ from biaseval.pipelines.cost_lines import cost_lines, costs, reference_hours
 from biaseval.pipelines.kind import Description, Plan, Stage
 from biaseval.pipelines.labels.adapters import adapter_cost, adapter_lines, adapter_stage, check_lora
 from biaseval.pipelines.labels.label_scores import scoring_stage
-from biaseval.pipelines.planning import CausalInputs, PlanSummary
+from biaseval.pipelines.planning import CausalInputs
 from biaseval.progress import say
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
@@ -24,11 +24,7 @@ from biaseval.training.rows import with_tokens
 
 
 def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
-    """Return the model's facts and its tokenizer.
-
-    Raises:
-        InputError: it has none that can be used.
-    """
+    """Return the model's facts and its tokenizer; Raises InputError: it has none that can be used."""
     from biaseval.models import ModelSource, describe_model, load_tokenizer
 
     source = ModelSource.of(model)
@@ -73,7 +69,7 @@ def write_causal(run: Run, spec: CausalSpec, inputs: CausalInputs) -> Plan:
         run.guard()
         write(run, number, len(parts))
         for part in outline.parts:
-            parts.append(part_entry(len(parts), number, part.n_prompts, part.tokens, part.adapter))
+            parts.append(part_entry(len(parts), number, *part))
         for adapter in outline.adapters:
             adapters.append({"part": len(adapters), "rows_part": number, **adapter})
         summary += outline.summary
@@ -94,7 +90,9 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
     """
     for _ in inputs.all_planned():  # mistakes stop the plan before anything is written
         pass
-    contexts_part = _stored(run, "contexts", "context_id")
+    contexts_part: dict[str, int] = {}
+    for where in sorted(run.parts("contexts")):
+        contexts_part |= dict.fromkeys(run.read_part("contexts", where)["context_id"].to_pylist(), where)
     made = {table: run.parts(table) for table in ("tasks", "splits", "settings")}
     prompts = _stored_prompts(run)
     parts: list[dict[str, Any]] = [*plan["parts"]]
@@ -130,13 +128,6 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         sha256 |= planned.sha256
     amend_environment(run, data=sha256)
     return {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
-
-
-def _stored(run: Run, table: str, key: str) -> dict[str, int]:
-    """Return the part in which each row of a table lies, by its key."""
-    return {
-        name: number for number in sorted(run.parts(table)) for name in run.read_part(table, number)[key].to_pylist()
-    }
 
 
 def _stored_prompts(run: Run) -> dict[str, int]:
@@ -216,13 +207,20 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
         ]
     flops = 2 * inputs.model.n_parameters * summary.tokens
     saved = summary.tokens_unshared / max(summary.tokens, 1)
+    smallest = smallest_detectable(summary.n_tasks, summary.n_test_rows / max(summary.n_tasks, 1))
+    spread = "" if summary.n_tasks == 1 else f", by {SPREAD} more or less from task to task"
     lines += [
         ("label scores", f"{summary.n_scores:,}"),
         ("tokens, shared prefixes", f"{summary.tokens:,}"),
         ("tokens, one text a label", f"{summary.tokens_unshared:,} ({saved:.1f} times as many)"),
         ("parameters", f"{inputs.model.n_parameters:,} ({inputs.model.family})"),
         *cost_lines("FLOPs", flops, spec.execution),
-        *_detectable_lines(summary),
+        ("smallest change found", f"{smallest:.3f} of accuracy, in four of five such runs"),
+        (
+            "",
+            f"if two methods answer {CHANGED:.0%} of the rows otherwise{spread}; by one test alone, and by those of a "
+            f"whole page if it is {FAMILY_FACTOR} times as large",
+        ),
     ]
     notes = [f"left out: {name}: {reason}" for name, reason in summary.left_out.items()]
     notes += [f"note: {note}" for note in summary.notes]
@@ -232,29 +230,12 @@ def describe_causal(spec: CausalSpec, inputs: CausalInputs) -> Description:
         "flops": flops,
         "gpu_hours_at_100_tflops": reference_hours(flops),
         "costs": costs(flops, spec.execution),
-        "smallest_detectable": _detectable(summary),
+        "smallest_detectable": smallest,
     }
     if spec.lora is None:
         return Description(lines, notes, facts)
     cost = adapter_cost(spec, spec.lora, adapters, inputs.model)
     return Description(lines, notes, facts, adapter_lines(cost, adapters, spec.lora, spec.execution), cost)
-
-
-def _detectable(summary: PlanSummary) -> float:
-    return smallest_detectable(summary.n_tasks, summary.n_test_rows / max(summary.n_tasks, 1))
-
-
-def _detectable_lines(summary: PlanSummary) -> list[tuple[str, str]]:
-    """Return how small a change of accuracy the run would find, and what that assumes."""
-    spread = "" if summary.n_tasks == 1 else f", by {SPREAD} more or less from task to task"
-    return [
-        ("smallest change found", f"{_detectable(summary):.3f} of accuracy, in four of five such runs"),
-        (
-            "",
-            f"if two methods answer {CHANGED:.0%} of the rows otherwise{spread}; by one test alone, and by those of a "
-            f"whole page if it is {FAMILY_FACTOR} times as large",
-        ),
-    ]
 
 
 def say_what_is_cut(spec_max_tokens: int, plan: Plan) -> None:

@@ -20,7 +20,6 @@ from biaseval.store import Run
 
 
 def _read_outputs(source: Source, files: Sequence[Path], on_bad_row: OnBadRow) -> Outputs:
-    """Return what files of a source hold."""
     return read_table(files, on_bad_row=on_bad_row) if source == "table" else read_samples(files)
 
 
@@ -44,13 +43,10 @@ class ImportedInputs:
 def imported_spec(
     source: Source, files: Sequence[Path], name: str | None, on_bad_row: OnBadRow = "error"
 ) -> ImportedSpec:
-    """Return the spec of files of scores: it names them by content.
+    """Return the spec of files of scores (at least one): it names them by content.
 
-    Args:
-        source: their format.
-        files: at least one.
-        name: of the run; None takes the model's name from the files, or else the first file's name.
-        on_bad_row: of a table: ``drop`` leaves prompts out that lack their right label.
+    Without a name the run is called as the files call the model, or else as the first file. ``on_bad_row`` is that of a
+    table: ``drop`` leaves prompts out that lack their right label.
 
     Raises:
         InputError: a file cannot be read, or does not have the format; the message lists the mistakes.

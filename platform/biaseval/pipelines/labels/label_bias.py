@@ -19,7 +19,7 @@ from biaseval.label_bias.formats import measured
 from biaseval.label_bias.plan import TaskPlan, plan_task
 from biaseval.label_bias.sources import Sources, read_sources
 from biaseval.label_bias.tasks import tasks_folder
-from biaseval.pipelines.kind import Description, Kind, Need, Page, Plan
+from biaseval.pipelines.kind import Deferred, Description, Kind, Need, Plan
 from biaseval.pipelines.labels.causal import (
     causal_stages,
     describe_causal,
@@ -32,7 +32,7 @@ from biaseval.pipelines.labels.causal import (
     write_causal,
 )
 from biaseval.pipelines.labels.label_scores import LIKELIHOOD
-from biaseval.pipelines.planning import CausalInputs, Piece, Planned, PlanSummary, Ready
+from biaseval.pipelines.planning import CausalInputs, Piece, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.prompting.power import ABOVE_CHANCE, DEVIATION
 from biaseval.spec import LabelBiasSpec, LmEvalDataSpec, break_cautions
@@ -57,9 +57,6 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
         model=facts,
         tokenizer=tokenizer,
         start=PlanSummary(
-            *(0, 0, 0, 0, 0),
-            n_shortened=0,
-            n_cut=0,
             notes=[*chat_notes(spec.model, tokenizer), *break_cautions(spec)],
             left_out=dict(sources.left_out),
             n_bias_score_rows=0,
@@ -78,7 +75,7 @@ def _pieces(spec: LabelBiasSpec, sources: Sources, window: int | None, tokenizer
     for begun in begin_tasks(spec, sources):
         piece = _Piece(spec, begun, window)
         # Functions of a task's file are known to this process alone.
-        yield Ready(piece.plan(tokenizer)) if begun.name in of_harness else piece
+        yield piece.plan(tokenizer) if begun.name in of_harness else piece
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,6 @@ class _Piece:
                 n_shortened=plan.n_shortened,
                 n_cut=plan.n_cut,
                 notes=plan.notes,
-                left_out={},
                 n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
                 n_bias_score_rows=n_rows["bias_score"],
                 n_pool_rows=n_rows["demonstration"],
@@ -129,12 +125,6 @@ def _recorded(spec: LabelBiasSpec, plan: TaskPlan) -> dict[str, str]:
 def _lm_eval_tasks(spec: LabelBiasSpec) -> dict[str, str]:
     """Return the YAML file of each task that has one: it names files that the spec does not."""
     return {data.name: data.lm_eval for data in spec.datasets().values() if isinstance(data, LmEvalDataSpec)}
-
-
-def _needs(spec: LabelBiasSpec) -> Iterator[Need]:
-    """Yield what tasks of the harness need."""
-    if _lm_eval_tasks(spec):
-        yield Need("data.lm_eval needs", "harness", ("lm_eval",))
 
 
 def _describe(spec: LabelBiasSpec, inputs: CausalInputs) -> Description:
@@ -164,32 +154,28 @@ def _smallest_bias(facts: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the RSD and the BiasScore that a task of average size would show, and the accuracy that this assumes."""
     n_tasks = max(facts["n_tasks"], 1)
     names = ("n_test_rows", "n_fewest_rows", "n_gold_labels", "n_bias_score_rows")
-    n_rows, n_fewest, n_labels, n_bias_score_rows = (facts[name] / n_tasks for name in names)
+    means = {name: facts[name] / n_tasks for name in names}
+    n_labels = means["n_gold_labels"]
     accuracy = 1 / n_labels + ABOVE_CHANCE * (1 - 1 / n_labels) if n_labels else None
     with closing(connect([])) as connection:
         found = connection.execute(
             """
             select
-                visible_rsd($accuracy, $n_fewest, $n_rows, $n_labels, if($n_labels = 2, 1, $n_labels)),
+                visible_rsd(
+                    $accuracy, $n_fewest_rows, $n_test_rows, $n_gold_labels, if($n_gold_labels = 2, 1, $n_gold_labels)
+                ),
                 visible_bias_score(
                     list_transform(
-                        range(round($n_labels)::bigint),
+                        range(round($n_gold_labels)::bigint),
                         lambda label: {
                             'error': $deviation / sqrt($n_bias_score_rows),
-                            'df': floor($n_bias_score_rows / $n_labels) - 1
+                            'df': floor($n_bias_score_rows / $n_gold_labels) - 1
                         }
                     ),
-                    if($n_labels = 2, 1, $n_labels)
+                    if($n_gold_labels = 2, 1, $n_gold_labels)
                 )
             """,
-            {
-                "accuracy": accuracy,
-                "n_fewest": n_fewest,
-                "n_rows": n_rows,
-                "n_labels": n_labels,
-                "n_bias_score_rows": n_bias_score_rows,
-                "deviation": DEVIATION,
-            },
+            {**means, "accuracy": accuracy, "deviation": DEVIATION},
         ).fetchall()
     return {**dict(zip(("rsd", "bias_score"), found[0], strict=True)), "accuracy": accuracy}
 
@@ -227,12 +213,6 @@ def _refuse_analysis(run: Run, spec: LabelBiasSpec) -> None:
     spec.members(run.read_table("tasks")["task"].to_pylist())
 
 
-def _page(run: Run) -> Page:
-    from biaseval.report import label_bias_page
-
-    return label_bias_page(run)
-
-
 HEADLINE = """
 select n_demos, method, macro_f1, accuracy, is_above_constant, rsd, bias_score, n_tasks, n_demo_sets, n_rows
 from label_bias_by_model
@@ -250,7 +230,7 @@ LABEL_BIAS = Kind(
     changes=_changes,
     refuse_analysis=_refuse_analysis,
     derive=derive_label_bias,
-    page=_page,
+    page=Deferred("biaseval.report:label_bias_page"),
     headline=lambda spec: HEADLINE,
-    needs=_needs,
+    needs=lambda spec: [Need("data.lm_eval needs", "harness", ("lm_eval",))] if _lm_eval_tasks(spec) else [],
 )

@@ -43,15 +43,7 @@ LIKELIHOOD: tuple[Prediction, ...] = ("likelihood",)
 def scoring_stage(
     run: Run, plan: Plan, model: ModelSpec, execution: ExecutionSpec, predict: Sequence[Prediction] = LIKELIHOOD
 ) -> Parts:
-    """Return the stage that writes the outputs of every part of ``prompts``.
-
-    Args:
-        run: the run directory, with the record of earlier scoring.
-        plan: ``parts`` of the run, and ``adapters`` where it has some.
-        model: the spec's section.
-        execution: actors and their resources.
-        predict: how predictions are made.
-    """
+    """Return the stage that writes the outputs of every part of ``prompts``, by the model and any adapters."""
     from biaseval.execute.parts import Parts
 
     environment = read_environment(run)
@@ -113,14 +105,8 @@ def read_part(run: Run, task: Task, *, model: ModelSpec, predict: Sequence[str],
         run.read_part("prompts", task.work["part"]),
         run.read_part("contexts", task.work["contexts_part"]),
         predict,
-        [table for table, _ in map(_table, task.files)],
+        [file.partition("/")[0] for file in task.files],
     )
-
-
-def _table(file: str) -> tuple[str, str]:
-    """Return the table and the part that a file is."""
-    table, _, part = file.partition("/")
-    return table, part
 
 
 class LabelScoresWorker:
@@ -161,7 +147,7 @@ class LabelScoresWorker:
         from biaseval.scoring.outputs import part_outputs
 
         tables = {}
-        missing = dict(map(_table, task.files))
+        missing = dict(file.split("/") for file in task.files)
         for adapter, names in ((None, {table: table for table in ADAPTED}), (task.work.get("adapter"), ADAPTED)):
             asked = {table: name for table, name in names.items() if name in missing}
             if asked:

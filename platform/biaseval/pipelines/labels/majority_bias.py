@@ -10,7 +10,7 @@ from biaseval.errors import Problems
 from biaseval.inputs.chat import chat_notes
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
-from biaseval.pipelines.kind import Description, Kind, Page
+from biaseval.pipelines.kind import Deferred, Description, Kind
 from biaseval.pipelines.labels.causal import (
     causal_stages,
     describe_causal,
@@ -22,11 +22,10 @@ from biaseval.pipelines.labels.causal import (
     write_causal,
 )
 from biaseval.pipelines.labels.label_scores import n_passes
-from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary, Ready
+from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.prompting.power import DRAW_DEVIATION
 from biaseval.spec import MajorityBiasSpec, break_cautions
-from biaseval.store import Run
 from biaseval.tables import output_tables
 
 
@@ -40,27 +39,22 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
     is_scored = "label_scores" in output_tables(spec.predict)
     n_texts = n_models(spec) * (n_passes(spec.predict) + is_scored * (len(dataset.labels) - 1))
 
-    def pieces() -> Iterator[Ready]:
+    def pieces() -> Iterator[Planned]:
         for plan in plan_settings(spec, dataset, tokenizer, facts.window):
             training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
-            planned = Planned(
+            yield Planned(
                 tables={"settings": plan.settings, "contexts": plan.contexts, **training},
                 parts=plan.parts,
                 summary=PlanSummary(
-                    n_tasks=0,
                     n_prompts=n_prompts(plan.parts),
                     n_scores=n_models(spec) * is_scored * n_scores(plan.parts),
                     tokens=n_models(spec) * n_passes(spec.predict) * sum(part.tokens for part in plan.parts),
                     tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
-                    n_shortened=0,
-                    n_cut=0,
                     notes=plan.notes,
-                    left_out={},
                     n_settings=1,
                 ),
                 problems=[*plan.problems, *untrainable],
             )
-            yield Ready(planned)
 
     return CausalInputs(
         subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",
@@ -68,14 +62,7 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
         tokenizer=tokenizer,
         start=PlanSummary(
             n_tasks=1,
-            n_prompts=0,
-            n_scores=0,
-            tokens=0,
-            tokens_unshared=0,
-            n_shortened=0,
-            n_cut=0,
             notes=[*dataset.notes, *chat_notes(spec.model, tokenizer), *break_cautions(spec)],
-            left_out={},
             n_test_rows=len(dataset.test),
             n_settings=0,
         ),
@@ -112,12 +99,6 @@ def _smallest_bias(spec: MajorityBiasSpec, n_settings: int) -> float | None:
     return None if found is None else float(found)
 
 
-def _page(run: Run) -> Page:
-    from biaseval.report import majority_bias_page
-
-    return majority_bias_page(run)
-
-
 _HEADLINE = """
 select instruction, predict, method, mean_f1, sd_f1, max_f1, is_any_setting_above_constant, rb_at_10,
     share_majority, share_last, share_no_label,
@@ -133,6 +114,6 @@ MAJORITY_BIAS = Kind(
     extend=extend_causal,
     stages=lambda run, spec, plan: causal_stages(run, spec, plan, spec.predict),
     derive=derive_majority_bias,
-    page=_page,
+    page=Deferred("biaseval.report:majority_bias_page"),
     headline=lambda spec: _HEADLINE,
 )

@@ -36,16 +36,11 @@ class PromptsInputs:
     facts: dict[str, Any]
     subject: str
     notes: list[str]
-    """What a reader of the scores should know, in words."""
+    """What a reader of the scores should know, in sentences that begin with ``note:``."""
 
 
 def score_spec(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path) -> ScoreSpec:
-    """Return the spec of scoring a file of prompts: it names them by content.
-
-    Args:
-        model: what to score with.
-        execution: actors and their resources.
-        prompts_file: Parquet or JSONL with ``prompt_id``, ``text`` and ``labels`` (list of text).
+    """Return the spec of scoring a file of prompts (see `biaseval.runs.score_prompts`): it names them by content.
 
     Raises:
         InputError: the file cannot be read, or has rows that cannot be scored; the message lists them.
@@ -68,25 +63,24 @@ def _read(spec: ScoreSpec) -> PromptsInputs:
     with problems.noted():
         facts, tokenizer = model_inputs(spec.model)
     problems.refuse()
-    with problems.noted():
-        _refuse_indistinct_labels(path, prompts, tokenizer)
-    with problems.noted():
-        _refuse_long_prompts(path, prompts, TokenCounter(tokenizer), facts.window)
+    found = [_indistinct_labels(prompts, tokenizer)]
+    if facts.window is not None:
+        found.append(_long_prompts(prompts, TokenCounter(tokenizer), facts.window))
+    problems.found += [f"{path}: {problem}" for each in found for problem in islice(each, _SHOWN_PROBLEMS)]
     problems.refuse()
     cautions = [*bos_cautions(tokenizer, prompts["text"].to_pylist()), *islice(_odd_labels(prompts), _SHOWN_PROBLEMS)]
-    notes = [f"{path}: {caution}" for caution in cautions]
+    notes = [f"note: {path}: {caution}" for caution in cautions]
     return PromptsInputs(prompts, {"model_facts": asdict(facts)}, f"{prompts.num_rows:,} prompts", notes)
 
 
 def _describe(spec: ScoreSpec, inputs: PromptsInputs) -> Description:
     n_prompts = inputs.prompts.num_rows
-    notes = [f"note: {note}" for note in inputs.notes]
-    return Description([("prompts", f"{n_prompts:,}")], notes, {"n_prompts": n_prompts})
+    return Description([("prompts", f"{n_prompts:,}")], inputs.notes, {"n_prompts": n_prompts})
 
 
 def _write(run: Run, spec: ScoreSpec, inputs: PromptsInputs) -> Plan:
     for note in inputs.notes:
-        say(f"note: {note}")
+        say(note)
     asked = spec.execution.part_rows
     part_rows = _PART_ROWS if asked == "auto" else asked
     # One empty context: the text is the prompt.
@@ -105,7 +99,10 @@ def _write(run: Run, spec: ScoreSpec, inputs: PromptsInputs) -> Plan:
 
 def _read_prompts(path: Path) -> pa.Table:
     """Return ``prompt_id``, ``text`` and ``labels`` of a Parquet or JSONL file, validated."""
-    rows = _prompt_rows(path)
+    records = Records(str(path))
+    rows = [row for _, row in records]
+    if records.problems:
+        raise InputError.of([f"{path}: {problem}" for problem in records.problems])
     problems = []
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):
@@ -152,9 +149,7 @@ def _odd_labels(prompts: pa.Table) -> Iterator[str]:
         seen.add(labels)
 
 
-def _refuse_indistinct_labels(path: Path, prompts: pa.Table, tokenizer: Any) -> None:
-    """Make sure that the tokenizer tells the labels of each prompt apart."""
-    problems = []
+def _indistinct_labels(prompts: pa.Table, tokenizer: Any) -> Iterator[str]:
     seen = set()
     for row in prompts.to_pylist():
         # Earlier text does not change the tokens of a label.
@@ -162,34 +157,21 @@ def _refuse_indistinct_labels(path: Path, prompts: pa.Table, tokenizer: Any) -> 
         if key not in seen:
             seen.add(key)
             if problem := label_problem(tokenizer, *key):
-                problems.append(f"{path}: prompt {row['prompt_id']!r}: {problem}; change its labels")
-    if problems:
-        raise InputError.of(problems[:_SHOWN_PROBLEMS])
+                yield f"prompt {row['prompt_id']!r}: {problem}; change its labels"
 
 
-def _refuse_long_prompts(path: Path, prompts: pa.Table, counter: TokenCounter, window: int | None) -> None:
-    """Make sure that each text with its longest label and EOS fits the model's window."""
-    problems = []
-    for row in prompts.to_pylist() if window is not None else ():
+def _long_prompts(prompts: pa.Table, counter: TokenCounter, window: int) -> Iterator[str]:
+    """Yield the prompts that do not fit the model's window with their longest label and EOS."""
+    for row in prompts.to_pylist():
         longest = max(row["labels"], key=len)
         # A token is at least a byte: most texts need not be tokenised to be known to fit.
-        if window is not None and len(row["text"].encode()) + len(longest.encode()) + 8 > window:
+        if len(row["text"].encode()) + len(longest.encode()) + 8 > window:
             n_tokens = counter.count(f"{row['text']} {longest}") + 1
             if n_tokens > window:
-                problems.append(
-                    f"{path}: prompt {row['prompt_id']!r} needs {n_tokens} tokens with label and EOS and the model's "
+                yield (
+                    f"prompt {row['prompt_id']!r} needs {n_tokens} tokens with label and EOS and the model's "
                     f"window has {window}; shorten it"
                 )
-    if problems:
-        raise InputError.of(problems[:_SHOWN_PROBLEMS])
-
-
-def _prompt_rows(path: Path) -> list[dict[str, Any]]:
-    records = Records(str(path))
-    rows = [row for _, row in records]
-    if records.problems:
-        raise InputError.of([f"{path}: {problem}" for problem in records.problems])
-    return rows
 
 
 SCORE = Kind(

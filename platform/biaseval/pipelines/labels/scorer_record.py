@@ -91,21 +91,14 @@ def device_kind(device: str) -> str:
 
 
 def with_share(device: str, num_gpus: float) -> str:
-    """Return a device with the share of it that an actor has, where that is not all: memory there is another's, too.
-
-    Args:
-        device: of a scorer.
-        num_gpus: of the actor.
-    """
+    """Return a scorer's device with the share of it that an actor has, if not all: memory there is another's, too."""
     return f"{device}, {num_gpus:g} of it" if 0 < num_gpus < 1 else device
 
 
 def known_budgets(known: Mapping[str, Any], num_gpus: float) -> dict[str, int]:
-    """Return the memory budgets that a run knows for this kind of device: what did not fit once is not tried again.
+    """Return the memory budgets that a run's scorers found for the kind of device of an actor with so many GPUs.
 
-    Args:
-        known: facts of the scorers that worked on the run before.
-        num_gpus: of this actor.
+    What did not fit once is not tried again.
     """
     import torch
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,7 @@ from biaseval.qa_bias.splits.significance import PUBLISHED_SEGMENTS, biased_ques
 from biaseval.spec import QaBiasSpec, QaTrainSpec
 from biaseval.store import Run
 from biaseval.tables import QA_EXAMPLES, QA_SEGMENTS
-from biaseval.units import Done, Unit
-
-if TYPE_CHECKING:
-    from biaseval.execute.cluster import Cluster
+from biaseval.units import Unit
 
 SEGMENT_KEYS = ("train.thresholds", "train.thresholds.*", "train.methods", "train.batch_size", "train.accumulation",
                 "bootstrap.sample")  # fmt: skip
@@ -45,29 +42,19 @@ _MOST_ANNOTATED = 2_000
 
 @dataclass(frozen=True)
 class Segments:
-    """A stage: each unit is a base and the data it is trained on.
+    """What makes the rows of a base and the data it is trained on.
 
-    Its ``work`` has ``base``, ``data``, ``parts`` of the training questions, ``validation``, the parts of all sets for
-    that, ``judge``, the standard reader whose answers decide, ``judging``, its parts of
+    The ``work`` of such a unit has ``base``, ``data``, ``parts`` of the training questions, ``validation``, the parts
+    of all sets for that, ``judge``, the standard reader whose answers decide, ``judging``, its parts of
     ``qa_validation_predictions``, and ``judged``, the parts of the questions that these answer.
     """
 
     spec: QaBiasSpec
     train: QaTrainSpec
-    units: Sequence[Unit]
-    verb: str = "split into segments"
-    noun: str = "training sets"
 
-    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
-        """Write the missing parts; nothing runs for it on a cluster.
-
-        Raises:
-            InputError: a threshold cannot be found, or leaves too few questions to train on.
-        """
-        for unit in missing:
-            [file] = unit.files
-            run.write_table(file, QA_SEGMENTS.rows(self._rows(run, unit.work)))
-            yield Done(unit)
+    def rows_of(self, run: Run) -> Callable[[Unit], pa.Table]:
+        """Return what makes the rows of a unit; it raises InputError if a threshold leaves too few questions."""
+        return lambda unit: QA_SEGMENTS.rows(self._rows(run, unit.work))
 
     def _rows(self, run: Run, work: Mapping[str, Any]) -> list[dict[str, Any]]:
         found = _published(self.train) if self.train.thresholds == "mikula2024" else self._judged(run, work)
@@ -145,11 +132,7 @@ class Segments:
     def untrainable(self, bias: str, data: str, values: pa.Table, *validation: pa.Table) -> list[str]:
         """Return what keeps methods from addressing a bias whose threshold is known, whichever segment is biased.
 
-        Args:
-            bias: a heuristic.
-            data: the name of the training set.
-            values: rows of ``qa_attributes`` of the bias on this set.
-            validation: the same of each set for validation.
+        ``values`` are the bias's rows of ``qa_attributes`` on the training set, ``validation`` those on each other set.
         """
         known = _published(self.train).get(bias) if self.train.thresholds == "mikula2024" else None
         tables = {"parts": values, "validation": pa.concat_tables(validation)}
@@ -162,10 +145,7 @@ class Segments:
     def unjudgeable(self, bias: str, dataset: str, values: pa.Table) -> list[str]:
         """Return why a validation set cannot say which segment of a bias is the biased one, whatever a reader answers.
 
-        Args:
-            bias: a heuristic, whose threshold is given or searched.
-            dataset: the name of the set.
-            values: rows of ``qa_attributes`` of the bias on this set.
+        The threshold is given or searched; ``values`` are the bias's rows of ``qa_attributes`` on this set.
         """
         threshold = self.threshold(bias)
         measured = np.sort(values.filter(values["is_measured"])["value"].to_numpy())
@@ -196,11 +176,9 @@ class Segments:
         return [f"{place}: {found}, and {needed}; choose {remedy}"]
 
     def counts(self, row: Mapping[str, Any], values: Mapping[str, pa.Table]) -> dict[str, int]:
-        """Return how many questions lie in each segment.
+        """Return how many questions lie in each segment of a row with ``threshold`` and ``biased_segment``.
 
-        Args:
-            row: has ``threshold`` and ``biased_segment``.
-            values: rows of ``qa_attributes`` of the bias: ``parts`` of the training set, and ``validation``.
+        ``values`` are the bias's rows of ``qa_attributes``: ``parts`` of the training set, and ``validation``.
         """
         is_biased = {
             role: biased_questions(
@@ -266,7 +244,7 @@ def segment_problems(
     """
     train = spec.train
     assert train is not None
-    stage = Segments(spec, train, ())
+    segments = Segments(spec, train)
     training = [own for role, own in sets if role == "train"]
     validation = [own for role, own in sets if role == "validation"]
 
@@ -294,11 +272,11 @@ def segment_problems(
     for bias in train.biases:
         found: list[str] = []
         if train.thresholds != "mikula2024":
-            found = first_problems(bias, validation[:1], partial(stage.unjudgeable, bias, validation[0].name))
+            found = first_problems(bias, validation[:1], partial(segments.unjudgeable, bias, validation[0].name))
             problems += found
-        if not found and stage.threshold(bias) is not None:
+        if not found and segments.threshold(bias) is not None:
             for own in training:
-                problems += first_problems(bias, [own, *validation], partial(stage.untrainable, bias, own.name))
+                problems += first_problems(bias, [own, *validation], partial(segments.untrainable, bias, own.name))
     return problems
 
 

@@ -118,10 +118,9 @@ def _parquet(uri: str) -> pa.Table:
         table = pq.read_table(pa.BufferReader(read_file(uri)))
     except pa.ArrowException as error:
         raise InputError(f"{uri}: is no Parquet file ({error}); give one with a row for each window") from error
-    sides = ("start_logits", "end_logits")
-    lacking = [name for name in ("example_id", *sides) if name not in table.column_names]
+    lacking = [name for name in ("example_id", *_SIDES) if name not in table.column_names]
     lacking += [
-        name for name in sides if name in table.column_names and not _is_list_of_numbers(table.schema.field(name).type)
+        name for name in _SIDES if name in table.column_names and not _is_list_of_numbers(table.schema.field(name).type)
     ]
     if lacking:
         raise InputError(
@@ -133,7 +132,7 @@ def _parquet(uri: str) -> pa.Table:
     biases = pc.cast(table["bias"], pa.string()) if is_for_one else pa.nulls(table.num_rows, pa.string())
     lists = pa.large_list(pa.float32())
     columns = {"example_id": table["example_id"], "window": windows, "bias": biases}
-    columns |= {name: pc.cast(table[name], lists, safe=False) for name in sides}
+    columns |= {name: pc.cast(table[name], lists, safe=False) for name in _SIDES}
     return pa.table(columns)
 
 

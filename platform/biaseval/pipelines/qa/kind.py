@@ -7,6 +7,7 @@ Models that the run trains have higher numbers than the models of the spec.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, cast
 
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from biaseval.analysis.qa_chance import derive_chance, derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
 from biaseval.errors import BiasevalError, InputError, Problems
 from biaseval.pipelines.directory import read_plan, read_spec
-from biaseval.pipelines.kind import Kind, Need, Page, Plan, Stage
+from biaseval.pipelines.kind import Deferred, Kind, Need, Plan, Stage, Trained
 from biaseval.pipelines.qa.biased_segments import SEGMENT_KEYS, segment_problems
 from biaseval.pipelines.qa.plan import QuestionsPlan, describe_questions, model_plan
 from biaseval.pipelines.qa.stages import answering_stage, measuring_stage
@@ -85,7 +86,8 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
             train = read_source(spec, spec.datasets.train, "train", "train")
     if not problems.found:
         with problems.noted():
-            _refuse_small_sets(spec, _sizes(sets))
+            inside = {name: own for name, (own, role) in sets.items() if role == "in_distribution"}
+            _refuse_small_sets(spec, {name: len(own.questions) for name, own in inside.items()})
         first = question_rows(next(iter(sets.values()))[0], "in_distribution").slice(0, 1)
         for heuristic in set(spec.heuristics) - set(HEURISTICS):
             with problems.noted():
@@ -151,7 +153,6 @@ def _write(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> Plan:
 
 
 def _write_tfidf(run: Run, spec: QaBiasSpec, inputs: QuestionsInputs) -> None:
-    """Write the document frequencies, where a heuristic needs them."""
     if "tfidf" in resources_of(spec.heuristics):
         run.write_part("qa_tfidf", 0, _tfidf(inputs.sets, inputs.train).to_table())
 
@@ -206,11 +207,6 @@ def _derive(run: Run, spec: QaBiasSpec) -> None:
         derive_changes(run, spec.seed)
 
 
-def _refuse_given_up(run: Run, spec: QaBiasSpec) -> None:
-    """Make sure that all readers are there."""
-    refuse_left_out(run, _left_out(run, spec))
-
-
 def _left_out(run: Run, spec: QaBiasSpec) -> Mapping[str, str]:
     """Return the readers that are not there, and why."""
     return {} if spec.train is None else TrainingStages(run, spec, spec.train, read_plan(run)).left_out
@@ -219,18 +215,12 @@ def _left_out(run: Run, spec: QaBiasSpec) -> Mapping[str, str]:
 def _units(plan: Plan, table: str, first: int) -> list[Unit]:
     """Return a unit for each part of the questions, which makes the part of a table from ``first`` on."""
     return [
-        Unit(
-            number=part["part"],
-            size=part["n_questions"],
-            files=(f"{table}/{part_name(first + part['part'])}",),
-            work=part,
-        )
+        Unit(part["part"], part["n_questions"], (f"{table}/{part_name(first + part['part'])}",), part)
         for part in plan["parts"]
     ]
 
 
 def _needs(spec: QaBiasSpec) -> Iterator[Need]:
-    """Yield what the heuristics need."""
     resources = resources_of(spec.heuristics)
     packages = tuple(name for resource, name in _PACKAGES.items() if resource in resources)
     yield Need("heuristics need", "qa", packages)
@@ -248,11 +238,6 @@ def _identity(source: Mapping[str, Any]) -> dict[str, Any]:
     return {key: fact for key, fact in source.items() if key != "meaning"}
 
 
-def _sizes(sets: Mapping[str, tuple[QuestionSet, Role]]) -> dict[str, int]:
-    """Return the number of questions of each in-distribution set."""
-    return {name: len(own.questions) for name, (own, role) in sets.items() if role == "in_distribution"}
-
-
 def _refuse_analysis(run: Run, spec: QaBiasSpec) -> None:
     """Make sure that the questions that a run has are enough for an analysis; Raises InputError: they are not."""
     rows = run.read_table("qa_examples")
@@ -261,11 +246,7 @@ def _refuse_analysis(run: Run, spec: QaBiasSpec) -> None:
 
 
 def _refuse_small_sets(spec: QaBiasSpec, sizes: Mapping[str, int]) -> None:
-    """Make sure that some in-distribution set can be cut into two groups of the sample's size.
-
-    Raises:
-        InputError: none can.
-    """
+    """Make sure that some in-distribution set can be cut into two groups of the sample's size."""
     sample = spec.bootstrap.sample
     if max(sizes.values()) < 2 * sample:
         shown = ", ".join(f"{name} has {size:,}" for name, size in sizes.items())
@@ -298,12 +279,6 @@ def _text_sources(spec: QaBiasSpec) -> dict[str, Any]:
             **({"meaning": meaning} if (meaning := meaning_of(heuristic)) else {}),
         }
     return described
-
-
-def _page(run: Run) -> Page:
-    from biaseval.report import qa_bias_page
-
-    return qa_bias_page(run)
 
 
 _HEADLINE = """
@@ -347,63 +322,21 @@ def _headline(spec: QaBiasSpec) -> str:
     return _HEADLINE.format(dataset="dataset," if n_datasets > 1 else "")
 
 
-@dataclass(frozen=True)
-class ReadersSummary:
-    """The readers of a run, and the training of this process."""
-
-    uri: str
-    n_readers: int
-    """Complete, of the whole run, bias models among them."""
-    n_planned: int
-    n_trained: int
-    """In this process."""
-    n_steps: int
-    """Of the complete ones."""
-    seconds: float
-    """Sum over the readers of this process, without starting workers."""
-    overhead_share: float | None
-    """Part of these seconds outside optimizer steps and evaluations, in [0, 1]; None if nothing was trained."""
-    left_out: Mapping[str, str]
-    """Readers that are not there, and why."""
-    run: Run
-    folder: str = READERS
-
-    @property
-    def lines(self) -> list[tuple[str, str]]:
-        """Names and values, for a person."""
-        lines = [
-            ("readers", f"{self.n_readers:,} of {self.n_planned:,} ({self.n_trained:,} trained now)"),
-            ("steps", f"{self.n_steps:,}"),
-        ]
-        if self.overhead_share is not None:
-            lines += [
-                ("seconds of trainings", f"{self.seconds:,.1f}"),
-                ("outside steps, evaluations", f"{self.overhead_share:.1%} of them"),
-            ]
-        return lines
-
-    def refuse_given_up(self) -> None:
-        """Make sure that no reader was given up; Raises: as `refuse_left_out`."""
-        refuse_left_out(self.run, self.left_out)
-
-
-def readers_summary(stages: TrainingStages, made: Sequence[Done]) -> ReadersSummary:
-    """Return the summary of this process's training."""
-    rows = trained_rows(stages.run)
+def readers_summary(stages: TrainingStages, made: Sequence[Done]) -> Trained:
+    """Return what a person reads of the complete readers of a run, and of this process's training."""
+    complete = [row for row in trained_rows(stages.run) if row["problem"] is None]
     trained = [done for done in made if "step_seconds" in done.facts]
-    seconds = sum(done.facts["seconds"] for done in trained)
-    inside = sum(done.facts["step_seconds"] + done.facts["evaluation_seconds"] for done in trained)
-    return ReadersSummary(
-        uri=stages.run.uri,
-        n_readers=sum(row["problem"] is None for row in rows),
-        n_planned=len(readers_of(stages.train)),
-        n_trained=sum(done.facts["problem"] is None for done in trained),
-        n_steps=sum(row["steps"] for row in rows if row["problem"] is None),
-        seconds=seconds,
-        overhead_share=1 - inside / seconds if trained else None,
-        left_out=stages.left_out,
-        run=stages.run,
-    )
+    n_trained = sum(done.facts["problem"] is None for done in trained)
+    lines = [
+        ("readers", f"{len(complete):,} of {len(readers_of(stages.train)):,} ({n_trained:,} trained now)"),
+        ("steps", f"{sum(row['steps'] for row in complete):,}"),
+    ]
+    if trained:
+        seconds = sum(done.facts["seconds"] for done in trained)
+        inside = sum(done.facts["step_seconds"] + done.facts["evaluation_seconds"] for done in trained)
+        lines.append(("seconds of trainings", f"{seconds:,.1f}"))
+        lines.append(("outside steps, evaluations", f"{1 - inside / seconds:.1%} of them"))
+    return Trained(stages.run.uri, READERS, lines, partial(refuse_left_out, stages.run, stages.left_out))
 
 
 def refuse_left_out(run: Run, left_out: Mapping[str, str]) -> None:
@@ -433,7 +366,7 @@ QA_BIAS = Kind(
     refuse_analysis=_refuse_analysis,
     derive=_derive,
     given_up=_left_out,
-    refuse_given_up=_refuse_given_up,
-    page=_page,
+    refuse_given_up=lambda run, spec: refuse_left_out(run, _left_out(run, spec)),
+    page=Deferred("biaseval.report:qa_bias_page"),
     headline=_headline,
 )

@@ -20,11 +20,11 @@ class ModelPlan:
 
     name: str
     n_questions: int
-    n_parameters: int | None
+    n_parameters: int | None = None
     """None for predictions from elsewhere."""
-    n_windows: int | None
+    n_windows: int | None = None
     """Parts of contexts that are read; None for models that write their answers, and for predictions."""
-    tokens: int | None
+    tokens: int | None = None
     """Of all windows; None as above."""
 
 
@@ -53,7 +53,7 @@ def model_plan(
             n_questions += len(found)
             # The path of the file must not appear in facts about its content.
             notes += [f"{model.name}: {note.replace(uri, Path(uri).name)}" for note in said]
-        return ModelPlan(model.name, n_questions, None, None, None)
+        return ModelPlan(model.name, n_questions)
     if model.annotators:
         n_questions = 0
         for name, (own, _) in sets.items():
@@ -69,7 +69,7 @@ def model_plan(
                 f"{model.name}: no set has answers of several people, some of whom say the same; leave it out"
             )
         notes.append(f"{model.name}: people's second answers, scored against the others, of questions with several")
-        return ModelPlan(model.name, n_questions, None, None, None)
+        return ModelPlan(model.name, n_questions)
     from biaseval.models import ModelSource, describe_reader, untrained_head
     from biaseval.qa_models import count_windows
 
@@ -78,7 +78,7 @@ def model_plan(
     try:
         facts = describe_reader(source, model.answers)
         if model.answers == "generative":
-            return ModelPlan(model.name, len(questions), facts.n_parameters, None, None)
+            return ModelPlan(model.name, len(questions), facts.n_parameters)
         # An adapter may bring the head; loading finds out.
         if facts.missing and not model.allow_untrained_head and model.adapter is None:
             raise untrained_head(source.path, facts.missing)
@@ -132,26 +132,23 @@ def describe_questions(spec: QaBiasSpec, plan: QuestionsPlan, training: Training
             "independent; a search takes larger gaps for noise",
         ),
     ]
-    notes, facts = (
-        [f"note: {note}" for note in plan.notes],
-        {
-            **asdict(plan),
-            "gpu_hours_at_100_tflops": reference_hours(flops_of_all),
-            "costs": costs(flops_of_all, spec.execution),
-            "smallest_detectable": detectable,
-            "smallest_gap": gaps,
-        },
-    )
+    notes = [f"note: {note}" for note in plan.notes]
+    facts = {
+        **asdict(plan),
+        "gpu_hours_at_100_tflops": reference_hours(flops_of_all),
+        "costs": costs(flops_of_all, spec.execution),
+        "smallest_detectable": detectable,
+        "smallest_gap": gaps,
+    }
     if spec.train is None or training is None:
         return Description(lines, notes, facts)
-    own = training
     facts["training"] = {
         "readers": [
             {"name": reader.name, "method": reader.method, "bias": reader.bias, "steps": steps}
-            for reader, steps in zip(own.readers, own.steps, strict=True)
+            for reader, steps in zip(training.readers, training.steps, strict=True)
         ],
-        "n_windows": own.n_windows,
-        "tokens": own.tokens,
-        "flops": {"steps": own.cost.flops, **own.reading_flops},
+        "n_windows": training.n_windows,
+        "tokens": training.tokens,
+        "flops": {"steps": training.cost.flops, **training.reading_flops},
     }
-    return Description(lines, notes, facts, training_lines(spec.train, own, spec.execution), own.cost)
+    return Description(lines, notes, facts, training_lines(spec.train, training, spec.execution), training.cost)

@@ -5,9 +5,8 @@ Each worker takes a part of the questions and writes a part of another table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 from biaseval.environment import amend_environment, read_environment
 from biaseval.execute.machine import take_share
 from biaseval.execute.tasks import Made, Task
-from biaseval.pipelines.kind import Stage
+from biaseval.pipelines.kind import Stage, Written
 from biaseval.qa_bias.heuristics.attributes import attributes
 from biaseval.qa_bias.heuristics.built_in import Variant, resources_of
 from biaseval.qa_bias.heuristics.similarity import Tfidf
@@ -32,7 +31,6 @@ from biaseval.store import Run
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
-    from biaseval.execute.cluster import Cluster
     from biaseval.execute.resources import Allocation
     from biaseval.qa_models import ExtractiveReader
 
@@ -52,15 +50,7 @@ def measuring_stage(
     verb: str = "measured by heuristics",
     table: str = "qa_examples",
 ) -> Stage:
-    """Return the stage that computes heuristics of each part of some questions, on CPUs.
-
-    Args:
-        spec: of the run.
-        units: a part of the questions each.
-        heuristics: by which.
-        verb: what happens to the questions.
-        table: of the questions.
-    """
+    """Return the stage that computes heuristics of each part of a table of questions, on CPUs."""
     from biaseval.execute.machine import n_cores
     from biaseval.execute.parts import Parts
 
@@ -81,15 +71,16 @@ def measuring_stage(
 
 def answering_stage(spec: QaBiasSpec, model: QaModelSpec, units: Sequence[Unit]) -> Stage:
     """Return the stage by which a model, or people, answer each part of the questions."""
+    verb = f"answered by {model.name}"
     if model.predictions is not None:
-        return GivenAnswers(model, model.predictions, units)
+        return Written(verb, "questions", units, partial(_given_rows, model, model.predictions))
     if model.annotators:
-        return PeoplesAnswers(model.name, units)
+        return Written(verb, "questions", units, partial(_peoples_rows, model.name))
     from biaseval.execute.parts import Parts
 
     return Parts(
         name=f"answering by {model.name}",
-        verb=f"answered by {model.name}",
+        verb=verb,
         noun="questions",
         units=units,
         execution=spec.execution,
@@ -191,80 +182,44 @@ class TrainedAnswersWorker:
             return ExtractiveReader.load(ModelSource(path, trust_remote_code=is_trusted), loading, windows)
 
 
-@dataclass(frozen=True)
-class GivenAnswers:
-    """The stage that writes the predictions that files hold, with their exact match and F1.
+def _given_rows(model: QaModelSpec, files: Mapping[str, str], run: Run) -> Callable[[Unit], pa.Table]:
+    """Return what makes the predictions that files, by data set, hold for a part; a set without a file has no rows."""
 
-    No part of a data set without a file has rows.
-    """
-
-    model: QaModelSpec
-    files: Mapping[str, str]
-    """Data set to file."""
-    units: Sequence[Unit]
-    noun: str = "questions"
-
-    @property
-    def verb(self) -> str:
-        """The state of a complete part."""
-        return f"answered by {self.model.name}"
-
-    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
-        """Write the missing parts; nothing runs for it on a cluster."""
-        found: dict[str, dict[str, str]] = {}
-        for unit in missing:
-            [file] = unit.files
-            examples = run.read_part("qa_examples", unit.work["part"])
-            dataset = unit.work["dataset"]
-            if dataset not in found:
-                found[dataset] = self._texts(run, dataset)
-            texts = found[dataset]
-            is_answered = pa.array([name in texts for name in examples["example_id"].to_pylist()], pa.bool_())
-            answered = examples.filter(is_answered)
-            names = answered["example_id"].to_pylist()
-            answers = written_answers(names, [texts[name] for name in names])
-            run.write_table(file, prediction_rows(self.model.name, answered, answers))
-            yield Done(unit)
-
-    def _texts(self, run: Run, dataset: str) -> dict[str, str]:
-        """Return the predictions for a data set of the run, which the plan has found to be whole."""
-        if dataset not in self.files:
+    @cache
+    def texts(dataset: str) -> dict[str, str]:
+        if dataset not in files:
             return {}
         examples = run.read_table("qa_examples")
         ids = examples.filter(pc.equal(examples["dataset"], dataset))["example_id"].to_pylist()
-        return read_predictions(self.files[dataset], ids, on_missing=self.model.on_missing)[0]
+        return read_predictions(files[dataset], ids, on_missing=model.on_missing)[0]
+
+    def rows(unit: Unit) -> pa.Table:
+        examples, found = run.read_part("qa_examples", unit.work["part"]), texts(unit.work["dataset"])
+        is_answered = pa.array([name in found for name in examples["example_id"].to_pylist()], pa.bool_())
+        answered = examples.filter(is_answered)
+        names = answered["example_id"].to_pylist()
+        return prediction_rows(model.name, answered, written_answers(names, [found[name] for name in names]))
+
+    return rows
 
 
-@dataclass(frozen=True)
-class PeoplesAnswers:
-    """The stage that scores one annotator's answer, the second, against the others'; see ``models.annotators``.
+def _peoples_rows(name: str, run: Run) -> Callable[[Unit], pa.Table]:
+    """Return what scores one annotator's answer, the second, against the others'; see ``models.annotators``.
 
     Questions with one answer have no row, nor have those of sets whose answers are no annotators'.
     """
+    examples = run.read_table("qa_examples").select(["dataset", "answers"])
+    annotated = {
+        dataset
+        for dataset in pc.unique(examples["dataset"]).to_pylist()
+        if are_of_annotators(examples.filter(pc.equal(examples["dataset"], dataset))["answers"].to_pylist())
+    }
 
-    name: str
-    units: Sequence[Unit]
-    noun: str = "questions"
+    def rows(unit: Unit) -> pa.Table:
+        part = run.read_part("qa_examples", unit.work["part"])
+        return annotator_rows(name, part if unit.work["dataset"] in annotated else part.slice(0, 0))
 
-    @property
-    def verb(self) -> str:
-        """The state of a complete part."""
-        return f"answered by {self.name}"
-
-    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
-        """Write the missing parts; nothing runs for it on a cluster."""
-        examples = run.read_table("qa_examples").select(["dataset", "answers"])
-        annotated = {
-            dataset
-            for dataset in pc.unique(examples["dataset"]).to_pylist()
-            if are_of_annotators(examples.filter(pc.equal(examples["dataset"], dataset))["answers"].to_pylist())
-        }
-        for unit in missing:
-            [file] = unit.files
-            part = run.read_part("qa_examples", unit.work["part"])
-            asked = part if unit.work["dataset"] in annotated else part.slice(0, 0)
-            run.write_table(file, annotator_rows(self.name, asked))
-            yield Done(unit)
+    return rows
 
 
 class ReaderRecord:

@@ -113,8 +113,10 @@ def _kinds(train: QaTrainSpec) -> Iterator[dict[str, Any]]:
             name += f"+{method}" if bias is None or len(train.biases) == 1 else f"+{method}({bias})"
         return name if seed is None or len(train.seeds) == 1 else f"{name}#{seed}"
 
-    def kind(base: str, data: str, method: str, bias: str | None, seed: int) -> dict[str, Any]:
-        return {"base": base, "data": data, "method": method, "bias": bias, "seed": seed}
+    def reader(base: str, data: str, method: str, bias: str | None, seed: int, **needed: str | None) -> dict[str, Any]:
+        name = named(base, data, method, bias, None if method == BIAS_MODEL else seed)
+        own = {"name": name, "base": base, "data": data, "method": method, "bias": bias, "seed": seed}
+        return {**own, "standard": None, "guide": None, **needed}
 
     def guide(base: str, data: str, bias: str) -> str:
         source = _source(train)
@@ -122,27 +124,20 @@ def _kinds(train: QaTrainSpec) -> Iterator[dict[str, Any]]:
             return named(base, data, BIAS_MODEL, bias, None)
         return named(base, data, source, None if source == "tfidf" else bias, None)
 
-    nothing = {"standard": None, "guide": None}
     for base, data in pairs:
         for seed in train.seeds:
-            yield {
-                "name": named(base, data, "standard", None, seed),
-                **kind(base, data, "standard", None, seed),
-                **nothing,
-            }
+            yield reader(base, data, "standard", None, seed)
     for base, data in pairs if train.has_bias_models else ():
         for bias in train.biases:
-            name = named(base, data, BIAS_MODEL, bias, None)
-            yield {"name": name, **kind(base, data, BIAS_MODEL, bias, train.seeds[0]), **nothing}
+            yield reader(base, data, BIAS_MODEL, bias, train.seeds[0])
     for base, data in pairs:
         for method in (method for method in ADDRESSING if method in train.methods):
             for bias, seed in product(train.biases, train.seeds):
-                yield {
-                    "name": named(base, data, method, bias, seed),
-                    **kind(base, data, method, bias, seed),
+                needed = {
                     "standard": named(base, data, "standard", None, seed),
                     "guide": guide(base, data, bias) if method in GUIDED else None,
                 }
+                yield reader(base, data, method, bias, seed, **needed)
 
 
 def measured(readers: Sequence[Reader]) -> list[Reader]:
@@ -181,10 +176,6 @@ class StudyFiles:
         number = [own.name for own in self._readers if own.method == "standard"].index(reader.name)
         return {part: number * len(parts) + place for place, part in enumerate(parts)}
 
-    def logits(self, guide: str) -> dict[int, int]:
-        """Return the parts of ``qa_guide_logits`` of a guide, by those of the questions."""
-        return self._logits[guide]
-
     def answers(self, reader: Reader) -> dict[int, int]:
         """Return the parts of ``qa_predictions`` of a measured reader, by those of the questions."""
         first = (self.n_models + self._measured[reader.name]) * self.plan["n_parts"]
@@ -204,7 +195,8 @@ class StudyFiles:
         return {reader.name: number for number, reader in enumerate(measured(self._readers))}
 
     @cached_property
-    def _logits(self) -> dict[str, dict[int, int]]:
+    def logits(self) -> dict[str, dict[int, int]]:
+        """By guide its parts of ``qa_guide_logits``, by those of the questions."""
         found: dict[str, dict[int, int]] = {}
         first = 0
         for guide in guides_of(self.train):
@@ -216,15 +208,13 @@ class StudyFiles:
     def made_with(self, reader: Reader, *, is_judge: bool) -> list[str]:
         """Return all files that a reader's weights are needed for: answers, and logits if it guides others.
 
-        Args:
-            reader: the reader.
-            is_judge: it decides which segments are biased.
+        A judge's answers on validation are among them: it decides which segments are biased.
         """
         made = files("qa_predictions", self.answers(reader).values()) if reader.is_measured else []
         if is_judge:
             made += files("qa_validation_predictions", self.judging(reader).values())
-        if reader.name in self._logits:
-            made += files("qa_guide_logits", self.logits(reader.name).values())
+        if reader.name in self.logits:
+            made += files("qa_guide_logits", self.logits[reader.name].values())
         return made
 
 

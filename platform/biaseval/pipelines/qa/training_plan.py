@@ -64,14 +64,9 @@ class TrainingInputs:
 def read_source(
     spec: QaBiasSpec, source: DataSource, name: str, role: str, *, max_examples: int | None = None
 ) -> QuestionSet:
-    """Return the questions of a file, or generated ones.
+    """Return the questions of a file, at most ``max_examples``, or generated ones.
 
-    Args:
-        spec: its seed and ``datasets.on_bad_example`` count.
-        source: the file, or what to generate.
-        name: of the set.
-        role: ``train``, ``validation`` or ``measured``.
-        max_examples: of a file, at most so many.
+    The spec's seed and ``datasets.on_bad_example`` count. The role is ``train``, ``validation`` or ``measured``.
 
     Raises:
         InputError: the file cannot be read, or has bad questions.
@@ -99,12 +94,7 @@ def read_source(
 
 
 def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, QuestionSet]) -> TrainingInputs:
-    """Return what training starts from.
-
-    Args:
-        spec: of the run.
-        train: its section.
-        asked: the sets that the run measures, by name.
+    """Return what training starts from; ``asked`` are the sets that the run measures, by name.
 
     Raises:
         InputError: all that is wrong with files, bases and settings, in one message.
@@ -114,7 +104,9 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     for role, sources in (("train", train.data), ("validation", train.validation)):
         for name, source in sources.items():
             with problems.noted():
-                if _is_asked(spec, role, name, source, asked):
+                # A set for validation that the run measures, and not a part of it.
+                is_asked = role == "validation" and name in asked and spec.datasets.max_examples is None
+                if is_asked and not isinstance(source, GeneratedSpec):
                     sets.append((role, asked[name]))
                     continue
                 try:
@@ -217,16 +209,6 @@ def training_lines(train: QaTrainSpec, inputs: TrainingInputs, execution: Execut
         ("disk, checkpoints", f"up to {_bytes(_CHECKPOINT_BYTES * largest)} for each that is trained at a time"),
     ]
     return lines
-
-
-def _is_asked(spec: QaBiasSpec, role: str, name: str, source: DataSource, asked: Mapping[str, QuestionSet]) -> bool:
-    """Return whether a set for validation is one that the run measures, and not a part of it."""
-    return (
-        role == "validation"
-        and name in asked
-        and spec.datasets.max_examples is None
-        and not isinstance(source, GeneratedSpec)
-    )
 
 
 def _shape(spec: QaBiasSpec, base: QaBaseSpec) -> ModelShape:

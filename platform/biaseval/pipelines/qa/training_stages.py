@@ -6,7 +6,7 @@ logits → the others. Where segments are published they come first, and all rea
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from biaseval.execute.tasks import Made, Task
-from biaseval.pipelines.kind import Plan, Stage
+from biaseval.pipelines.kind import Deferred, Plan, Stage, Written
 from biaseval.pipelines.qa.biased_segments import Segments
 from biaseval.pipelines.qa.guide_logits import GuideWorker
 from biaseval.pipelines.qa.stages import ReaderRecord, TrainedAnswersWorker, measuring_stage
@@ -33,13 +33,10 @@ from biaseval.store import Run, part_name
 from biaseval.tables import EVALUATIONS, QA_PREDICTIONS, TRAINED_MODELS, TRAINING
 from biaseval.training.recipe import reader_recipe
 from biaseval.training.rows import MODEL_CONFIG
-from biaseval.units import Done, Unit, files_of
+from biaseval.units import Unit, files_of
 
 if TYPE_CHECKING:
-    from biaseval.execute.cluster import Cluster
     from biaseval.execute.resources import Allocation
-    from biaseval.training.preparation import Base
-    from biaseval.training.work import Work
 
 _UNGUIDED = ("standard", "resample", BIAS_MODEL)
 
@@ -65,17 +62,17 @@ class TrainingStages:
                 self.spec, units, self.train.biases, verb="measured for training", table="qa_training_examples"
             )
         yield self._features()
-        fitted, read = self._guides_from_elsewhere()
-        if fitted:
+        read = [guide for guide in self._guides if guide.source == "reader"]
+        if fitted := [guide for guide in self._guides if guide.source != "reader"]:
             yield self._guiding(fitted)
         guided = [method for method in self.train.methods if method in GUIDED]
         others: list[str] = [*_UNGUIDED]
         if self.train.biases and self._is_published:
-            yield Segments(self.spec, self.train, self._segment_units())
+            yield self._segments()
         elif self.train.biases:
             yield self._trained(["standard"])
             yield self._validated()
-            yield Segments(self.spec, self.train, self._segment_units())
+            yield self._segments()
             others.remove("standard")
         if self._readers_by(others):
             yield self._trained(others)
@@ -95,13 +92,13 @@ class TrainingStages:
                 for part, own in self._files.answers(reader).items()
             ]
             if units:
-                yield self._answered(units, "qa_examples") if is_there else NoAnswers(units)
+                yield self._answered(units, "qa_examples") if is_there else self._unanswered(units)
 
     @property
     def left_out(self) -> dict[str, str]:
         """The missing readers and the reason: they, or readers that they need, were given up."""
         why = given_up_readers(self.run)
-        judged = {(judge.base, judge.data) for judge in self._judges(why)}
+        judged = {(judge.base, judge.data) for judge in self._judges()}
         for reader in self._readers:
             if reader.name in why:
                 continue
@@ -123,11 +120,6 @@ class TrainingStages:
 
     def _readers_by(self, methods: Sequence[str]) -> list[Reader]:
         return [reader for reader in self._readers if reader.method in methods]
-
-    def _guides_from_elsewhere(self) -> tuple[list[Guide], list[Guide]]:
-        """Return the guides that need no training, and those that do."""
-        guides = self._guides
-        return [own for own in guides if own.source != "reader"], [own for own in guides if own.source == "reader"]
 
     @cached_property
     def _readers(self) -> list[Reader]:
@@ -173,7 +165,7 @@ class TrainingStages:
         rows = {row["model"]: row for row in trained_rows(self.run)}
         skipped = self.left_out.keys() - rows.keys()
         is_judged = bool(self.train.biases) and not self._is_published
-        judges = self._judges(given_up_readers(self.run)) if is_judged else []
+        judges = self._judges() if is_judged else []
         made = {own.name: self._files.made_with(own, is_judge=own in judges) for own in readers}
         there = files_of(self.run, [name for names in made.values() for name in names])
         units = [
@@ -189,7 +181,7 @@ class TrainingStages:
             execution=self.spec.execution,
             recipe=next(iter(recipes.values())),
             recipes=recipes,
-            work=train_reader,
+            work=Deferred("biaseval.training.trained_readers:reader_work"),
             arguments={
                 "how": HowReadersTrain(self.train, self.spec.windows, self.spec.variant, tuple(self._asked_sets()))
             },
@@ -210,7 +202,7 @@ class TrainingStages:
                 "checkpoints": f"checkpoints/{reader.number:05d}",
                 "features": list(features.values()),
                 "values": list(features),
-                "guides": {role: list(self._files.logits(name).values()) for role, name in reader.guides.items()},
+                "guides": {role: list(self._files.logits[name].values()) for role, name in reader.guides.items()},
                 "tokens": self._cost(reader),
             },
             beside=tuple(f"{table.name}/{part_name(reader.number)}" for table in (TRAINING, EVALUATIONS)),
@@ -236,13 +228,14 @@ class TrainingStages:
                 parts = tuple(part["part"] for part in self.plan["parts"] if part["dataset"] == dataset)
                 yield AskedSet(dataset, "qa_examples", parts, decides=False)
 
-    def _judges(self, given_up: Container[str] = ()) -> list[Reader]:
+    def _judges(self) -> list[Reader]:
         """Return the standard reader of each base and data set that decides which segments are biased.
 
         It is that of the first seed, or the first whose reader was not given up; where thresholds are published nothing
         has to be decided, and any will do.
         """
         judges: dict[tuple[str, str], Reader] = {}
+        given_up = given_up_readers(self.run)
         for reader in self._readers_by(["standard"]):
             if self._is_published or reader.name not in given_up:
                 judges.setdefault((reader.base, reader.data), reader)
@@ -252,19 +245,16 @@ class TrainingStages:
         own = self._files
         units = [
             Unit(
-                number=number,
-                size=own.sizes[part],
-                files=tuple(files("qa_validation_predictions", [number])),
-                work=self._reading(judge, part),
+                number, own.sizes[part], tuple(files("qa_validation_predictions", [number])), self._reading(judge, part)
             )
-            for judge in self._judges(given_up_readers(self.run))
+            for judge in self._judges()
             for part, number in own.judging(judge).items()
         ]
         return self._answered(units, "qa_training_examples")
 
-    def _segment_units(self) -> list[Unit]:
+    def _segments(self) -> Stage:
         own = self._files
-        return [
+        units = [
             Unit(
                 number=own.segments(judge.base, judge.data),
                 size=1,
@@ -279,15 +269,15 @@ class TrainingStages:
                     "judged": list(own.judging(judge)),
                 },
             )
-            for judge in self._judges(given_up_readers(self.run))
+            for judge in self._judges()
         ]
+        return Written("split into segments", "training sets", units, Segments(self.spec, self.train).rows_of)
 
     def _reading(self, reader: Reader, part: int) -> dict[str, Any]:
         """Return what a worker is told that has a reader answer a part of questions."""
         return {"part": part, "model": reader.name, "folder": reader.folder, "is_trusted": self._trusts(reader)}
 
     def _trusts(self, of: Reader | Guide) -> bool:
-        """Return whether code that comes with a base may be run."""
         [base] = [base for base in self.train.bases if base.name == of.base]
         return base.trust_remote_code
 
@@ -298,7 +288,7 @@ class TrainingStages:
         units = []
         for guide in guides:
             features = found.features(guide.base, guide.data)
-            for part, own in found.logits(guide.name).items() if guide.name not in left_out else ():
+            for part, own in found.logits[guide.name].items() if guide.name not in left_out else ():
                 work = {
                     "guide": guide.name,
                     "source": guide.source,
@@ -338,6 +328,11 @@ class TrainingStages:
             recorder=ReaderRecord,
         )
 
+    def _unanswered(self, units: Sequence[Unit]) -> Stage:
+        """Return the stage that writes empty predictions of readers that are not there, so that no part is missing."""
+        verb = "left unanswered by readers that were given up"
+        return Written(verb, "questions", units, lambda run: lambda unit: QA_PREDICTIONS.empty())
+
 
 def given_up_readers(run: Run) -> dict[str, str]:
     """Return the readers whose training ended without a model, and why."""
@@ -348,13 +343,6 @@ def trained_rows(run: Run) -> list[dict[str, Any]]:
     """Return the rows of ``trained_models``, of readers that are there or were given up."""
     parts = [run.read_part(TRAINED_MODELS.name, part) for part in sorted(run.parts(TRAINED_MODELS.name))]
     return [row for part in parts for row in part.to_pylist()]
-
-
-def train_reader(run: Run, unit: Mapping[str, Any], base: Base, **arguments: Any) -> Work:
-    """Return what a worker trains for a reader; imports torch there, and not where a run is only looked at."""
-    from biaseval.training.trained_readers import reader_work
-
-    return reader_work(run, unit, base, **arguments)
 
 
 class FeaturesWorker:
@@ -382,19 +370,3 @@ class FeaturesWorker:
         for name, value in (("dataset", dataset), ("base", base)):
             found = found.add_column(0, name, pa.array([value] * found.num_rows, pa.string()))
         return Made({file: found})
-
-
-@dataclass(frozen=True)
-class NoAnswers:
-    """The stage that writes empty predictions of readers that are not there, so that no part is missing."""
-
-    units: Sequence[Unit]
-    verb: str = "left unanswered by readers that were given up"
-    noun: str = "questions"
-
-    def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
-        """Write the missing parts; nothing runs for it on a cluster."""
-        for unit in missing:
-            [file] = unit.files
-            run.write_table(file, QA_PREDICTIONS.empty())
-            yield Done(unit)
