@@ -3,6 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from biaseval.spec import TrainingSpec
+
+_FIRST_SCALE = 2.0**16
+
 _GROWTH_STEPS, _MOST_SKIPPED = 2000, 20
 """Steps in a row behind which a loss is scaled by more, as torch's GradScaler does; and those that end a training where
 none of them was made."""
@@ -28,7 +32,7 @@ class LossScale:
     It halves where a gradient overflows, and doubles behind 2,000 steps in a row without that.
     """
 
-    value: float = 2.0**16
+    value: float = _FIRST_SCALE
     n_made: int = 0
     """Steps in a row, since the value last changed."""
     n_skipped: int = 0
@@ -46,6 +50,11 @@ class LossScale:
         self.value, self.n_made = self.value / 2, 0
         self.n_skipped, self.n_skipped_now = self.n_skipped + 1, self.n_skipped_now + 1
         return Step(loss, math.inf, is_skipped=self.n_skipped_now < _MOST_SKIPPED)
+
+
+def loss_scale_of(training: TrainingSpec) -> LossScale | None:
+    """Return what a training's losses are scaled by at first; None where they are not."""
+    return LossScale(_FIRST_SCALE) if training.precision == "float16" else None
 
 
 def step_of(loss_scale: LossScale | None, loss: float, grad_norm: float) -> Step:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from biaseval.spec import TrainingSpec
-from biaseval.training.loss_scale import LossScale, Step, step_of, steps_made
+from biaseval.training.loss_scale import LossScale, Step, loss_scale_of, step_of, steps_made
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -46,7 +46,7 @@ class Optimization:
         self._parameters = list(parameters)
         self._max_grad_norm = training.max_grad_norm
         self._optimizer: Any = adamw(parameters, training, fused=training.zero is None)
-        self.loss_scale = LossScale() if training.precision == "float16" else None
+        self.loss_scale = loss_scale_of(training)
 
     def step(self, batches: Sequence[Any], learning_rate: float) -> Step:
         """Make one step of this worker's batches, whose losses over all workers sum to the step's.
