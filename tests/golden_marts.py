@@ -2,7 +2,8 @@
 
     python -m tests.golden_marts
 
-computes them anew, prints what is another by mart and column, and writes it to ``fixtures/golden``. Read what it prints
+computes them anew, prints what is another by mart and column, and writes it to ``fixtures/golden``; it also renews the
+words of older runs' reports (``fixtures/older_runs/*/report.txt``). Read what it prints
 before you commit what it wrote: a difference that the change does not explain is a mistake.
 """
 
@@ -26,7 +27,7 @@ from tests.compare.test_qa_bias import qa_plan
 from tests.labelplans import two_tasks
 from tests.majorityplans import ANSWERS, MajorityPlan
 from tests.measuring import measure
-from tests.older_runs import copy_older_run
+from tests.older_runs import FIXTURES, copy_older_run, renew_report_text
 from tests.qaplans import two_models
 from tests.test_search_sql import by_task
 
@@ -222,6 +223,9 @@ def main() -> None:
         pq.write_table(
             rows, GOLDEN / f"{name}.parquet", compression="zstd", compression_level=19, write_statistics=False
         )
+    for report in FIXTURES.glob("*/report.txt"):
+        with tempfile.TemporaryDirectory() as folder:
+            renew_report_text(report.parent.name, Path(folder))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 import biaseval
+from biaseval.runs import report_run
 
 FIXTURES = Path(__file__).parent / "fixtures" / "older_runs"
 DEMO = Path(biaseval.__file__).resolve().parent / "demo"
@@ -43,6 +44,14 @@ def older_report_text(name: str, folder: Path) -> str:
     """Return that of the stored report of a run that was copied below ``folder``."""
     text = (FIXTURES / name / "report.txt").read_text()
     return text.replace("@ROOT@", str(folder.resolve())).replace("@DEMO@", str(DEMO))
+
+
+def renew_report_text(name: str, folder: Path) -> None:
+    """Store the words and numbers that the report of a run has now; ``folder`` is empty."""
+    _, run_dir = copy_older_run(name, folder)
+    report_run(run_dir)
+    text = report_text(run_dir / "report.html").replace(str(DEMO), "@DEMO@").replace(str(folder.resolve()), "@ROOT@")
+    (FIXTURES / name / "report.txt").write_text(text)
 
 
 def command_of(name: str, spec: Path, run_dir: Path) -> list[str]:

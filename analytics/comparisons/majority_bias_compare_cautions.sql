@@ -26,7 +26,7 @@ reasons as (
     select
         run, other_run, unnest(range(5, 9) || range(12, 19))::int as line,
         unnest([
-            'in some ways of predicting, no setting is shown to be better than one label for all in ' || constant
+            'in some ways of predicting, no setting is shown to be better than always answering one label in ' || constant
             || '; an RB@10 near 1 is then no robustness',
             'too few test rows for RB@10 in ' || coarse
             || ', at least in one way of predicting: chance decides which settings are inside the boundary',

@@ -84,7 +84,8 @@ lines as (
         case
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
-            else capitalized(concat_ws('; ', heads.performance, heads.bias)) || '.'
+            else capitalized(if(heads.deployed = 'On', 'on ', '') || heads.place) || ': '
+            || concat_ws('; ', heads.performance, heads.bias) || '.'
         end as lead,
         format('{} against {}, on {}', who, against, scope)
         || case
@@ -95,8 +96,7 @@ lines as (
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )
-            else format(': {}.', heads.place)
-            || coalesce(' Without mitigation: ' || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
+            else '.' || coalesce(' Without mitigation: ' || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)
@@ -113,7 +113,7 @@ lines as (
             end
         )
         || coalesce(format('. Always answering one label has {}', constant), '')
-        || coalesce(format('. Higher and lower are no praise here: {}', doubt), '') || '.'
+        || coalesce(format('. “Higher” and “lower” are no verdicts here: {}', doubt), '') || '.'
     from deployed
     inner join pairs using (run, other_run, who, against)
     where not is_without_difference
@@ -126,7 +126,7 @@ lines as (
     where deployed = 'Without mitigation' and is_headline and not is_without_difference and has_mitigation
     union all
     select
-        run, other_run, who, against, if(word = 'worse', 6, 7), 0, format('Where {} is {}:', who, word),
+        run, other_run, who, against, if(word = 'worse', 6, 7), 0, format('Elsewhere {} is {}:', who, word),
         some_of(places, 4) || '.'
     from elsewhere
     union all
@@ -136,9 +136,9 @@ lines as (
         || if(
             n_better + n_worse + n_doubtful = 0, '',
             format(' ({} better, {} worse', n_better, n_worse)
-            || if(n_doubtful = 0, ')', format(', {} with a side not shown to be better than one label for all)', n_doubtful))
+            || if(n_doubtful = 0, ')', format(', {} with a side not shown to be better than always answering one label)', n_doubtful))
         )
-        || if(n_unclear = 0, '', format('; {} not shown', n_unclear) || coalesce(format(' (detectable: {})', detectable.told), ''))
+        || if(n_unclear = 0, '', format('; {} not shown', n_unclear) || coalesce(format(' (detectable: up to {})', detectable.told), ''))
         || if(n_negligible = 0, '', format('; {} negligible (below {})', n_negligible, least_effect))
         || if(n_untested = 0, '', format('; {} not tested', n_untested))
         || coalesce(format('; {:,} of {} differ', nullif(n_differing, 0), counted(n_predictions, 'prediction')), '') || '.'

@@ -8,7 +8,7 @@ create macro compared_phrase(told, high, low, thing) as
             low || ' in ' || listed([one.shown for one in told if one.word = 'worse'])
         )
         when len(list_filter(told, lambda one: one.word in ('higher', 'lower'))) > 0
-            then format('cannot say in {}, with a side not shown to be better than one label for all', thing)
+            then format('cannot say in {}, with a side not shown to be better than always answering one label', thing)
         when len(list_filter(told, lambda one: one.word not like 'not %')) = 0 then thing || ' cannot be tested'
         when len(list_filter(told, lambda one: one.word <> 'negligible')) = 0 then 'no more than a negligible difference in ' || thing
         else 'no difference in ' || thing || ' shown'

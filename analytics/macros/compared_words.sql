@@ -1,6 +1,6 @@
 -- from compared_words('measured'): rows of a relation *_compared with their word and doubt. measures: 'performance',
 -- 'bias', or 'partner' (of a metric that a word needs, which sentences leave out). A side that is not shown to be
--- better than one label for all earns no praise: of performance the better side has to be, of bias both, as the bias of
+-- better than always answering one label earns no praise: of performance the better side has to be, of bias both, as the bias of
 -- a model that always gives one answer says nothing. doubt: which side is not; null where it does not matter.
 create macro compared_words(measured) as table
 with
@@ -28,7 +28,7 @@ doubts as (
             verdict in ('higher', 'lower') and len(doubted) > 0,
             listed(list_transform(doubted, lambda side: side.name)) || if(len(doubted) = 1, ' is ', ' are ')
             || if(len(list_filter(doubted, lambda side: side.is_above is null)) = 0, 'no', 'not shown to be')
-            || ' better than one label for all',
+            || ' better than always answering one label',
             null
         ) as doubt
     from sided

@@ -32,7 +32,7 @@ answers as (
 preferred as (
     select
         n_demos, count(distinct label) = 1 as is_of_all_sets, any_value(label) as label,
-        listed(list('“' || label || '” ' || as_percent(share) order by demo_set)) as by_set,
+        listed(list(format('“{}” ({})', label, as_percent(share)) order by demo_set)) as by_set,
         avg(share) as share
     from answers
     group by n_demos
@@ -52,12 +52,12 @@ headline as (
     select
         case
             when bool_or(is_bias_shown) and not bool_or(coalesce(is_above_constant, false))
-                then 'Biased, and not shown to be better than one label for all.'
+                then 'Biased, and not shown to be better than always answering one label.'
             when bool_or(is_bias_shown) then 'Biased.'
             when sum(n_tasks_rsd_tested + n_tasks_bias_score_tested) = 0
                 then 'Cannot say: too few rows, or no wrong or no right answer, for a test of bias.'
             when not bool_or(coalesce(is_above_constant, false))
-                then 'Cannot say: the answers are not shown to be better than one label for all.'
+                then 'Cannot say: the answers are not shown to be better than always answering one label.'
             else 'No bias shown.'
         end as lead,
         case
@@ -73,10 +73,10 @@ headline as (
                 || case
                     when n_tasks_rsd = 0 and n_tasks_bias_score = 0 then 'no preference for a label is shown'
                     when preferred.is_of_all_sets then format(
-                            'it answers “{}” for {} of the rows; {} are',
-                            preferred.label, as_percent(preferred.share), as_percent(gold.gold_share)
+                            'it answers “{}” for {} of the rows, and {} of the gold labels are “{}”',
+                            preferred.label, as_percent(preferred.share), as_percent(gold.gold_share), preferred.label
                         )
-                    else 'the most frequent answer depends on the demonstrations: ' || preferred.by_set
+                    else 'its most frequent answer changes with the demonstrations: ' || preferred.by_set
                 end
                 order by n_demos
             ), '; ')
@@ -109,9 +109,9 @@ beside as (
 biases as (
     select
         unnest([
-            {'line': 5, 'lead': 'RSD', 'value': told.rsd, 'noise': told.rsd_floor, 'p': rsd_p, 'n_tested': n_tasks_rsd_tested,
+            {'line': 30, 'lead': 'RSD', 'value': told.rsd, 'noise': told.rsd_floor, 'p': rsd_p, 'n_tested': n_tasks_rsd_tested,
                 'smallest': if(n_tasks_rsd < n_tasks_rsd_tested, told.rsd_smallest_detectable, null)},
-            {'line': 6, 'lead': 'BiasScore', 'value': told.bias_score, 'noise': told.bias_score_floor, 'p': bias_score_p,
+            {'line': 31, 'lead': 'BiasScore', 'value': told.bias_score, 'noise': told.bias_score_floor, 'p': bias_score_p,
                 'n_tested': n_tasks_bias_score_tested,
                 'smallest': if(
                     n_tasks_bias_score < n_tasks_bias_score_tested, told.bias_score_smallest_detectable, null
@@ -129,9 +129,9 @@ bias_lines as (
         array_to_string(list(
             as_rate(value) || ' ' || with_demos(n_demos)
             || case
-                when n_tested = 0 and n_tasks > 1 and line = 6
+                when n_tested = 0 and n_tasks > 1 and line = 31
                     then ', which cannot be tested: each task has a label with fewer than 5 rows'
-                when n_tested = 0 and line = 6
+                when n_tested = 0 and line = 31
                     then format(', which cannot be tested: {} of its {} rows are “{}”', n_few, n_bias_score_rows, few_label)
                 when noise is null or n_tested = 0 then ', without a test'
                 else format(' (sampling noise about {}{})', as_rate(noise), if(n_tasks > 1, '', '; ' || as_p(p)))
@@ -144,17 +144,20 @@ bias_lines as (
     group by line, lead
 ),
 
-formats as (
+worded as (
     select
-        n_formats, n_demos, minimum, minimum_format, maximum, maximum_format, deviation, deviation_of_rows,
-        least.is_above_constant as is_least_above, most.is_above_constant as is_most_above
-    from label_bias_format_spread as spread
+        by_format.n_demos, deviation, deviation_of_rows,
+        list(
+            format('{} and {} in {}', as_rate(rsd), as_rate(accuracy), by_format.format) order by rsd, by_format.format
+        ) as told,
+        list(by_format.format order by rsd, by_format.format) filter (is_above_constant is distinct from true) as not_above
+    from label_bias_by_format as by_format
     semi join told using (n_demos)
-    left join label_bias_by_format as least on
-        least.suite = 'all' and least.n_demos = spread.n_demos and least.method = 'none' and least.format = minimum_format
-    left join label_bias_by_format as most on
-        most.suite = 'all' and most.n_demos = spread.n_demos and most.method = 'none' and most.format = maximum_format
-    where spread.suite = 'all' and spread.method = 'none' and task is null and metric = 'rsd' and n_formats > 1
+    inner join (
+        from label_bias_format_spread where task is null and metric = 'rsd' and n_formats > 1
+    ) as spread using (suite, n_demos, method)
+    where suite = 'all' and method = 'none'
+    group by by_format.n_demos, deviation, deviation_of_rows
 ),
 
 words as (
@@ -189,8 +192,8 @@ grades as (
             ('mixed', 14, 'Mixed:', ''),
             ('bias rises', 15, 'Mixed:', ''),
             ('bias falls, not shown to be better than a constant answer', 16, 'Not enough:',
-                'the answers are not shown to be better than one label for all'),
-            ('bias falls, no better than a constant answer', 17, 'Not enough:', 'the answers are no better than one label for all'),
+                'the answers are not shown to be better than always answering one label'),
+            ('bias falls, no better than a constant answer', 17, 'Not enough:', 'the answers are no better than always answering one label'),
             ('not shown', 18, 'No change of bias shown:', ''),
             ('do not use: bias rises or performance falls', 19, 'Do not use:', 'nothing improves')
         ]) as graded
@@ -215,11 +218,19 @@ help_lines as (
         concat_ws(
             '; ', listed(list(place order by n_demos, place)), nullif(fall_and_rise(falls, rises), ''),
             nullif(graded[4], ''),
-            if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of one label for all', null)
+            if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of always answering one label', null)
         ) || '.' as text
     from helps
     inner join grades on graded[1] = advice
     group by graded, falls, rises, is_only_macro_above
+),
+
+best as (
+    select *
+    from label_bias_remedies
+    where suite = 'all' and against_method = 'none' and method <> 'none' and is_supported_on_these_tasks
+    order by macro_f1 desc, n_prompts, n_demos, method
+    limit 1
 ),
 
 asked as (
@@ -253,13 +264,25 @@ lines as (
     select 1 as line, lead, capitalized(text) || '.' as text from headline
     union all
     select
-        3,
+        3, 'What helps:',
+        format(
+            '{} {} has the highest macro-F1 of all mitigations that help{}: RSD {} → {}, BiasScore {} → {}, accuracy {} → {} '
+            || 'and macro-F1 {} → {}. Always answering {} has accuracy {} and macro-F1 {}.',
+            shown_method(method), with_demos(n_demos), if(n_prompts > 0, ' and takes ' || counted(n_prompts, 'extra prompt'), ''),
+            as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
+            as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1), name, as_rate(majority_accuracy),
+            as_rate(majority_macro_f1)
+        )
+    from best, one_label
+    union all
+    select
+        4,
         case
             when is_above_constant and is_less_accurate
-                then 'Better than one label for all in macro-F1, but less accurate:'
-            when is_above_constant then 'Better than one label for all:'
-            when not is_above_constant then 'No better than one label for all:'
-            else 'Not shown to be better than one label for all:'
+                then 'Better than always answering one label in macro-F1, but less accurate:'
+            when is_above_constant then 'Better than always answering one label:'
+            when not is_above_constant then 'No better than always answering one label:'
+            else 'Not shown to be better than always answering one label:'
         end,
         format(
             'accuracy and macro-F1 are {}; always answering {} has {} and {}.',
@@ -268,7 +291,7 @@ lines as (
     from beside, one_label
     union all
     select
-        4, 'Tasks no better than one label for all:',
+        5, 'Tasks no better than always answering one label:',
         listed(list(format('{} of {} {}', n_tasks_not_above, n_tasks, with_demos(n_demos)) order by n_demos)) || '.'
     from told
     where n_tasks > 1 and n_tasks_not_above > 0
@@ -277,19 +300,16 @@ lines as (
     select line, lead, text || '.' from bias_lines
     union all
     select
-        7, format('RSD over {} wordings:', max(n_formats)),
-        array_to_string(list(
-            format(
-                '{} ({}{}) to {} ({}{}) {}',
-                as_rate(minimum), minimum_format, if(is_least_above, '', ', not shown to be better than one label for all'),
-                as_rate(maximum), maximum_format, if(is_most_above, '', ', not shown to be better than one label for all'),
-                with_demos(n_demos)
-            ) || coalesce(format(
-                '; standard deviation {}, of which sampling noise explains {}', as_rate(deviation), as_rate(deviation_of_rows)
+        6, 'Wordings:',
+        string_agg(
+            format('{}, RSD and accuracy are {}', with_demos(n_demos), some_of(told, 6))
+            || coalesce(format(
+                '; standard deviation of RSD {}, of which sampling noise explains {}', as_rate(deviation), as_rate(deviation_of_rows)
             ), '')
-            order by n_demos
-        ), '; ') || '.'
-    from formats
+            || coalesce('; not shown to be better than always answering one label: ' || listed(not_above), ''),
+            '; ' order by n_demos
+        ) || '. All other numbers are of base.'
+    from worded
     having count(*) > 0
     union all
     select
@@ -315,7 +335,7 @@ lines as (
         20, 'How sure:',
         case
             when has_words then format(
-                    'these words hold for new rows of {}{}; the chance that any of them is wrong is about 5 %{}.',
+                    'these verdicts hold for new rows of {}{}. The chance that any of them is wrong is about 5 %{}.',
                     if(n_tasks = 1, 'this task', format('these {} tasks', n_tasks)),
                     if(n_demos > 0, ' with the same demonstrations', ''),
                     if(exists (select 1 from asked), ', for the primary question and for the rest each', '')

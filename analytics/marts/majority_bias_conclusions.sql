@@ -23,17 +23,21 @@ plain as (
 headline as (
     select
         case
+            when bool_or(is_bias_shown) and not bool_or(coalesce(is_any_setting_above_constant, false))
+                then 'The proportions of the demonstrations change its answers, and no setting is '
+                || if(bool_and(is_any_setting_above_constant is false), '', 'shown to be ')
+                || 'better than always answering one label.'
             when bool_and(is_any_setting_above_constant is false)
-                then 'Cannot say: it does not do the task, as no setting is better than one label for all.'
+                then 'Cannot say: it does not do the task, as no setting is better than always answering one label.'
             when not bool_or(coalesce(is_any_setting_above_constant, false))
-                then 'Cannot say: no setting is shown to be better than one label for all.'
+                then 'Cannot say: no setting is shown to be better than always answering one label.'
             when bool_or(is_bias_shown) then 'The proportions of the demonstrations change its performance.'
             when bool_and(n_seeds < 2) then 'Cannot say: one seed does not show whether proportions matter.'
             else 'No effect of the proportions is shown.'
         end as lead,
         array_to_string(list(
             format(
-                'mean weighted F1{}{} is {} and accuracy {}; one label for all has {} and {}; {} of the answers are one label',
+                'mean weighted F1{}{} is {} and accuracy {}; always answering one label has {} and {}; {} of all answers are the same label',
                 if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_rate(accuracy), as_rate(constant_f1), as_rate(majority_accuracy),
                 as_percent(share_most_frequent)
             )
@@ -96,11 +100,11 @@ boundary as (
         instruction,
         case
             when is_any_setting_above_constant is false
-                then 'RB@10 says nothing: no setting is better than one label for all'
+                then 'RB@10 says nothing: no setting is better than always answering one label'
             when not has_enough_rows then 'too few rows for RB@10'
                 || coalesce(format(' (the intervals of settings reach {})', as_rate(half_width)), '')
             when is_any_setting_above_constant is null
-                then 'RB@10 says nothing: no setting is shown to be better than one label for all'
+                then 'RB@10 says nothing: no setting is shown to be better than always answering one label'
             when n_marked = 0 then 'RB@10 says nothing: most outputs are no label'
             else format(
                 '{} of {} settings are within 10 points of the best one (RB@10 {}), for these draws of demonstrations',
@@ -170,13 +174,13 @@ help_lines as (
             nullif(fall_and_rise(falls, rises), ''),
             if(f1_evidence = 'no loss', 'mean weighted F1 loses less than 0.01', null),
             if(line = 12, if(
-                is_above_constant is null, 'not shown to be better than one label for all',
-                'still no better than one label for all'
+                is_above_constant is null, 'not shown to be better than always answering one label',
+                'still no better than always answering one label'
             ), null),
             if(not is_rb_at_10_judged, 'RB@10 was not tested: ' || case rb_at_10_reason
                 when 'too few seeds' then 'fewer than 6 seeds'
                 when 'too few rows' then 'too few test rows'
-                when 'constant answer' then 'a side is not shown to be better than one label for all'
+                when 'constant answer' then 'a side is not shown to be better than always answering one label'
                 else 'it has no test'
             end, null)
         ) || '.' as text
@@ -203,7 +207,7 @@ gaps as (
 
 certainty as (
     select
-        count(*) filter (unit = 'row') as n_of_rows, count(*) filter (unit = 'seed') as n_of_seeds,
+        count(*) filter (unit = 'row') as n_of_rows, count(*) filter (unit = 'seed' and reason is null) as n_of_seeds,
         min(smallest_detectable) filter (unit = 'row' and metric <> 'sd_f1' and smallest_detectable > 0) as least,
         max(smallest_detectable) filter (unit = 'row' and metric <> 'sd_f1' and smallest_detectable > 0) as most
     from majority_verdicts
@@ -249,8 +253,8 @@ lines as (
     select
         20, 'How sure:',
         format(
-            'these words hold for new rows and new draws of demonstrations, judged by {} and {}; the chance that any of them '
-            || 'is wrong is 5 % over {}{}.',
+            'these verdicts hold for new rows and new draws of demonstrations, judged by {} and {}. The chance that any of '
+            || 'them is wrong is 5 % over {}{}.',
             counted(n_rows, 'row'), counted(n_seeds, 'seed'), counted(n_of_rows, 'difference') || ' of weighted F1',
             if(n_of_seeds > 0, format(' and 5 % over {} of RB@10', n_of_seeds), '')
         )

@@ -87,7 +87,7 @@ _NOT = {"is_above_constant": None}
             ["^No more than a negligible difference in performance; no more", "12 negligible"],
         ),
         (({"verdict": "too few"},), ["^Performance cannot be tested; bias cannot be", "0 of 12 .*12 not tested"]),
-        # A side that is not shown to be better than one label for all earns no praise.
+        # A side that is not shown to be better than always answering one label earns no praise.
         (
             ({**_HIGHER, "other_is_above_constant": False},),
             ["^Cannot say in performance", "!, better", "new is no better"],
@@ -219,10 +219,10 @@ def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(labels:
     compared = compare_runs(runs)
     [row] = [row for row in compared.told if row["metric"] == "accuracy"]
     assert (row["value"], row["other_value"], row["baseline"], row["verdict"]) == (0.25, 0.75, 0.75, "higher")
-    assert (row["word"], row["doubt"]) == ("higher", "often is no better than one label for all")
+    assert (row["word"], row["doubt"]) == ("higher", "often is no better than always answering one label")
     source = Path(write_comparison(runs, str(tmp_path / "page.html"))).read_text()
     assert_said(
         conclusions(compared),
-        ["^Cannot say in performance, with a side not shown to be better than one label for all; cannot say in bias"],
+        ["cannot say in performance, with a side not shown to be better than always answering one label; cannot say"],
     )
     assert not re.search(r'class="word (gain|cost)"', source)

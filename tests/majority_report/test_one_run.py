@@ -123,7 +123,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     ),
     "still no better than a constant answer": (
         [OF_ONE.format("false", "F1 rises, bias not shown to fall", "false", "mean_f1_verdict = 'higher', ") + JUDGED],
-        ["Not enough: .*mean weighted F1 rises; still no better than one label for all", "!Helps"],
+        ["Not enough: .*mean weighted F1 rises; still no better than always answering one label", "!Helps"],
     ),
     "bias rises": (
         [
@@ -154,7 +154,7 @@ RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
         {"answers": ALWAYS},
         [
             "^Cannot say: it does not do the task, .* Mean weighted F1 without instruction is 0.643 and accuracy "
-            "0.750; one label for all has 0.643 and 0.750; 100.0 % of the answers are one label",
+            "0.750; always answering one label has 0.643 and 0.750; 100.0 % of the answers are one label",
             "!settings are within",
         ],
     ),

@@ -213,9 +213,9 @@ def line_chart(
     if all(row["low"] is None for row in rows):
         layers.pop(0)  # its legend would fill every mark
     if reference:
-        marks = {"type": "line" if several else "tick", "strokeDash": [3, 3], "color": SOFT, "strokeWidth": 1.5}
-        marks |= {} if several else {"width": 200, "thickness": 1.5, "type": "tick"}
-        layers.append({"data": {"values": list(reference)}, "mark": marks, "encoding": {"x": x, "y": y}})
+        marks = {"type": "line" if several else "rule", "strokeDash": [3, 3], "color": SOFT, "strokeWidth": 1.5}
+        place = {"x": x, "y": y} if several else {"y": y}
+        layers.append({"data": {"values": list(reference)}, "mark": marks, "encoding": place})
     drawn = [one for one in names if any(row["series"] == one for row in rows)]
     words = "; ".join(f"{one} {_points(row for row in rows if row['series'] == one)}" for one in drawn)
     told_reference = f"; {reference_name} {_points(reference)}" if reference else ""

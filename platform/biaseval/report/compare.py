@@ -253,7 +253,7 @@ _DEPLOYED = (
 )
 _DEPLOYED_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|word; estimate|Difference|change;
-baseline|One label for all|rate; verdict_p|p|p; doubt|Why it is no praise"""
+baseline|One label for all|rate; verdict_p|p|p; doubt|Why it is no verdict"""
 
 _PAIRS = "The settings that would be deployed: other run minus run."
 _PAIRS_COLUMNS = """
@@ -266,7 +266,7 @@ _ALL = (
 _ALL_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|rate; value|Against|rate;
 baseline|One label for all|rate; estimate|Difference|change|word; verdict_p|p|p;
-verdict_smallest_detectable|Detectable|rate; n_units|Units|count; unit|Unit; doubt|Why it is no praise"""
+verdict_smallest_detectable|Detectable|rate; n_units|Units|count; unit|Unit; doubt|Why it is no verdict"""
 
 _COUNTED = "Predictions that only one of two runs has right. McNemar: exact p, which takes questions as independent."
 _COUNTED_COLUMNS = """
@@ -297,8 +297,8 @@ _TERMS = (
     ),
     (
         "higher, lower",
-        "Significant, and no praise: performance of the better side is not shown to be above one label for all, or one "
-        "of the sides is not, so that its bias says nothing.",
+        "Significant, and no verdict: the better side is not shown to be better than always answering one label, or one"
+        " of the sides is not, so that its bias says nothing.",
     ),
     ("negligible", "The difference is significantly smaller than 0.01."),
     ("no difference shown", "The test cannot tell. This is no evidence that nothing differs."),

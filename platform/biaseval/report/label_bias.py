@@ -65,7 +65,7 @@ def _chart(suite: str, metric: str, rows: Sequence[Row], every: Sequence[Row], h
     shown, (column, reference) = METRICS[metric].shown, _REFERENCES[metric]
     better = "lower is less bias" if metric in ("rsd", "bias_score") else "higher is better"
     ordered = sorted(rows, key=lambda row: (method_order(row["method"]), row["n_demos"]))
-    tops = [row[end] for row in every for end in (metric, f"{metric}_high") if row[end] is not None]
+    tops = [row[end] for row in every for end in (metric, f"{metric}_high", column) if row[end] is not None]
     return line_chart(
         "_".join([metric, *(["lora"] if has_lora else []), *([] if suite == "all" else [suite])]),
         [
@@ -83,7 +83,7 @@ def _chart(suite: str, metric: str, rows: Sequence[Row], every: Sequence[Row], h
             if row["method"] == "none" and row[column] is not None
         ],
         reference_name=reference,
-        domain=(0, max(max(tops), 0.05)),
+        domain=(0, 1.05 * max(*tops, 0.05)),
     )
 
 
@@ -108,7 +108,7 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 *first_blocks(
                     "label_bias",
                     Figures(first, _SEEN),
-                    Table(_CHANGED, _SETTINGS, _SETTINGS_COLUMNS),
+                    Table(f"{_CHANGED} {_abbreviations(run, ask)}", _SETTINGS, _SETTINGS_COLUMNS),
                     label_bias_notes(run, spec, environment),
                 ),
                 link="Verdict",
@@ -195,10 +195,21 @@ def _formats(spec: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _meanings(run: Run, ask: Ask) -> list[Any]:
-    chosen = chosen_by(run)
+def _methods(run: Run, ask: Ask) -> list[Calibration]:
     methods = explained({row["method"] for row in ask("select distinct method from label_bias_by_model")})
-    methods += [Calibration.of(name, sql) for name, sql in chosen.own.items()]
+    return methods + [Calibration.of(name, sql) for name, sql in chosen_by(run).own.items()]
+
+
+def _abbreviations(run: Run, ask: Ask) -> str:
+    """Return the long names of the calibrations, with which their meanings begin."""
+    names = {method.shown: method.meaning.partition(" (")[0] for method in _methods(run, ask)}
+    return (
+        "; ".join(f"{shown}: {name[0].lower()}{name[1:]}" for shown, name in names.items() if len(name) < _NAME) + "."
+    )
+
+
+def _meanings(run: Run, ask: Ask) -> list[Any]:
+    chosen, methods = chosen_by(run), _methods(run, ask)
     every = METRICS | {name: Metric.of(name, sql) for name, sql in chosen.metrics.items()}
     metrics = [(metric.shown, metric.meaning) for metric in every.values()]
     references = [method.reference for method in methods if method.reference]
@@ -208,6 +219,9 @@ def _meanings(run: Run, ask: Ask) -> list[Any]:
              f"in LLMs. NAACL 2024. {' '.join(references)}"),
     ]  # fmt: skip
 
+
+_NAME = 60
+"""Characters of a long name; a longer beginning is a sentence."""
 
 _SEEN = (
     "Mean over tasks and demonstration sets; shaded or bars: 95 % intervals. Dashed: sampling noise, or always giving "
@@ -256,7 +270,7 @@ _MEAN = (
     "Means over tasks, then over demonstration sets; in brackets 95 % intervals over tasks like these, or over the "
     "rows of the only task. Noise: sampling noise. Above: tasks above it (Holm, 5 %). Normalized: RSD over the square "
     "root of (gold labels - 1). Perfect: the BiasScore of a model that is always right. Not above: tasks that are not "
-    "shown to be better than one label for all. No hit: tasks without a correct answer in a demonstration set."
+    "shown to be better than always answering one label. No hit: tasks without a correct answer in a demonstration set."
 )
 _MEAN_COLUMNS = """
 suite|Suite|suite; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate; rsd_floor|Noise|rate;

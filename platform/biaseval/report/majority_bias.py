@@ -99,7 +99,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     of_f1 = [chart for chart in charts if chart.name != "training_loss"]
     way = f"f1_{scope['predict']}"
     first = [chart for chart in of_f1 if chart.name in {way, *(f"{way}_{shown}" for shown in INSTRUCTIONS.values())}]
-    place = "instruction|With instruction|yes"
+    place, seen = "instruction|With instruction|yes", _TRIANGLES if scope["n_labels"] == 3 else _LINES
     about = [
         model_of(spec),
         data_of(spec),
@@ -116,7 +116,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 "verdict",
                 "Do skewed examples (demonstrations) change its answers?",
                 *first_blocks(
-                    "majority_bias", Figures(first, _SEEN), Table(_MEAN, _BY_MODEL, _MEAN_COLUMNS), notes_block(run)
+                    "majority_bias", Figures(first, seen), Table(_MEAN, _BY_MODEL, _MEAN_COLUMNS), notes_block(run)
                 ),
                 link="Verdict",
             ),
@@ -139,7 +139,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section(
                 "figures",
                 "Weighted F1 by label proportions",
-                Figures([chart for chart in of_f1 if chart not in first], _SEEN),
+                Figures([chart for chart in of_f1 if chart not in first], seen),
                 link="Figures",
             ),
             Section(
@@ -169,13 +169,15 @@ def _meanings(ask: Ask) -> list[Any]:
 _SCOPE = """
 select
     max(n_test_rows) as n_rows, max(n_settings) as n_settings, max(n_demos) as n_demos, max(n_seeds) as n_seeds,
-    arg_min(predict, case predict when 'likelihood' then 0 when 'generate' then 1 else 2 end) as predict
+    arg_min(predict, case predict when 'likelihood' then 0 when 'generate' then 1 else 2 end) as predict,
+    (select max(len(labels)) from settings) as n_labels
 from majority_by_model"""
 
-_SEEN = (
-    "Weighted F1 by the shares of labels among the demonstrations, means over seeds. Shaded or bars: 95 % intervals "
-    "over test rows. Dashed: always giving one label. In a triangle, a mark near a corner has more demonstrations of "
-    "that label; a red ring: inside the robustness boundary, within 10 points of the best setting."
+_SEEN = "Weighted F1 by the shares of labels among the demonstrations, means over seeds."
+_LINES = f"{_SEEN} Shaded or bars: 95 % intervals over test rows. Dashed: always answering one label."
+_TRIANGLES = (
+    f"{_SEEN} A mark near a corner has more demonstrations of that label. A red ring: inside the robustness boundary, "
+    "within 10 points of the best setting."
 )
 
 _TERMS = (
