@@ -70,37 +70,46 @@ _NOT = {"is_above_constant": None}
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W"]),
         (
-            (),
-            ["^No difference in performance shown; no difference in bias shown. new against old, on 9 rows: CC. Witho"],
+            ({"at": "CC", **_HIGHER},),
+            ["^CC: better in accuracy; no difference in bias", r"0.500 → 0.600 \(\+0.100 \[−0.2"],
         ),
-        (({"at": "CC", **_HIGHER},), ["^Better in accuracy; no difference in bias", r"0.500 → 0.600 \(\+0.100 \[−0.2"]),
         (
             ({"at": "CC", **_LOWER},),
-            ["^Worse in accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
+            ["^CC: worse in accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
         ),
-        (({"at": "CC", **_RSD},), ["; less bias in rsd. new", "!Better", "Without mitigation: no difference in perf"]),
-        (({"at": "none", **_HIGHER},), ["^No difference in performance", "CC. Without mitigation: better in accuracy"]),
+        (
+            ({"at": "CC", **_RSD},),
+            ["; less bias in rsd. new", "!better in", "Without mitigation: no difference in perf"],
+        ),
+        (
+            ({"at": "none", **_HIGHER},),
+            ["^CC: no difference in performance", "rows. Without mitigation: better in accuracy"],
+        ),
         (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["more bias in rsd"]),
         (
             ({"verdict": "negligible"},),
-            ["^No more than a negligible difference in performance; no more", "12 negligible"],
+            ["^CC: no more than a negligible difference in performance; no more", "12 negligible"],
         ),
-        (({"verdict": "too few"},), ["^Performance cannot be tested; bias cannot be", "0 of 12 .*12 not tested"]),
+        (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be", "0 of 12 .*12 not tested"]),
         # A side that is not shown to be better than always answering one label earns no praise.
         (
             ({**_HIGHER, "other_is_above_constant": False},),
-            ["^Cannot say in performance", "!, better", "new is no better"],
+            ["^CC: cannot say in performance", "!, better", "new is no better"],
         ),
-        (({**_HIGHER, **_NOT},), ["^Better in accuracy", "!is not shown to be better"]),
-        (({**_RSD, **_NOT},), ["cannot say in bias", "!less bias", "old is not shown to be better than one label"]),
+        (({**_HIGHER, **_NOT},), ["^CC: better in accuracy", "!is not shown to be better"]),
+        (({**_RSD, **_NOT},), ["cannot say in bias", "!less bias", "old is not shown to be better than always"]),
         (
             ({**_LOWER, **_NOT},),
-            ["^Cannot say in performance", "!Worse", "!Where new is worse", "3 with a side not shown"],
+            ["^CC: cannot say in performance", "!worse in", "!Elsewhere new is worse", "3 with a side not shown"],
         ),
         # Elsewhere
-        (({"at": "DC", **_LOWER},), ["Where new is worse: accuracy .DC. 0.500 → 0.600", "!Where new is better"]),
-        (({"at": "DC", **_HIGHER},), ["Where new is better: accuracy .DC.", "!Where new is worse"]),
+        (
+            ({"at": "DC", **_LOWER},),
+            ["Elsewhere new is worse: accuracy .DC. 0.500 → 0.600", "!Elsewhere new is better"],
+        ),
+        (({"at": "DC", **_HIGHER},), ["Elsewhere new is better: accuracy .DC.", "!Elsewhere new is worse"]),
         (({"baseline": 0.7, "metric": "accuracy"},), ["Always answering one label has accuracy 0.700"]),
         (({"verdict_p": 0.04},), ["differs, perhaps by less than 0.01"]),
         (({"reason": "too few seeds"},), ["not tested: too few seeds"]),
@@ -126,7 +135,7 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     found = call(capsys, monkeypatch, "compare", *labels, "--out", str(page))
     assert found.code == 0, found.err
     compared = compare_runs(labels)
-    headline = "Better in accuracy and macro-F1; no difference in bias shown."
+    headline = "No mitigation, without demonstrations: better in accuracy and macro-F1; no difference in bias shown."
     accuracy = r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268"
     assert_said(found.out, [f"^{headline}", accuracy, f"page: {page}\n$", "!further differences"])
     source = page.read_text()

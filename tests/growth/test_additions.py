@@ -128,7 +128,7 @@ def test_a_killed_addition_is_begun_again(run: Run, spec: SpecOf, tmp_path: Path
 def test_a_run_of_an_older_version_keeps_the_rows_of_bias_score_that_it_drew(spec: SpecOf, tmp_path: Path) -> None:
     """They were the first rows, whatever their labels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "bias_score_rows", lambda order, *_, n_fewest, **__: [*order[:n_fewest]])
+        patch.setattr(data.DataSet, "_bias_score_rows", lambda self, order, n_fewest, seed: [*order[:n_fewest]])
         run = run_spec(spec(0, 2), str(tmp_path / "run"), page=False)
     before = kept(run)
     more = spec(0, 2, 3, calibration=["cc", "dc"])
