@@ -80,12 +80,16 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ],
     ),
     "nothing is better than a constant answer": (
-        ["update majority_by_model set is_any_setting_above_constant = false, is_above_constant = false"],
+        ["update majority_by_model set is_any_setting_above_constant = false, is_bias_shown = false"],
         [
             "^Cannot say: it does not do the task",
-            "RB@10 says nothing: no setting is better than one",
+            "RB@10 says nothing: no setting is better than always answering one",
             "!settings are within",
         ],
+    ),
+    "proportions matter to a model that does nothing": (
+        ["update majority_by_model set is_any_setting_above_constant = false, is_bias_shown = true"],
+        ["^The proportions of the demonstrations change its answers, and no setting is better than always", "!do the"],
     ),
     "nothing is shown to be better": (
         ["update majority_by_model set is_any_setting_above_constant = null"],
@@ -154,7 +158,7 @@ RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
         {"answers": ALWAYS},
         [
             "^Cannot say: it does not do the task, .* Mean weighted F1 without instruction is 0.643 and accuracy "
-            "0.750; always answering one label has 0.643 and 0.750; 100.0 % of the answers are one label",
+            "0.750; always answering one label has 0.643 and 0.750; 100.0 % of all answers are the same label",
             "!settings are within",
         ],
     ),
