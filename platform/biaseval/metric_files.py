@@ -49,8 +49,9 @@ class Metric:
     requires: str | None = None
     """Its partner: a smooth metric that has to agree before a word is said of a difference."""
     noise: str | None = None
-    """Its influences take sides as known, so that a word needs a side above noise: by ``bias_score_p`` of the settings,
-    or ``none``, where no p says it and no word is given. None: it needs none."""
+    """A metric whose influences take each side as known gets a verdict only if a side is above noise.
+    ``bias_score_p``: this p of the settings decides. ``none``: no p decides, so the metric gets no verdict. None:
+    it needs no such test."""
 
     @classmethod
     def of(cls, name: str, sql: str) -> Self:

@@ -533,7 +533,7 @@ def _out_of_reach(write: Callable[[], None]) -> None:
     """Write in a thread of its own, which no signal reaches; raise what ``write`` raised.
 
     A worker that is asked to end, or Ctrl-C, raises an exception wherever Python is. Inside Arrow's stream to an object
-    store it would publish what is written so far under the final name: closing a stream completes the upload.
+    store, the exception would publish an incomplete file under the final name: closing a stream completes the upload.
     """
     failures: list[BaseException] = []
 

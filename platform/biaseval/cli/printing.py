@@ -151,7 +151,7 @@ def print_comparison(compared: Compared) -> None:
 
 
 def print_status(status: Status, anew: bool = False) -> None:
-    """Print the progress of a run by stage; ``anew`` first clears a terminal, and adds the time to other outputs."""
+    """Print the progress of a run by stage; ``anew`` clears the terminal first, or else prints the time."""
     if anew and sys.stdout.isatty():
         sys.stdout.write("\033[2J\033[H")
     elif anew:

@@ -71,7 +71,7 @@ class Staged:
     units: Sequence[Unit]
     execution: ExecutionSpec
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of what makes a unit."""
+    """Keyword arguments of the function that makes a unit."""
 
 
 @dataclass(frozen=True, kw_only=True)

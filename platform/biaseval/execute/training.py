@@ -40,8 +40,8 @@ _LOOKS_TO_END = 3
 class Training(Staged):
     """A stage of adapters or models that are trained independently of each other.
 
-    The last file of a unit makes it complete; the adapter or the model goes to its folder, or to the ``folder`` of what
-    is trained. ``tokens`` of a unit's work says what it costs.
+    The last file of a unit makes the unit complete. The adapter or model goes to its ``folder``. ``tokens`` of a unit's
+    work are its cost.
     """
 
     recipe: Recipe

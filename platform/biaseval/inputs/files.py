@@ -88,7 +88,7 @@ class ExampleFile:
             self._read_examples(itertools.chain(first, rows), names)
 
     def shown_problems(self) -> list[str]:
-        """Return the first problems of the file, the number of further ones, and behind them its notes."""
+        """Return the first problems of the file, the number of further problems, then the notes."""
         notes = [f"{self._uri}: {note}" for note in self._notes] if self._problems else []
         return first_of(self._problems, _SHOWN_PROBLEMS, f"{self._uri}: ") + notes
 

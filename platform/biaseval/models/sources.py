@@ -109,8 +109,8 @@ def explained(problem: str, remedy: str, *, is_description: bool = False) -> Ite
     Args:
         problem: the beginning of the message.
         remedy: its end.
-        is_description: nothing is computed in the block, so that every error is one of the files. Otherwise a
-            RuntimeError, which may be one of the device, passes unless it is about sizes.
+        is_description: the block computes nothing, so the files cause every error. Otherwise a RuntimeError passes
+            unless it is about sizes, because the device may cause it.
     """
     try:
         yield

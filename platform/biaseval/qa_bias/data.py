@@ -31,7 +31,7 @@ _NOTES = {
     "answer_start",
     "repeated": "kept {repeated} whose context and text an earlier one has under another id",
 }
-"""What is said of a file where something was counted; the names of counts are those of `_Found.counts`."""
+"""The notes on a file, by the names in `_Found.counts`; a note with the count 0 is left out."""
 _OF_ANSWERS = ("moved", "respelled", "ambiguous")
 
 
@@ -74,11 +74,11 @@ def read_questions(
     """Return the questions of a file, each of which can be measured.
 
     The content determines the format: SQuAD's articles (``data[].paragraphs[].qas[]``), MRQA's lines, or rows of a
-    table (CSV, TSV, a JSON list, ``{"data": [...]}``, JSON lines, Parquet, as :class:`~biaseval.records.Records` reads
-    them). A table has the columns ``question``, ``context`` and ``answers``, and if it likes ``id`` (else the number of
-    the row, from 0), ``title`` and ``answer_start``. Answers are a text, a list of texts, or Hugging
-    Face's two lists ``text`` and ``answer_start`` (in CSV as JSON); where the file says no start it is the first place
-    that has the text. Other fields are ignored.
+    table (CSV, TSV, a JSON list, ``{"data": [...]}``, JSON lines, Parquet, as :class:`~biaseval.records.Records`
+    reads them). A table has the columns ``question``, ``context`` and ``answers``, and may have ``id`` (else the
+    number of the row, from 0), ``title`` and ``answer_start``. Answers are a text, a list of texts, or Hugging
+    Face's two lists ``text`` and ``answer_start`` (in CSV as JSON); where the file says no start it is the first
+    place that has the text. Other fields are ignored.
 
     Where the context does not have an answer's text at its start, the start is moved to the nearest place that has it
     (the first of two equally near). Of an MRQA answer's spans the first counts; where that has the answer in other
@@ -92,7 +92,7 @@ def read_questions(
     Args:
         uri: a local path, or one on an object store.
         name: of the set; notes begin with it.
-        fields: columns of a table by what they hold, where they have other names: ``{"answers": "gold"}``.
+        fields: the names of columns of a table that have other names: ``{"answers": "gold"}``.
         on_bad_example: ``drop`` leaves bad questions out, counted in the notes.
         max_examples: at most so many good questions, drawn without replacement, in the file's order. The draw is that
             of the seed, the name and the number of good questions; fewer are a part of more.
@@ -184,7 +184,7 @@ class _Found:
     """Reason to ids, or places where there is no id."""
     n_rows: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    """Questions or answers, by what was done about them, see `_NOTES`."""
+    """The number of questions or answers for each of `_NOTES`."""
 
     def add(self, row: FileQuestion) -> None:
         """Take a question in, or say why not."""

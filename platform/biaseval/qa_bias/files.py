@@ -53,7 +53,7 @@ def file_questions(records: Records, fields: Mapping[str, str]) -> Iterator[File
 
     Args:
         records: its rows: questions, or articles or contexts with several.
-        fields: columns of a table by what they hold, where they have other names.
+        fields: the names of columns of a table that have other names.
 
     Raises:
         InputError: it cannot be read, or its content has none of the known formats.

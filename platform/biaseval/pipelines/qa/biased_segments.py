@@ -42,7 +42,7 @@ _MOST_ANNOTATED = 2_000
 
 @dataclass(frozen=True)
 class Segments:
-    """What makes the rows of a base and the data it is trained on.
+    """Makes the rows of a base and of its training data.
 
     The ``work`` of such a unit has ``base``, ``data``, ``parts`` of the training questions, ``validation``, the parts
     of all sets for that, ``judge``, the standard reader whose answers decide, ``judging``, its parts of
@@ -53,7 +53,7 @@ class Segments:
     train: QaTrainSpec
 
     def rows_of(self, run: Run) -> Callable[[Unit], pa.Table]:
-        """Return what makes the rows of a unit; it raises InputError if a threshold leaves too few questions."""
+        """Return the function for the rows of a unit; it raises InputError if a threshold leaves too few questions."""
         return lambda unit: QA_SEGMENTS.rows(self._rows(run, unit.work))
 
     def _rows(self, run: Run, work: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -183,7 +183,7 @@ class TrainedAnswersWorker:
 
 
 def _given_rows(model: QaModelSpec, files: Mapping[str, str], run: Run) -> Callable[[Unit], pa.Table]:
-    """Return what makes the predictions that files, by data set, hold for a part; a set without a file has no rows."""
+    """Return the function that reads the predictions for a part from files by data set; without a file, no rows."""
 
     @cache
     def texts(dataset: str) -> dict[str, str]:
