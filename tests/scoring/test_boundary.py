@@ -257,3 +257,8 @@ def test_a_decoder_that_may_only_write_labels_begins_where_the_prompt_ends() -> 
     read = read_part(tokenizer, prompts, context, ["constrained"], ["generations"])
     [(_, generations)] = part_outputs(scorer, read, ["constrained"], ["generations"])
     assert generations["prediction"].to_pylist() == ["d"]
+    for asked in (["generate"], ["constrained"], ["generate", "constrained"]):
+        read = read_part(tokenizer, prompts, context, asked, ["label_scores", "generations"])
+        found = dict(part_outputs(scorer, read, ["likelihood", *asked], ["label_scores", "generations"]))
+        assert found["label_scores"]["label"].to_pylist() == ["c", "d"]
+        assert found["generations"]["mode"].to_pylist() == asked
