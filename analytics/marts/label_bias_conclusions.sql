@@ -109,9 +109,9 @@ beside as (
 biases as (
     select
         unnest([
-            {'line': 30, 'lead': 'RSD', 'value': told.rsd, 'noise': told.rsd_floor, 'p': rsd_p, 'n_tested': n_tasks_rsd_tested,
+            {'line': 7, 'lead': 'RSD', 'value': told.rsd, 'noise': told.rsd_floor, 'p': rsd_p, 'n_tested': n_tasks_rsd_tested,
                 'smallest': if(n_tasks_rsd < n_tasks_rsd_tested, told.rsd_smallest_detectable, null)},
-            {'line': 31, 'lead': 'BiasScore', 'value': told.bias_score, 'noise': told.bias_score_floor, 'p': bias_score_p,
+            {'line': 8, 'lead': 'BiasScore', 'value': told.bias_score, 'noise': told.bias_score_floor, 'p': bias_score_p,
                 'n_tested': n_tasks_bias_score_tested,
                 'smallest': if(
                     n_tasks_bias_score < n_tasks_bias_score_tested, told.bias_score_smallest_detectable, null
@@ -129,9 +129,9 @@ bias_lines as (
         array_to_string(list(
             as_rate(value) || ' ' || with_demos(n_demos)
             || case
-                when n_tested = 0 and n_tasks > 1 and line = 31
+                when n_tested = 0 and n_tasks > 1 and line = 8
                     then ', which cannot be tested: each task has a label with fewer than 5 rows'
-                when n_tested = 0 and line = 31
+                when n_tested = 0 and line = 8
                     then format(', which cannot be tested: {} of its {} rows are “{}”', n_few, n_bias_score_rows, few_label)
                 when noise is null or n_tested = 0 then ', without a test'
                 else format(' (sampling noise about {}{})', as_rate(noise), if(n_tasks > 1, '', '; ' || as_p(p)))
@@ -148,7 +148,7 @@ worded as (
     select
         by_format.n_demos, deviation, deviation_of_rows,
         list(
-            format('{} and {} in {}', as_rate(rsd), as_rate(accuracy), by_format.format) order by rsd, by_format.format
+            format('{} {} and {}', by_format.format, as_rate(rsd), as_rate(accuracy)) order by rsd, by_format.format
         ) as told,
         list(by_format.format order by rsd, by_format.format) filter (is_above_constant is distinct from true) as not_above
     from label_bias_by_format as by_format
@@ -228,7 +228,7 @@ help_lines as (
 best as (
     select *
     from label_bias_remedies
-    where suite = 'all' and against_method = 'none' and method <> 'none' and is_supported_on_these_tasks
+    where suite = 'all' and against_method = 'none' and is_supported_on_these_tasks
     order by macro_f1 desc, n_prompts, n_demos, method
     limit 1
 ),
@@ -264,11 +264,18 @@ lines as (
     select 1 as line, lead, capitalized(text) || '.' as text from headline
     union all
     select
-        3, 'What helps:',
+        3, 'Best mitigation:',
         format(
-            '{} {} has the highest macro-F1 of all mitigations that help{}: RSD {} → {}, BiasScore {} → {}, accuracy {} → {} '
-            || 'and macro-F1 {} → {}. Always answering {} has accuracy {} and macro-F1 {}.',
-            shown_method(method), with_demos(n_demos), if(n_prompts > 0, ' and takes ' || counted(n_prompts, 'extra prompt'), ''),
+            '{} the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD {} → {}, BiasScore {} → {}, '
+            || 'accuracy {} → {} and macro-F1 {} → {}. Always answering {} has accuracy {} and macro-F1 {}.',
+            if(
+                method = 'none',
+                format('{} in place of {} ha{}', counted(n_demos, 'demonstration'), against_n_demos, if(n_demos = 1, 's', 've')),
+                shown_method(method) || ' ' || with_demos(n_demos) || coalesce(' (' || nullif(concat_ws(
+                    ', ', if(method like 'lora%', 'training', null),
+                    if(n_prompts > 0, counted(n_prompts, 'extra prompt') || ' in all', null)
+                ), '') || ')', '') || ' has'
+            ),
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
             as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1), name, as_rate(majority_accuracy),
             as_rate(majority_macro_f1)
@@ -302,11 +309,14 @@ lines as (
     select
         6, 'Wordings:',
         string_agg(
-            format('{}, RSD and accuracy are {}', with_demos(n_demos), some_of(told, 6))
+            format(
+                'RSD and accuracy {}: {}', with_demos(n_demos),
+                if(len(told) > 6, format('{}, the others between, {}', listed(told[:3]), listed(told[-3:])), listed(told))
+            )
             || coalesce(format(
                 '; standard deviation of RSD {}, of which sampling noise explains {}', as_rate(deviation), as_rate(deviation_of_rows)
             ), '')
-            || coalesce('; not shown to be better than always answering one label: ' || listed(not_above), ''),
+            || coalesce('; not shown to be better than always answering one label: ' || some_of(not_above, 6), ''),
             '; ' order by n_demos
         ) || '. All other numbers are of base.'
     from worded

@@ -37,7 +37,7 @@ headline as (
         end as lead,
         array_to_string(list(
             format(
-                'mean weighted F1{}{} is {} and accuracy {}; always answering one label has {} and {}; {} of all answers are the same label',
+                'mean weighted F1{}{} is {} and accuracy {}; always answering one label has {} and {}; over all draws, {} of the answers are the same',
                 if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_rate(accuracy), as_rate(constant_f1), as_rate(majority_accuracy),
                 as_percent(share_most_frequent)
             )
@@ -207,7 +207,8 @@ gaps as (
 
 certainty as (
     select
-        count(*) filter (unit = 'row') as n_of_rows, count(*) filter (unit = 'seed' and reason is null) as n_of_seeds,
+        count(*) filter (unit = 'row' and reason is null) as n_of_rows,
+        count(*) filter (unit = 'seed' and reason is null) as n_of_seeds,
         min(smallest_detectable) filter (unit = 'row' and metric <> 'sd_f1' and smallest_detectable > 0) as least,
         max(smallest_detectable) filter (unit = 'row' and metric <> 'sd_f1' and smallest_detectable > 0) as most
     from majority_verdicts
@@ -253,10 +254,12 @@ lines as (
     select
         20, 'How sure:',
         format(
-            'these verdicts hold for new rows and new draws of demonstrations, judged by {} and {}. The chance that any of '
-            || 'them is wrong is 5 % over {}{}.',
-            counted(n_rows, 'row'), counted(n_seeds, 'seed'), counted(n_of_rows, 'difference') || ' of weighted F1',
-            if(n_of_seeds > 0, format(' and 5 % over {} of RB@10', n_of_seeds), '')
+            'these verdicts hold for new rows and new draws of demonstrations, judged by {} and {}. {}.',
+            counted(n_rows, 'row'), counted(n_seeds, 'seed'),
+            coalesce('The chance that any of them is wrong is ' || nullif(concat_ws(
+                ' and ', if(n_of_rows > 0, '5 % over ' || counted(n_of_rows, 'difference') || ' of weighted F1', null),
+                if(n_of_seeds > 0, format('5 % over {} of RB@10', n_of_seeds), null)
+            ), ''), 'No difference could be tested')
         )
         || coalesce(format(
             ' One test over rows detects a change of weighted F1 of {} in 4 of 5 runs.',

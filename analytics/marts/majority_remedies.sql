@@ -4,8 +4,8 @@
 -- over the test rows, behind these draws of demonstrations; *_verdict, the word that the test supports
 -- (majority_verdicts), and *_reason, why it has none. RB@10 is tested over seeds, of another number: rb_at_10_of_seeds,
 -- the mean over seeds of the difference of each, with its interval over them. is_rb_at_10_judged: it was tested; false
--- with fewer than six seeds, too few test rows, or a side of which no setting is shown to be better than one label for
--- all. constant_f1: weighted F1 of the best constant answer. is_below_constant: mean_f1 with the method is that or
+-- with fewer than six seeds, too few test rows, or a side of which no setting is shown to be better than one label
+-- always. constant_f1: weighted F1 of the best constant answer. is_below_constant: mean_f1 with the method is that or
 -- less. is_above_constant: mean_f1 or accuracy is shown to be better than that of such an answer (majority_by_model).
 -- f1_evidence: 'higher', 'lower', 'no loss' where the band over rows and draws of the whole family (both_low) lies
 -- above minus least_effect (non-inferiority), else 'loss not ruled out'. bias_falls_in: 'sd_f1 and rb_at_10', or the

@@ -217,7 +217,7 @@ def _refuse_without_common(kind: str, names: Sequence[str], shared: Sequence[Row
 def _of_first(shared: Sequence[Row], names: Sequence[str]) -> list[Row]:
     """Return the pairs of the first run with the others, in their order."""
     pairs = {pair["other_run"]: pair for pair in shared if pair["run"] == names[0]}
-    return [pairs[name] for name in names[1:]]
+    return [pairs[name] for name in names[1:] if name in pairs]
 
 
 def _listed(kind: str, pairs: Sequence[Row]) -> list[str]:

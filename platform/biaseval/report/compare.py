@@ -253,7 +253,7 @@ _DEPLOYED = (
 )
 _DEPLOYED_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|word; estimate|Difference|change;
-baseline|One label for all|rate; verdict_p|p|p; doubt|Why it is no verdict"""
+baseline|Always one label|rate; verdict_p|p|p; doubt|Why it is no verdict"""
 
 _PAIRS = "The settings that would be deployed: other run minus run."
 _PAIRS_COLUMNS = """
@@ -265,7 +265,7 @@ _ALL = (
 )
 _ALL_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|rate; value|Against|rate;
-baseline|One label for all|rate; estimate|Difference|change|word; verdict_p|p|p;
+baseline|Always one label|rate; estimate|Difference|change|word; verdict_p|p|p;
 verdict_smallest_detectable|Detectable|rate; n_units|Units|count; unit|Unit; doubt|Why it is no verdict"""
 
 _COUNTED = "Predictions that only one of two runs has right. McNemar: exact p, which takes questions as independent."
@@ -303,7 +303,7 @@ _TERMS = (
     ("negligible", "The difference is significantly smaller than 0.01."),
     ("no difference shown", "The test cannot tell. This is no evidence that nothing differs."),
     ("not tested", "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %; or as stated."),
-    ("One label for all", "Always giving the most frequent gold label, on the same rows."),
+    ("Always one label", "Always answering the most frequent gold label, on the same rows."),
     (
         "Gap",
         "How far apart the exact match of the two segments of a heuristic is, at one threshold T for both models. "

@@ -1,5 +1,6 @@
 """The page of a label-bias run, as a list of blocks over its marts."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,7 +109,7 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 *first_blocks(
                     "label_bias",
                     Figures(first, _SEEN),
-                    Table(f"{_CHANGED} {_abbreviations(run, ask)}", _SETTINGS, _SETTINGS_COLUMNS),
+                    Table(_CHANGED + _abbreviations(run, ask), _SETTINGS, _SETTINGS_COLUMNS),
                     label_bias_notes(run, spec, environment),
                 ),
                 link="Verdict",
@@ -201,11 +202,12 @@ def _methods(run: Run, ask: Ask) -> list[Calibration]:
 
 
 def _abbreviations(run: Run, ask: Ask) -> str:
-    """Return the long names of the calibrations, with which their meanings begin."""
-    names = {method.shown: method.meaning.partition(" (")[0] for method in _methods(run, ask)}
-    return (
-        "; ".join(f"{shown}: {name[0].lower()}{name[1:]}" for shown, name in names.items() if len(name) < _NAME) + "."
-    )
+    """Return the long names of the run's calibrations, where their meanings begin with one and a citation."""
+    measured = " ".join(row["method"] for row in ask("select distinct method from label_bias_by_model"))
+    own = [method for method in _methods(run, ask) if re.search(rf"\b{method.name}\b", measured)]
+    begins = [(method.shown, re.match(r"([A-Z][\w-]+(?: [\w-]+){0,5}) \(", method.meaning)) for method in own]
+    names = [f"{shown}: {found[1][0].lower()}{found[1][1:]}" for shown, found in begins if found]
+    return f" {'; '.join(names)}." if names else ""
 
 
 def _meanings(run: Run, ask: Ask) -> list[Any]:
@@ -219,9 +221,6 @@ def _meanings(run: Run, ask: Ask) -> list[Any]:
              f"in LLMs. NAACL 2024. {' '.join(references)}"),
     ]  # fmt: skip
 
-
-_NAME = 60
-"""Characters of a long name; a longer beginning is a sentence."""
 
 _SEEN = (
     "Mean over tasks and demonstration sets; shaded or bars: 95 % intervals. Dashed: sampling noise, or always giving "
@@ -239,7 +238,7 @@ _TERMS = (
     ("no clear change", "The test cannot tell. This is no evidence that nothing changes."),
     ("negligible", "The difference is significantly smaller than 0.01."),
     (
-        "One label for all",
+        "Always one label",
         "Always giving the most frequent gold label. Better: accuracy or macro-F1 is significantly above the best that "
         "such an answer has (one-sided, 5 % for all settings together).",
     ),
@@ -348,8 +347,8 @@ order by n_demos, method <> 'none', method, format <> 'base', format"""
 _FORMATS_COLUMNS = """
 format|Wording|name; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate|rsd_verdict;
 bias_score|BiasScore|rate|bias_score_verdict; accuracy|accuracy|rate|accuracy_verdict;
-macro_f1|macro-F1|rate|macro_f1_verdict; majority_accuracy|accuracy|rate||One label for all;
-majority_macro_f1|macro-F1|rate||One label for all; is_above_constant|Better than one label|shown; n_rows|Rows|count"""
+macro_f1|macro-F1|rate|macro_f1_verdict; majority_accuracy|accuracy|rate||Always one label;
+majority_macro_f1|macro-F1|rate||Always one label; is_above_constant|Better than one label|shown; n_rows|Rows|count"""
 _SPREAD_CAPTION = (
     "How much the wording matters without calibration: smallest and largest value, and standard deviations over "
     "wordings, of sampling noise alone, and, of one task without noise, over wordings, demonstration sets and tasks."

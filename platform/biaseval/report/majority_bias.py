@@ -213,9 +213,9 @@ _TERMS = (
 _ORDER = "order by predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction"
 
 _MEAN = (
-    "Means over settings, for these draws of demonstrations; in brackets 95 % intervals. One label: the same of the "
-    "best answer that is always the same. Standard deviation: over settings, beyond what seeds explain. Same answer: "
-    "share of the most frequent prediction."
+    "Means over settings, for these draws of demonstrations; in brackets 95 % intervals. One label: always answering "
+    "the best single label. Standard deviation: over settings, beyond what seeds explain. Same answer: share of the "
+    "most frequent prediction."
 )
 _BY_MODEL = f"""
 select
@@ -226,8 +226,8 @@ left join majority_remedies using (model, n_demos, instruction, predict, method)
 {_ORDER}"""
 _MEAN_COLUMNS = """
 predict|Prediction|way; method|Method|method; instruction|With instruction|yes;
-mean_f1|Mean weighted F1|rate|mean_f1_verdict; constant_f1|One label|rate; accuracy|Accuracy|rate;
-majority_accuracy|One label|rate; is_above_constant|Better than one label|shown;
+mean_f1|Mean weighted F1|rate|mean_f1_verdict; constant_f1|F1 of one label|rate; accuracy|Accuracy|rate;
+majority_accuracy|Accuracy of one label|rate; is_above_constant|Better than one label|shown;
 sd_f1_corrected|Standard deviation|rate; rb_at_10_shown|RB@10|rate; majority_effect|Majority effect|change;
 share_most_frequent|Same answer|percent"""
 

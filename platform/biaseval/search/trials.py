@@ -49,7 +49,7 @@ def row_of(part: int) -> str:
 
 
 def rows_of(run: Run, *parts: int, table: str = TRIALS.name) -> list[dict[str, Any]]:
-    """Return the rows of parts of a table, or of all its parts."""
+    """Return the rows of parts of a table; of all its parts where none is named."""
     return [row for part in parts or sorted(run.parts(table)) for row in run.read_part(table, part).to_pylist()]
 
 

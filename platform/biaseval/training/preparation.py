@@ -147,14 +147,14 @@ def _training_mode(model: PreTrainedModel, training: TrainingSpec) -> Iterator[N
         InputError: it cannot.
     """
     switches: Any = model  # transformers leaves these methods untyped
-    if training.gradient_checkpointing:
-        if not model.supports_gradient_checkpointing:
-            key = f"{training.SECTION}.gradient_checkpointing"
-            raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
-        switches.activation_checkpointing_enable({"use_reentrant": False})
-        # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
-        switches.disable_input_require_grads()
+    if training.gradient_checkpointing and not model.supports_gradient_checkpointing:
+        key = f"{training.SECTION}.gradient_checkpointing"
+        raise InputError(f"{key}: {type(model).__name__} has none; set it to false")
     try:
+        if training.gradient_checkpointing:
+            switches.activation_checkpointing_enable({"use_reentrant": False})
+            # Only the reentrant kind needs embeddings with a gradient; the hook would stay on the model.
+            switches.disable_input_require_grads()
         switches.train()
         yield
     finally:
