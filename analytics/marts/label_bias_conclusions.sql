@@ -267,7 +267,7 @@ lines as (
         3, 'Best mitigation:',
         format(
             '{} the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD {} → {}, BiasScore {} → {}, '
-            || 'accuracy {} → {} and macro-F1 {} → {}. Always answering {} has accuracy {} and macro-F1 {}.',
+            || 'accuracy {} → {} and macro-F1 {} → {}. Always answering {} has accuracy {} and macro-F1 {}{}.',
             if(
                 method = 'none',
                 format('{} in place of {} ha{}', counted(n_demos, 'demonstration'), against_n_demos, if(n_demos = 1, 's', 've')),
@@ -278,7 +278,7 @@ lines as (
             ),
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
             as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1), name, as_rate(majority_accuracy),
-            as_rate(majority_macro_f1)
+            as_rate(majority_macro_f1), if(is_below_majority, ', and is still right more often', '')
         )
     from best, one_label
     union all
@@ -316,7 +316,10 @@ lines as (
             || coalesce(format(
                 '; standard deviation of RSD {}, of which sampling noise explains {}', as_rate(deviation), as_rate(deviation_of_rows)
             ), '')
-            || coalesce('; not shown to be better than always answering one label: ' || some_of(not_above, 6), ''),
+            || coalesce('; ' || if(
+                len(not_above) = len(told), 'no wording is shown to be better than always answering one label',
+                'not shown to be better than always answering one label: ' || some_of(not_above, 6)
+            ), ''),
             '; ' order by n_demos
         ) || '. All other numbers are of base.'
     from worded

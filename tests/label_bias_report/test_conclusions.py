@@ -87,7 +87,10 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     ),
     "accuracy below one label where macro-F1 is above": (
         ["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
-        ["Helps: .*; accuracy stays below that of always answering one label"],
+        [
+            "Helps: .*; accuracy stays below that of always answering one label",
+            "Best mitigation: .* and macro-F1 0.000, and is still right more often",
+        ],
     ),
     "no change": (
         [UNSHOWN],
