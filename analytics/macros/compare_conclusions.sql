@@ -25,15 +25,23 @@ pairs as (
 
 heads as (
     select
-        run, other_run, who, against, is_headline, deployed, any_value(place) as place,
+        run, other_run, who, against, is_headline, deployed,
+        any_value(if(deployed = 'On', 'on ', '') || place) as setting,
         compared_phrase(
             list({'word': word, 'shown': shown} order by number, shown) filter (measures = 'performance'),
-            'better', 'worse', 'performance'
+            'higher ', 'lower ', 'performance'
         ) as performance,
         compared_phrase(
             list({'word': word, 'shown': shown} order by number, shown) filter (measures = 'bias'),
-            'less bias', 'more bias', 'bias'
-        ) as bias
+            'less bias in ', 'more bias in ', 'bias'
+        ) as bias,
+        case
+            when bool_or(word = 'better') and bool_or(word = 'worse') then 'Mixed'
+            when bool_or(word = 'better') then 'Better'
+            when bool_or(word = 'worse') then 'Worse'
+        end as overall,
+        any_value(format('Always answering one label has higher {} than both: {}.', shown, as_rate(baseline)))
+            filter (number = 1 and measures = 'performance' and greatest(value, other_value) < baseline) as warning
     from told
     where is_first and (is_headline or deployed = 'Without mitigation')
     group by run, other_run, who, against, is_headline, deployed
@@ -84,8 +92,8 @@ lines as (
         case
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
-            else capitalized(if(heads.deployed = 'On', 'on ', '') || heads.place) || ': '
-            || concat_ws('; ', heads.performance, heads.bias) || '.'
+            else capitalized(coalesce(format('{} ({})', heads.overall, heads.setting), heads.setting))
+                || format(': {}.', concat_ws('; ', heads.performance, heads.bias))
         end as lead,
         format('{} against {}, on {}', who, against, scope)
         || case
@@ -96,7 +104,7 @@ lines as (
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )
-            else '.' || coalesce(' Without mitigation: ' || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
+            else '.' || coalesce(' ' || heads.warning, '') || coalesce(' Without mitigation: ' || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)

@@ -4,8 +4,8 @@ create macro compared_phrase(told, high, low, thing) as
     case
         when len(told) = 0 then null
         when len(list_filter(told, lambda one: one.word in ('better', 'worse'))) > 0 then concat_ws(
-            ' and ', high || ' in ' || listed([one.shown for one in told if one.word = 'better']),
-            low || ' in ' || listed([one.shown for one in told if one.word = 'worse'])
+            ' and ', high || listed([one.shown for one in told if one.word = 'better']),
+            low || listed([one.shown for one in told if one.word = 'worse'])
         )
         when len(list_filter(told, lambda one: one.word in ('higher', 'lower'))) > 0
             then format('cannot say in {}, with a side not shown to be better than always answering one label', thing)

@@ -164,10 +164,10 @@ words as (
     select
         * replace (same_tasks_advice as advice),
         [
-            {'shown': 'RSD', 'word': rsd_same_tasks_verdict},
-            {'shown': 'BiasScore', 'word': bias_score_same_tasks_verdict},
-            {'shown': 'accuracy', 'word': accuracy_same_tasks_verdict},
-            {'shown': 'macro-F1', 'word': macro_f1_same_tasks_verdict}
+            {'shown': 'RSD', 'word': rsd_same_tasks_verdict, 'good': 'lower'},
+            {'shown': 'BiasScore', 'word': bias_score_same_tasks_verdict, 'good': 'lower'},
+            {'shown': 'accuracy', 'word': accuracy_same_tasks_verdict, 'good': 'higher'},
+            {'shown': 'macro-F1', 'word': macro_f1_same_tasks_verdict, 'good': 'higher'}
         ] as words
     from label_bias_remedies
     where suite = 'all' and against_method = 'none'
@@ -175,8 +175,7 @@ words as (
 
 advised as (
     select
-        advice, method, n_demos, [one.shown for one in words if one.word = 'lower'] as falls,
-        [one.shown for one in words if one.word = 'higher'] as rises, shown_method(method) as name, against_n_demos,
+        advice, method, n_demos, gains_and_losses(words) as moves, shown_method(method) as name, against_n_demos,
         advice not in ('not shown', 'do not use: bias rises or performance falls')
         and is_below_majority and macro_f1 > majority_macro_f1 as is_only_macro_above
     from words
@@ -201,7 +200,7 @@ grades as (
 
 helps as (
     select
-        advice, falls, rises, is_only_macro_above,
+        advice, moves, is_only_macro_above,
         if(
             method = 'none',
             format('{} in place of {}', listed(list(n_demos::varchar order by n_demos)), counted(any_value(against_n_demos), 'demonstration')),
@@ -209,20 +208,20 @@ helps as (
         ) as place,
         min(n_demos) as n_demos
     from advised
-    group by advice, falls, rises, is_only_macro_above, method, name, if(method = 'none', against_n_demos, null)
+    group by advice, moves, is_only_macro_above, method, name, if(method = 'none', against_n_demos, null)
 ),
 
 help_lines as (
     select
         graded[2] as line, graded[3] as lead,
         concat_ws(
-            '; ', listed(list(place order by n_demos, place)), nullif(fall_and_rise(falls, rises), ''),
+            '; ', listed(list(place order by n_demos, place)), nullif(moves, ''),
             nullif(graded[4], ''),
             if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of always answering one label', null)
         ) || '.' as text
     from helps
     inner join grades on graded[1] = advice
-    group by graded, falls, rises, is_only_macro_above
+    group by graded, moves, is_only_macro_above
 ),
 
 best as (

@@ -118,12 +118,11 @@ words as (
     select
         remedies.*, shown_way, given,
         [
-            {'shown': 'standard deviation over settings', 'word': if(sd_f1_reason is null, sd_f1_verdict, null)},
-            {'shown': 'RB@10', 'word': if(is_rb_at_10_judged, rb_at_10_verdict, null)},
-            {'shown': 'mean weighted F1', 'word': if(mean_f1_reason is null, mean_f1_verdict, null)}
+            {'shown': 'standard deviation over settings', 'word': if(sd_f1_reason is null, sd_f1_verdict, null), 'good': 'lower'},
+            {'shown': 'RB@10', 'word': if(is_rb_at_10_judged, rb_at_10_verdict, null), 'good': 'higher'},
+            {'shown': 'mean weighted F1', 'word': if(mean_f1_reason is null, mean_f1_verdict, null), 'good': 'higher'}
         ] as words,
-        [one.shown for one in words if one.word = 'lower'] as falls,
-        [one.shown for one in words if one.word = 'higher'] as rises
+        gains_and_losses(words) as moves
     from majority_remedies as remedies
     inner join named using (model, n_demos, instruction, predict, method)
 ),
@@ -134,9 +133,9 @@ graded as (
         case
             when is_supported then 10
             when evidence in ('mixed', 'bias rises') then 13
-            when not coalesce(is_above_constant, false) and (falls <> [] or rises <> []) then 12
-            when 'mean weighted F1' in falls then 14
-            when falls <> [] or rises <> [] then 11
+            when not coalesce(is_above_constant, false) and moves <> '' then 12
+            when mean_f1_reason is null and mean_f1_verdict = 'lower' then 14
+            when moves <> '' then 11
             else 15
         end as line
     from words
@@ -171,7 +170,7 @@ help_lines as (
                 shown_method(method) || if(shown_way = '', '', ' of ' || shown_way) || given
                 order by method, predict, instruction
             )),
-            nullif(fall_and_rise(falls, rises), ''),
+            nullif(moves, ''),
             if(f1_evidence = 'no loss', 'mean weighted F1 loses less than 0.01', null),
             if(line = 12, if(
                 is_above_constant is null, 'not shown to be better than always answering one label',
@@ -185,7 +184,7 @@ help_lines as (
             end, null)
         ) || '.' as text
     from relevant
-    group by line, falls, rises, f1_evidence, is_above_constant, is_rb_at_10_judged, rb_at_10_reason
+    group by line, moves, f1_evidence, is_above_constant, is_rb_at_10_judged, rb_at_10_reason
 ),
 
 gaps as (

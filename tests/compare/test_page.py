@@ -73,21 +73,26 @@ _NOT = {"is_above_constant": None}
         ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W"]),
         (
             ({"at": "CC", **_HIGHER},),
-            ["^CC: better in accuracy; no difference in bias", r"0.500 → 0.600 \(\+0.100 \[−0.2"],
+            ["^Better .CC.: higher accuracy; no difference in bias shown. new", r"0.500 → 0.600 \(\+0.100 \[−0.2"],
         ),
         (
             ({"at": "CC", **_LOWER},),
-            ["^CC: worse in accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
+            ["^Worse .CC.: lower accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
         ),
         (
             ({"at": "CC", **_RSD},),
-            ["; less bias in rsd. new", "!better in", "Without mitigation: no difference in perf"],
+            [
+                "^Better .CC.: no difference in performance shown; less bias in rsd. new",
+                "!higher",
+                "Without mitigation: no difference in perf",
+            ],
         ),
         (
             ({"at": "none", **_HIGHER},),
-            ["^CC: no difference in performance", "rows. Without mitigation: better in accuracy"],
+            ["^CC: no difference in performance", "rows. Without mitigation: higher accuracy"],
         ),
-        (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["more bias in rsd"]),
+        (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd"]),
+        (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: lower accuracy; less bias in rsd"]),
         (
             ({"verdict": "negligible"},),
             ["^CC: no more than a negligible difference in performance; no more", "12 negligible"],
@@ -98,11 +103,11 @@ _NOT = {"is_above_constant": None}
             ({**_HIGHER, "other_is_above_constant": False},),
             ["^CC: cannot say in performance", "!, better", "new is no better"],
         ),
-        (({**_HIGHER, **_NOT},), ["^CC: better in accuracy", "!is not shown to be better"]),
+        (({**_HIGHER, **_NOT},), ["^Better .CC.: higher accuracy", "!is not shown to be better"]),
         (({**_RSD, **_NOT},), ["cannot say in bias", "!less bias", "old is not shown to be better than always"]),
         (
             ({**_LOWER, **_NOT},),
-            ["^CC: cannot say in performance", "!worse in", "!Elsewhere new is worse", "3 with a side not shown"],
+            ["^CC: cannot say in performance", "!lower accuracy", "!Elsewhere new is worse", "3 with a side not shown"],
         ),
         # Elsewhere
         (
@@ -110,7 +115,11 @@ _NOT = {"is_above_constant": None}
             ["Elsewhere new is worse: accuracy .DC. 0.500 → 0.600", "!Elsewhere new is better"],
         ),
         (({"at": "DC", **_HIGHER},), ["Elsewhere new is better: accuracy .DC.", "!Elsewhere new is worse"]),
-        (({"baseline": 0.7, "metric": "accuracy"},), ["Always answering one label has accuracy 0.700"]),
+        (
+            ({"baseline": 0.7, "metric": "accuracy"},),
+            ["Always answering one label has higher accuracy than both: 0.700", "one label has accuracy 0.700"],
+        ),
+        (({"baseline": 0.55, "metric": "accuracy"},), ["!has higher accuracy than both"]),
         (({"verdict_p": 0.04},), ["differs, perhaps by less than 0.01"]),
         (({"reason": "too few seeds"},), ["not tested: too few seeds"]),
         (
@@ -135,13 +144,15 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     found = call(capsys, monkeypatch, "compare", *labels, "--out", str(page))
     assert found.code == 0, found.err
     compared = compare_runs(labels)
-    headline = "No mitigation, without demonstrations: better in accuracy and macro-F1; no difference in bias shown."
+    headline = (
+        "Better (no mitigation, without demonstrations): higher accuracy and macro-F1; no difference in bias shown."
+    )
     accuracy = r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268"
-    assert_said(found.out, [f"^{headline}", accuracy, f"page: {page}\n$", "!further differences"])
+    assert_said(found.out, [f"^{re.escape(headline)}", accuracy, f"page: {page}\n$", "!further differences"])
     source = page.read_text()
     assert_whole(source)
     assert_answered(source, labels, 4)
-    assert_said(Page(source).text, [headline, "16", "0.500 → 0.768 better", "17 of these predictions"])
+    assert_said(Page(source).text, [re.escape(headline), "16", "0.500 → 0.768 better", "17 of these predictions"])
     ids = {"summary", "overview", "differences", "rows", "shared", "words"}
     assert ids <= set(Page(source).values("id"))
     as_json = json.loads(call(capsys, monkeypatch, "compare", *labels, "--json").out)

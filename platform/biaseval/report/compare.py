@@ -35,7 +35,7 @@ RELATIONS = f"{MODEL_RELATIONS} {' '.join(f'{kind}_conclusions {kind}_cautions' 
 """Relations that pages need in addition to the comparisons; each kind has some of them."""
 
 _FIRST = {"label_bias": ("macro_f1", "rsd"), "majority_bias": ("mean_f1", "sd_f1"), "qa_bias": ("exact_match", "gap")}
-"""The metrics of the charts at the top of the page."""
+"""The metrics of performance and bias of the charts at the top of the page where the headline names no metric."""
 
 
 def refuse_other_names(out: str) -> None:
@@ -140,7 +140,8 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
     kind, reference, others = KINDS[compared.kind].name, compared.reference, compared.runs[1:]
     charts = difference_charts(compared)
     metrics = list(dict.fromkeys(row["metric"] for row in sorted(compared.told, key=lambda row: row["number"])))
-    first = [chart for chart, metric in zip(charts, metrics, strict=False) if metric in _FIRST[compared.kind]]
+    shown = _first_metrics(compared)
+    first = [chart for chart, metric in zip(charts, metrics, strict=False) if metric in shown]
     said = Sentences(compared.asks("compare_conclusions", LINES, "line > 1"))
     seen = Figures(first, _SEEN)
     deployed = _STEPS + compared.asks("compared", PLACES, "deployed is not null and measures <> 'partner'")
@@ -207,6 +208,16 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
             Section("words", "What the words mean", Fold("Verdicts", Definitions(_TERMS)), link="Words"),
         ],
     )
+
+
+def _first_metrics(compared: Compared) -> list[str]:
+    """Return a metric of performance and one of bias, each that of the headline where it names one."""
+    named = {
+        row["measures"]: row["metric"]
+        for row in sorted(compared.told, key=lambda row: -row["number"])
+        if row["is_headline"] and row["is_first"] and row["word"] in ("better", "worse")
+    }
+    return [named.get(*pair) for pair in zip(("performance", "bias"), _FIRST[compared.kind], strict=True)]
 
 
 def _own(kind: str) -> list[Any]:
