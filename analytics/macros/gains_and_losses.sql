@@ -4,11 +4,11 @@ create macro gains_and_losses(words) as
     concat_ws(
         ', but ',
         nullif(concat_ws(
-            ' and ', moving([one.shown for one in words if one.word = 'lower' and one.good = 'lower'], 'fall'),
+            ', ', moving([one.shown for one in words if one.word = 'lower' and one.good = 'lower'], 'fall'),
             moving([one.shown for one in words if one.word = 'higher' and one.good = 'higher'], 'rise')
         ), ''),
         nullif(concat_ws(
-            ' and ', moving([one.shown for one in words if one.word = 'lower' and one.good = 'higher'], 'fall'),
+            ', ', moving([one.shown for one in words if one.word = 'lower' and one.good = 'higher'], 'fall'),
             moving([one.shown for one in words if one.word = 'higher' and one.good = 'lower'], 'rise')
         ), '')
     )

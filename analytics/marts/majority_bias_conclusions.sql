@@ -84,6 +84,20 @@ proportions as (
     from plain
 ),
 
+mitigated as (
+    select
+        array_to_string(list(
+            format(
+                'with {}{} by {}{}', shown_method(named.method), named.given, as_rate(named.majority_effect),
+                as_interval(named.majority_effect_low, named.majority_effect_high)
+            )
+            order by named.method, named.instruction
+        ), ', ') as told
+    from named
+    semi join plain using (predict)
+    where method <> 'none' and majority_effect is not null
+),
+
 -- Draws of demonstrations in which nearly all answers are one label: means over draws hide them.
 drawn as (
     select
@@ -224,10 +238,13 @@ lines as (
     union all
     select
         2, 'Proportions of labels:',
-        array_to_string(list(told order by instruction), '; ')
-        || coalesce('; ' || array_to_string(list(followed order by instruction), '; ') || ' (0: not at all, 1: entirely)', '')
+        array_to_string(list(proportions.told order by instruction), '; ')
+        || coalesce(
+            '; ' || array_to_string(list(followed order by instruction), '; ') || coalesce('; ' || any_value(mitigated.told), '')
+            || ' (0: not at all, 1: entirely)', ''
+        )
         || '.'
-    from proportions
+    from proportions, mitigated
     union all
     select
         3, 'One label:',

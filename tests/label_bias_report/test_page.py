@@ -53,11 +53,11 @@ def test_rows_behind_a_verdict_are_wrong_and_of_the_preferred_label(run: Run) ->
     [shown] = [sql for sql in printed_queries(run.read_text("report.html")) if "from wrong_answers" in sql]
     best = "select prompt_id, arg_max(label, list_sum(token_logprobs)) as best from label_scores group by 1"
     answers = {row["prompt_id"]: row["best"] for row in query([run.uri], best).to_pylist()}
-    beyond = '''
+    beyond = """
         select task, arg_max(label, n) as label from (
             select task, label, sum(n_predicted - n_gold) as n from label_bias_by_label
             where n_demos = 8 and method = 'none' group by all
-        ) group by task'''
+        ) group by task"""
     preferred = {row["task"]: row["label"] for row in query([run.uri], beyond).to_pylist()}
     rows = query([run.uri], shown).to_pylist()
     for row in rows:

@@ -494,7 +494,11 @@ def trials_chart(
     are_numbers = [all(isinstance(row[axis], int | float) for row in rows) for axis in "xy"]
     x, y = (
         {"field": axis, "type": "quantitative" if is_number else "nominal", "title": shown}
-        | ({"scale": {"type": "log"} if is_log else {"zero": False}} if is_number else {"axis": {"labelAngle": 0}})
+        | (
+            {"scale": {"padding": 8} | ({"type": "log"} if is_log else {"zero": False})}
+            if is_number
+            else {"axis": {"labelAngle": 0}}
+        )
         for axis, shown, is_number, is_log in zip("xy", axes, are_numbers, are_log, strict=True)
     )
     names = list(dict.fromkeys(str(row.get("series", "")) for row in rows))
