@@ -10,7 +10,7 @@ reasons as (
             || some_of(nullif(own.lacking_tasks || back.lacking_tasks, []), 5),
             if(
                 own.has_same_scoring, null,
-                'scored in another way (scoring.normalization, scoring.eos), which may explain every difference'
+                'scored in another way (scoring.normalization, scoring.eos, prompt.prefix_mode), which may explain every difference'
             ),
             if(
                 own.has_same_inputs, null,

@@ -13,7 +13,7 @@ settings_of as (
 ),
 
 runs as (
-    select run, seed, normalization, eos, n_demos, methods, tasks
+    select run, seed, (normalization, eos, prefix_mode) as scoring, n_demos, methods, tasks
     from run_settings
     inner join settings_of using (run)
     inner join (select run, list(task order by task) as tasks from tasks group by run) using (run)
@@ -37,7 +37,7 @@ pairs as (
         list_sort(list_intersect(runs.n_demos, other.n_demos)) as n_demos,
         list_sort(list_intersect(runs.methods, other.methods)) as methods,
         runs.seed = other.seed as has_same_seed,
-        runs.normalization = other.normalization and runs.eos = other.eos as has_same_scoring,
+        runs.scoring = other.scoring as has_same_scoring,
         runs.n_demos = other.n_demos as has_same_n_demos, runs.methods = other.methods as has_same_methods,
         compared.* exclude (run, other_run, n_tasks, n_rows, differing_tasks)
     from runs

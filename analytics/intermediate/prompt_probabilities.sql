@@ -12,11 +12,12 @@ scores as (
     from adapted_scores
 ),
 
-log_likelihoods as (
+label_lists as (
     select
         scores.adaptation, prompts.prompt_id, prompts.context_id, prompts.task, prompts.purpose, prompts.n_demos,
-        prompts.demo_set, prompts.format, prompts.row, prompts.instance_id, prompts.gold, scores.label,
-        log_likelihood(token_logprobs, n_label_tokens, normalization, eos) as log_likelihood
+        prompts.demo_set, prompts.format, prompts.row, prompts.instance_id, prompts.gold,
+        list(scores.label order by scores.label) as labels,
+        log_likelihoods(scores.label, token_logprobs, n_label_tokens, normalization, eos) as log_likelihoods
     from prompts
     inner join scores
         on
@@ -24,13 +25,6 @@ log_likelihoods as (
             -- Says nothing more, and by it DuckDB leaves out the parts that hold none of the prompts asked for.
             and scores.prompt_id between prompts.prompt_id and prompts.prompt_id
     cross join run_settings
-),
-
-label_lists as (
-    select
-        * exclude (label, log_likelihood), list(label order by label) as labels,
-        list(log_likelihood order by label) as log_likelihoods
-    from log_likelihoods
     group by all
 ),
 

@@ -81,10 +81,18 @@ sentences as (
         12,
         format(
             'Labels are scored by the {} over their tokens, {} EOS; the published method takes the mean, with EOS.',
-            normalization, if(eos, 'with', 'without')
+            if(normalization = 'where_unequal', 'mean (or sum, where all labels have as many)', normalization),
+            if(eos, 'with', 'without')
         )
     from run_settings
     where (normalization, eos) <> ('mean', true)
+    union all
+    select
+        13,
+        'Scores are not those of the full text: the shared prefix is cut by characters, as in the published code '
+        || '(prompt.prefix_mode: reference), which may change tokens and predictions.'
+    from run_settings
+    where prefix_mode = 'reference'
     union all
     select
         line,

@@ -113,11 +113,12 @@ PROMPTS = _table(
     "scored input",
     key="prompt_id",
     kinds="label_bias majority_bias score",
-    later={"n_tokens": "null::integer", "format": "'base'"},
-    optional=frozenset({"format"}),
+    later={"n_tokens": "null::integer", "format": "'base'", "n_prefix_characters": "null::integer"},
+    optional=frozenset({"format", "n_prefix_characters"}),
     columns="""
         prompt_id context_id task purpose string, n_demos demo_set row int32, instance_id gold string,
-        labels string[], input_text string, n_demos_used int32, is_truncated bool, n_tokens int32, format string
+        labels string[], input_text string, n_demos_used int32, is_truncated bool, n_tokens int32, format string,
+        n_prefix_characters int32
     """,
 )
 
@@ -249,10 +250,11 @@ RUN_SETTINGS = _table(
         "primary_method": "null::varchar",
         "family": "null::varchar",
         "tuned_from": "null::varchar",
+        "prefix_mode": "'exact'",
     },
     columns="""
         model family tuned_from string, n_parameters trained_parameters int64, scoring_seconds float64, seed int64,
-        normalization string, eos bool, predict calibration adaptations formats string[],
+        normalization prefix_mode string, eos bool, predict calibration adaptations formats string[],
         primary_metric primary_method string
     """,
 )

@@ -69,6 +69,8 @@ def test_a_mean_or_change_that_a_task_or_one_of_its_sets_lacks_is_null(missing: 
         ({"normalization": "mean", "eos": False}, [-1, (-0.5 - 2.5) / 2]),
         ({"normalization": "sum", "eos": True}, [-2, -3.6]),
         ({"normalization": "sum", "eos": False}, [-1, -3]),
+        ({"normalization": "where_unequal", "eos": True}, [(-1 - 1) / 2, (-0.5 - 2.5 - 0.6) / 3]),
+        ({"normalization": "where_unequal", "eos": False}, [-1, (-0.5 - 2.5) / 2]),
     ],
 )
 def test_the_spec_says_how_tokens_become_a_likelihood(

@@ -154,6 +154,7 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
         "scoring_seconds": environment.get("scorer", {}).get("scoring_s"),
         "seed": spec.seed,
         **spec.scoring.model_dump(),
+        "prefix_mode": getattr(getattr(spec, "prompt", None), "prefix_mode", "exact"),
         "predict": list(predict),
         "calibration": list(spec.calibration),
         "adaptations": ["none"] if spec.lora is None else ["none", "lora"],

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from os.path import commonprefix
 from typing import Any
 
 import pyarrow as pa
@@ -104,6 +105,20 @@ def _blocks(prompts: Sequence[Mapping[str, Any]]) -> list[int]:
     return [len(list(rows)) for _, rows in groupby(settings)]
 
 
+def _note_prefixes(rows: _Rows) -> None:
+    """Note how many characters the prompts of a setting and purpose share, but one, as P1's code cuts them."""
+
+    def group(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return row.get("format"), row["n_demos"], row["demo_set"], row["purpose"]
+
+    for _, own in groupby(rows.prompts, group):
+        prompts = list(own)
+        texts = [rows.contexts[row["context_id"]]["text"] + row["input_text"] for row in prompts]
+        shared = commonprefix(texts)  # noqa: RUF071
+        for row in prompts:
+            row["n_prefix_characters"] = max(len(shared) - 1, 0)
+
+
 class _TaskPlanner:
     def __init__(self, spec: LabelBiasSpec, tokenizer: Any, window: int | None, n_tasks: int) -> None:
         self._spec = spec
@@ -120,6 +135,8 @@ class _TaskPlanner:
         notes = list(start.notes)
         forms = {name: self._form(form, drawn) for name, form in self._formats.items()}
         rows = self._rows(drawn, forms, start.inputs)
+        if self._spec.prompt.prefix_mode == "reference":
+            _note_prefixes(rows)
         notes += [caution for form in forms.values() for caution in chat_cautions(form)]
         begins = (rows.contexts[prompt["context_id"]]["text"] or prompt["input_text"] for prompt in rows.prompts)
         notes += bos_cautions(self._tokenizer, begins)

@@ -21,9 +21,7 @@ select
     any_value(prompts.gold) as gold,
     any_value(contexts.text || prompts.input_text) as prompt,
     any_value(splits.input) as input,
-    list(
-        log_likelihood(token_logprobs, n_label_tokens, normalization, eos) order by label_scores.label
-    ) as log_likelihoods
+    log_likelihoods(label_scores.label, token_logprobs, n_label_tokens, normalization, eos) as log_likelihoods
 from prompts
 inner join label_scores using (prompt_id)
 inner join contexts using (context_id)

@@ -71,7 +71,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
     Args:
         tokenizer: one that ``models.load_tokenizer`` accepts.
         prompts: ``prompt_id`` (unique), ``text``, ``labels`` (list of non-empty strings, at least one). A text may
-            begin with the token that the tokenizer puts before every text; it is there once.
+            begin with the token that the tokenizer puts before every text; it is there once. With the column
+            ``n_prefix_characters``, the tokens of so many characters alone replace as many of the text (P1's code).
 
     Returns:
         One row per (prompt, label) in the order of ``prompts`` and of the labels: ``prompt_id``, ``label``,
@@ -91,10 +92,11 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
         for text, tail, own in zip(texts, tails, labels, strict=True)
     ]
     encoded = _encoded_texts(tokenizer, bodies, endings)
+    prefixes = _prefixes(tokenizer, prompts)
 
     rows: dict[str, list[Any]] = {name: [] for name in ENCODED.names}
     problems = []
-    for prompt_id, tail, own, (body, found) in zip(prompt_ids, tails, labels, encoded, strict=True):
+    for prompt_id, tail, own, (body, found), prefix in zip(prompt_ids, tails, labels, encoded, prefixes, strict=True):
         beginning, sequences = [body, *found[: len(tail)]], found[len(tail) :]
         staying = beginning[: n_staying(tokenizer, len(tokenizer), tail) + 1]
         for label, ids in zip(own, sequences, strict=True):
@@ -113,12 +115,24 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
                 problems.append(
                     f"prompt {prompt_id!r}: no token before the label {label!r}; give the prompt a text before it"
                 )
+            if len(prefix):
+                ids = np.concatenate([prefix[:n_before], ids[len(prefix[:n_before]) :]])
             for name, value in zip(ENCODED.names, (prompt_id, label, ids, n_before, n_label), strict=True):
                 rows[name].append(value)
         problems += [f"prompt {prompt_id!r}: {problem}" for problem in _indistinct(own, sequences)]
     if problems:
         raise InputError.of(problems[:20])
     return pa.table({**rows, "token_ids": _list_array(rows["token_ids"])}, schema=ENCODED)
+
+
+def _prefixes(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> list[Ids]:
+    """Return the tokens of each prompt's shared prefix alone; none where prompts say nothing of it."""
+    if "n_prefix_characters" not in prompts.column_names:
+        return [np.empty(0, dtype=np.int32)] * prompts.num_rows
+    counts = prompts["n_prefix_characters"].to_pylist()
+    texts = [text[: n or 0] for text, n in zip(prompts["text"].to_pylist(), counts, strict=True)]
+    ids = {text: tokenizer(without_second_bos(tokenizer, text), verbose=False)["input_ids"] for text in set(texts)}
+    return [np.asarray(ids[text], dtype=np.int32) for text in texts]
 
 
 def _indistinct(labels: Sequence[str], sequences: Sequence[Ids]) -> Iterator[str]:

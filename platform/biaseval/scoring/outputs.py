@@ -47,6 +47,8 @@ def read_part(
             "labels": prompts["labels"],
         }
     )
+    if "n_prefix_characters" in prompts.column_names:
+        scorable = scorable.append_column("n_prefix_characters", prompts["n_prefix_characters"])
     asked = set(tables)
     is_scored = not asked.isdisjoint(("label_scores", ADAPTED["label_scores"])) or "constrained" in predict
     is_predicted = not asked.isdisjoint(("generations", ADAPTED["generations"]))

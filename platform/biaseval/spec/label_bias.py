@@ -145,6 +145,9 @@ class PromptSpec(ItemSpec):
     n_demos: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0, 2, 4, 8, 16]
     demo_sets: Annotated[int, Field(gt=0)] = 3
     max_tokens: Annotated[int, Field(gt=0)] = 2000
+    prefix_mode: Literal["exact", "reference"] = "exact"
+    """``reference`` scores the tokens of P1's code, which cuts a shared prefix by characters. They may not be those of
+    the text."""
     formats: dict[Name, FormatSpec] = {}
     """Other wordings and orders of the same prompt, by name; biaseval measures each in addition to the default
     wording."""

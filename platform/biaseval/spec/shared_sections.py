@@ -155,7 +155,8 @@ class ModelSpec(LineageSpec):
 class ScoringSpec(Section):
     """The computation of a likelihood from token log-probabilities. SQL over the same scores gives other choices."""
 
-    normalization: Literal["mean", "sum"] = "mean"
+    normalization: Literal["mean", "sum", "where_unequal"] = "mean"
+    """``where_unequal`` (P1's text): the mean if the labels of a prompt differ in number of tokens, else the sum."""
     eos: bool = True
 
 
