@@ -1,9 +1,11 @@
 """Selection, pools, labels and prompts against the values computed by the authors' code (P1)."""
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +16,12 @@ from biaseval.label_bias.splits import Sampler
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.models import ModelSource, load_tokenizer
 from biaseval.prompting.task_files import read_task
+from biaseval.scoring import LabelScorer
+from biaseval.scoring.outputs import part_outputs, read_part
 from biaseval.spec import LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
+from biaseval.store import Run
+from tests.relation import Relations
+from tests.specs import write_plan, write_spec
 
 POOL = 96
 
@@ -83,11 +90,12 @@ def _recorded_splits(pools: dict[str, Any], expected: list[dict[str, Any]], path
     return path
 
 
-def test_every_prompt_equals_the_published_code_byte_for_byte(
-    golden: Path, shared: Path, pools: dict[str, Any], expected: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    splits = _recorded_splits(pools, expected, tmp_path / "splits.parquet")
-    spec = LabelBiasSpec(
+@pytest.fixture(scope="module")
+def spec(
+    golden: Path, pools: dict[str, Any], expected: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> LabelBiasSpec:
+    splits = _recorded_splits(pools, expected, tmp_path_factory.mktemp("splits") / "splits.parquet")
+    return LabelBiasSpec(
         kind="label_bias",
         name="golden",
         model=ModelSpec(path="unused"),
@@ -95,6 +103,11 @@ def test_every_prompt_equals_the_published_code_byte_for_byte(
         prompt=PromptSpec(n_demos=[0, 2], demo_sets=1),
         calibration=["cc", "dc", "looc"],
     )
+
+
+def test_every_prompt_equals_the_published_code_byte_for_byte(
+    shared: Path, spec: LabelBiasSpec, expected: list[dict[str, Any]]
+) -> None:
     built = {}
     tokenizer = load_tokenizer(ModelSource(str(shared / "golden" / "tiny-llama")))
     for plan in plan_tasks(spec, read_sources(spec), tokenizer, window=4096):
@@ -108,3 +121,40 @@ def test_every_prompt_equals_the_published_code_byte_for_byte(
         gold = None if row["eval_type"] in ("cc", "dc") else row["gold"]
         wanted[row["task_file"], row["k"], row["eval_type"], row["row"]] = (row["prompt"], row["labels"], gold)
     assert built == wanted
+
+
+def test_the_published_codes_shared_prefix_gives_its_numbers(
+    shared: Path, spec: LabelBiasSpec, expected: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """The numbers are those that the protocol found with the code's own cache: 3 decimals of means over the tasks."""
+    model = ModelSource(str(shared / "golden" / "tiny-llama"))
+    tokenizer, scorer = load_tokenizer(model), LabelScorer.load(model.path)
+    own = spec.model_copy(update={"prompt": spec.prompt.model_copy(update={"prefix_mode": "reference"})})
+    run, numbers = Run.open(str(tmp_path / "run")), itertools.count()
+    write_spec(run, own.model_dump(mode="json"))
+    for plan in plan_tasks(own, read_sources(own), tokenizer, window=4096):
+        for name, table in (("tasks", plan.tasks), ("splits", plan.splits), ("contexts", plan.contexts)):
+            run.write_part(name, next(numbers), table)
+        for part in plan.parts:
+            number = next(numbers)
+            run.write_part("prompts", number, part.prompts)
+            read = read_part(tokenizer, part.prompts, plan.contexts, ["likelihood"], ["label_scores"])
+            for name, table in part_outputs(scorer, read, ["likelihood"], ["label_scores"]):
+                run.write_part(name, number, table)
+    write_plan(run)
+    relations = Relations(run.uri)
+    means = {(row["n_demos"], row["method"]): row
+             for row in relations.rows("from label_bias_by_model where suite = 'all'")}  # fmt: skip
+    found = means[0, "none"]["macro_f1"], means[2, "none"]["macro_f1"], means[2, "looc"]["rsd"]
+    assert found == pytest.approx((0.353, 0.317, 0.381), abs=5e-4)
+    full = {(row["task_file"], row["k"], row["eval_type"], row["row"]): row["full_probs"] for row in expected}
+    probabilities = relations.rows("select *, list_transform(log_probabilities, lambda x: exp(x)) as probs "
+                                   "from prompt_probabilities")  # fmt: skip
+    differences = [
+        np.abs(np.subtract(row["probs"], full[row["task"], row["n_demos"], row["purpose"], row["row"]])).max()
+        for row in probabilities
+    ]
+    assert max(differences) == pytest.approx(0.424, abs=5e-4)
+    assert relations.rows("select prefix_mode from run_settings") == [{"prefix_mode": "reference"}]
+    [caution] = [row["text"] for row in relations.rows("from label_bias_cautions") if "shared prefix" in row["text"]]
+    assert "not those of the full text" in caution
