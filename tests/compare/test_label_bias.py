@@ -164,6 +164,7 @@ SCORING = {"normalization": "sum", "eos": True}
     [
         (lambda plan: plan.spec.update(seed=43), "has_same_seed", "other seeds in the specs"),
         (lambda plan: plan.spec.update(scoring=SCORING), "has_same_scoring", "scored in another way"),
+        (lambda plan: plan.spec.update(prompt={"prefix_mode": "reference"}), "has_same_scoring", "prompt.prefix_mode"),
         (
             lambda plan: plan.contexts[0].update(text="Another."),
             "has_same_contexts",

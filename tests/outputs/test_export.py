@@ -29,8 +29,9 @@ order by task, n_demos, demo_set, row
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a run of two tasks in three settings, which predicts by the mean over tokens and EOS."""
+    """Return a run of two tasks in three settings, whose labels differ in number of tokens, and so have the mean."""
     plan = two_tasks()
+    plan.spec["scoring"]["normalization"] = "where_unequal"
     for row in plan.contexts:
         row["text"] = f"{row['task']} with {row['n_demos']}.\n\n"
     for row in plan.prompts:
@@ -57,7 +58,7 @@ def test_what_is_exported_comes_back_with_the_same_predictions(own: str, tmp_pat
     for asked in (metrics, rows):
         assert query([own], asked).to_pylist() == query([again], asked).to_pylist()
     results = json.loads(next(file for file in files if file.name.startswith("results_")).read_text())
-    assert results["config"]["model_args"] == {"scoring": {"normalization": "mean", "eos": True}}
+    assert results["config"]["model_args"] == {"scoring": {"normalization": "where_unequal", "eos": True}}
     assert results["model_name"] == "tiny"
 
 

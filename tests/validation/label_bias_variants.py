@@ -103,7 +103,7 @@ def _metrics(
 def largest_difference(expected: Mapping[Key, Mapping[str, float]], found: list[dict[str, Any]]) -> float:
     """Return the largest distance of rows of ``label_bias_by_task`` from NumPy's values; each value needs its row."""
     rows = {(row["task"], row["n_demos"], row["demo_set"], row["method"]): row for row in found}
-    return max(abs(rows[key][name] - value) for key, own in expected.items() for name, value in own.items())
+    return max(abs(float(rows[key][name]) - value) for key, own in expected.items() for name, value in own.items())
 
 
 def main(run: str) -> None:
