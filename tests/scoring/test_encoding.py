@@ -43,6 +43,25 @@ def test_labels_without_a_token_or_with_the_tokens_of_another_are_refused() -> N
             encode(tokenizer, pa.table({"prompt_id": ["p"], "text": ["ab"], "labels": [labels]}))
 
 
+def test_tokens_of_a_shared_prefix_replace_as_many_of_the_context_and_none_of_the_label(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    text = "<s>Input: the case is new. Output:"
+    counts = [None, 0, *range(4, len(text) + 1)]
+    prompts = {"prompt_id": [str(row) for row in range(len(counts))], "text": [text] * len(counts)}
+    prompts |= {"labels": [["yes", "not sure"]] * len(counts)}
+    plain = encode(tokenizer, pa.table(prompts)).to_pylist()
+    rows = encode(tokenizer, pa.table(prompts | {"n_prefix_characters": pa.array(counts, pa.int32())})).to_pylist()
+    n_longer = n_changed = 0
+    for row, whole in zip(rows, plain, strict=True):
+        n, ids = counts[int(row["prompt_id"])], whole["token_ids"]
+        prefix = tokenizer(text[3:n])["input_ids"][: whole["n_context_tokens"]] if n else []
+        n_longer += n is not None and len(tokenizer(text[3:n])["input_ids"]) > whole["n_context_tokens"]
+        n_changed += prefix != ids[: len(prefix)]
+        assert row == whole | {"token_ids": prefix + ids[len(prefix) :]}
+    assert min(n_changed, n_longer) > 0
+
+
 # ---- tokenising in pieces --------------------------------------------------------------------------------------------
 
 
