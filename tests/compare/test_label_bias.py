@@ -65,7 +65,8 @@ def test_effects_of_size_and_tuning_are_the_differences_of_their_pairs(labels: l
         "largest": (first, 4_000, "a", None),
         "tuned": (other, 1_000, "a", "small"),
         "tuned-large": (first, 2_000, "a", "large"),
-        "elsewhere": (other, 3_000, "b", None),
+        "elsewhere": (other, 3_000, None, None),
+        "nowhere": (first, 5_000, None, None),
     }
     for name, (source, size, family, tuned_from) in models.items():
         run = as_older(shutil.copytree(source, tmp_path / name))

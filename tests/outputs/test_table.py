@@ -74,7 +74,7 @@ def test_tasks_with_equivalent_labels_are_a_suite_by_their_names_and_have_their_
     run = import_scores("table", [file], str(tmp_path / "run"), page=False).uri
     found = query([run], "select suite, n_tasks from label_bias_by_model where method = 'none' order by all")
     assert [tuple(row.values()) for row in found.to_pylist()] == [("all", 2), ("semantically_equivalent", 1)]
-    with comparing([run, shutil.copytree(run, tmp_path / "again")], MODEL_RELATIONS) as (_, ask):
+    with comparing([run, str(shutil.copytree(run, tmp_path / "again"))], MODEL_RELATIONS) as (_, ask):
         assert "suites" in [chart.name for chart in model_charts("label_bias", ask)]
 
 
