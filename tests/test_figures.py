@@ -132,7 +132,8 @@ def test_models_of_a_family_share_a_colour_and_tuned_ones_have_dashes(tmp_path: 
     assert lines[0].startswith("| family | run | other_run | n_demos | method | metric |")
     assert {line.split(" | ")[1:3] == ["small", "small-chat"] for line in lines[2:]} == {True}
     write_comparison([str(tmp_path / name) for name in base], str(tmp_path / "page.html"))
-    assert "Tuned minus base" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert ("Tuned minus base" in page, "Larger minus smaller" in page) == (True, True)
     reanalyse_run(tmp_path / "small-chat", ["model.tuned_from=other"], page=False)
     assert query([str(tmp_path / name) for name in base], "from tuned_pairs").to_pylist()[0]["run"] == "other"
     reanalyse_run(tmp_path / "small-chat", ["model.tuned_from=elsewhere"], page=False)  # that of its family and size

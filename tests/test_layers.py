@@ -17,7 +17,8 @@ LAYERS = [
     {"pipelines"},
     {"execute", "report", "results"},
     {"analysis", "training"},
-    {"label_bias", "majority_bias", "outputs"},
+    {"outputs"},
+    {"label_bias", "majority_bias"},
     {"inputs"},
     {"qa_models"},  # its causal models are continued by scoring
     {"scoring"},

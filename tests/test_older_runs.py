@@ -43,8 +43,11 @@ def test_a_changed_cell_column_or_row_is_a_difference() -> None:
     assert all_differences({"m": one, "new": one}, {"m": two}) == three
 
 
-WITHOUT_ROWS = {"label_bias_compare_cautions", "qa_bias_models", "search_thresholds"}
-"""What no small run has: bias models and searched thresholds."""
+WITHOUT_ROWS = {
+    "label_bias_compare_cautions", "label_bias_size_effect", "majority_tuning_effect", "qa_bias_models",
+    "search_thresholds",
+}  # fmt: skip
+"""What no small run has: bias models, searched thresholds, and pairs both of size and of tuning."""
 
 
 def test_every_mart_and_comparison_is_stored_and_has_rows() -> None:

@@ -1,7 +1,7 @@
 -- One row per (run, larger_run, task, n_demos, instruction, predict, method): the effect of model size, which is the
 -- larger model minus the smaller on the same data (majority_shared_data) with as many demonstrations. larger_run has
--- the next size: of the runs to compare with, the one with the fewest parameters beyond run's own, of the same family and tuned or not as run is (model.family, model.tuned_from). tails_f1 and
--- middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others. Intervals are over
+-- the next size: of the runs to compare with, the one with the fewest parameters beyond run's own, of the same family
+-- and tuned or not as run is (size_pairs). tails_f1 and middle_f1: the gap in mean weighted F1 over the most skewed settings, and over all others. Intervals are over
 -- resamples of the test rows, the same for both; null where the runs do not have the same rows and resamples, contexts
 -- and scoring. They are percentiles, which no test is made of, and hold for these draws of demonstrations; those of
 -- rb_at_10 and sd_f1 may lean to a side: resampling adds noise to each setting. *_sign: 1 or -1 where
@@ -11,15 +11,9 @@
 -- that both have.
 with
 pairs as (
-    select
-        majority_shared_data.*,
-        smaller.n_parameters, larger.n_parameters as larger_n_parameters, larger.model as larger_model
+    select majority_shared_data.*, n_parameters, larger_n_parameters, larger_model
     from majority_shared_data
-    inner join run_settings as smaller using (run)
-    inner join run_settings as larger on majority_shared_data.other_run = larger.run
-    where
-        smaller.n_parameters < larger.n_parameters and smaller.family is not distinct from larger.family
-        and (smaller.tuned_from is null) = (larger.tuned_from is null)
+    inner join size_pairs using (run, other_run)
 ),
 
 differences as (

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import query
 from biaseval.analysis.comparing import compare_runs
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
+from biaseval.tables import RUN_SETTINGS
 from tests.commands import call
 from tests.compare.runs import GOLDS, HITS, cautions, compared_rows, conclusions, flipped, label_plan, make, pair_of
 from tests.labelplans import Plan
@@ -52,6 +54,46 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
     assert found["accuracy"]["p"] == 2 / 128
     assert found["accuracy"]["verdict"] == "higher"
     assert found["bias_score"]["verdict"] == "unclear"  # equal in both, and tasks are few
+
+
+def test_effects_of_size_and_tuning_are_the_differences_of_their_pairs(labels: list[str], tmp_path: Path) -> None:
+    """Of a family the next size, base with base; by hand: all seven differences of accuracy have one sign."""
+    first, other = labels
+    models = {
+        "small": (first, 1_000, "a", None),
+        "large": (other, 2_000, "a", None),
+        "largest": (first, 4_000, "a", None),
+        "tuned": (other, 1_000, "a", "small"),
+        "tuned-large": (first, 2_000, "a", "large"),
+        "elsewhere": (other, 3_000, None, None),
+        "nowhere": (first, 5_000, None, None),
+    }
+    for name, (source, size, family, tuned_from) in models.items():
+        run = as_older(shutil.copytree(source, tmp_path / name))
+        facts = {"n_parameters": size, "family": family, "tuned_from": tuned_from}
+        run.write_part("run_settings", 0, RUN_SETTINGS.rows([run.read_table("run_settings").to_pylist()[0] | facts]))
+    runs = [str(tmp_path / name) for name in models]
+    differences = np.array([2, 3, 1, 4, 2, 2, 1]) / 8
+    reach = stats.t.ppf(0.975, 6) * differences.std(ddof=1) / np.sqrt(7)
+    found = query(runs, "from label_bias_size_effect union all by name from label_bias_tuning_effect").to_pylist()
+    assert {"macro_f1", "accuracy", "rsd", "bias_score"} <= {row["metric"] for row in found}
+    by_pair = {(row["run"], row["larger_run"], row["other_run"]): row for row in found if row["metric"] == "accuracy"}
+    sign_of = {
+        ("small", "large", None): 1,
+        ("large", "largest", None): -1,
+        ("tuned", "tuned-large", None): -1,
+        ("small", None, "tuned"): 1,
+        ("large", None, "tuned-large"): -1,
+    }
+    assert by_pair.keys() == sign_of.keys()
+    for pair, sign in sign_of.items():
+        row, estimate = by_pair[pair], sign * differences.mean()
+        other_value = row["larger_value"] if pair[1] else row["other_value"]
+        assert row["estimate"] == pytest.approx(estimate, abs=1e-12)
+        assert other_value - row["value"] == pytest.approx(estimate, abs=1e-12)
+        assert (row["estimate_low"], row["estimate_high"]) == pytest.approx((estimate - reach, estimate + reach))
+        assert (row["p"], row["n_tasks"], row["family"]) == (2 / 128, 7, "a")
+        assert row["verdict"] == ("higher" if sign > 0 else "lower")
 
 
 def test_rows_that_only_one_has_right_are_listed_and_counted(labels: list[str]) -> None:

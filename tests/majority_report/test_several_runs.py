@@ -81,7 +81,7 @@ def test_there_is_a_chart_per_instruction_and_one_per_model_of_every_data_set(ru
             assert row[name] == values.get((name, row["method"], row["instruction"], row["setting"]))
 
 
-def test_the_effect_of_size_stays_within_a_family_and_among_tuned_or_base_models(tmp_path: Path) -> None:
+def test_effects_of_size_stay_within_a_family_and_state_and_those_of_tuning_are_differences(tmp_path: Path) -> None:
     models = {
         "small": (7_000, "a", None), "middle": (10_000, "b", None), "tuned": (12_000, "a", "small"),
         "large": (13_000, "a", None), "larger": (20_000, "a", "large"),
@@ -96,6 +96,16 @@ def test_the_effect_of_size_stays_within_a_family_and_among_tuned_or_base_models
     ]
     pairs = query(made, "select distinct run, larger_run from majority_size_effect order by all").to_pylist()
     assert pairs == [{"run": "small", "larger_run": "large"}, {"run": "tuned", "larger_run": "larger"}]
+    place = ("n_demos", "instruction", "predict", "method")
+    mean_f1 = {
+        (row["run"], *(row[key] for key in place)): row["mean_f1"]
+        for row in query(made, "from majority_by_model").to_pylist()
+    }
+    effects = query(made, "from majority_tuning_effect where metric = 'mean_f1'").to_pylist()
+    assert {(row["run"], row["other_run"]) for row in effects} == {("small", "tuned"), ("large", "larger")}
+    for row in effects:
+        value, other = (mean_f1[(row[side], *(row[key] for key in place))] for side in ("run", "other_run"))
+        assert (row["value"], row["other_value"], row["estimate"]) == pytest.approx((value, other, other - value))
 
 
 @pytest.mark.parametrize(

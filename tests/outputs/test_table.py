@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import query
+from biaseval.analysis.comparing import comparing
 from biaseval.errors import InputError
 from biaseval.outputs.plan import plan_outputs
 from biaseval.outputs.table import COLUMNS, read_table
 from biaseval.pipelines.labels import imported_scores
+from biaseval.report.compare_models import MODEL_RELATIONS, model_charts
 from biaseval.runs import import_scores
 from biaseval.store import Run
 from tests.commands import Command
@@ -63,6 +66,16 @@ SMALL = [
     *rows_of("b", "no", {"yes": 0.3, "no": 0.3}, purpose="bias_score"),
     *rows_of("N/A", None, {"yes": 0.1, "no": 0.4}, purpose="cc"),
 ]
+
+
+def test_tasks_with_equivalent_labels_are_a_suite_by_their_names_and_have_their_figure(tmp_path: Path) -> None:
+    scores = [row | {"task": task} for task in ("task309_race_answer_generation", "task309") for row in SMALL]
+    file = write(tmp_path / "scores.csv", scores)
+    run = import_scores("table", [file], str(tmp_path / "run"), page=False).uri
+    found = query([run], "select suite, n_tasks from label_bias_by_model where method = 'none' order by all")
+    assert [tuple(row.values()) for row in found.to_pylist()] == [("all", 2), ("semantically_equivalent", 1)]
+    with comparing([run, str(shutil.copytree(run, tmp_path / "again"))], MODEL_RELATIONS) as (_, ask):
+        assert "suites" in [chart.name for chart in model_charts("label_bias", ask)]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])

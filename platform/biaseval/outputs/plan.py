@@ -5,6 +5,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from biaseval.label_bias.suites import SEMANTICALLY_EQUIVALENT
 from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting, refuse
 from biaseval.prompting.calibration import PURPOSES as PLANNED_PURPOSES
 from biaseval.prompting.calibration import leaves_one_out
@@ -135,7 +136,7 @@ def _tables(number: int, task: str, prompts: Sequence[ScoredPrompt], definition:
         "labels": labels,
         "n_instances": sum(map(len, instances.values())),
         "n_main": len(instances["main"]),
-        "is_semantically_equivalent": False,
+        "is_semantically_equivalent": task in SEMANTICALLY_EQUIVALENT,
     }
     splits: list[dict[str, object]] = [
         {"task": task, "instance_id": one.instance, "role": role, "position": at, "input": one.input, "label": one.gold}

@@ -13,8 +13,8 @@ from biaseval.report.majority_bias import f1_lines, f1_triangles
 from biaseval.report.names import INSTRUCTIONS, WAYS, method_name, method_order, way_name
 
 MODEL_RELATIONS = (
-    "label_bias_by_model majority_by_model majority_over_seeds majority_size_effect majority_shared_data settings "
-    "tuned_pairs"
+    "label_bias_by_model label_bias_size_effect label_bias_tuning_effect majority_by_model majority_over_seeds "
+    "majority_size_effect majority_tuning_effect majority_shared_data settings"
 )
 """Relations that pages and figures of several runs need in addition to the comparisons; each kind has some of them."""
 
@@ -196,20 +196,17 @@ def _called(row: Row) -> str:
 
 def paper_tables(kind: str, ask: Ask) -> dict[str, Sequence[Row]]:
     """Return by name the rows of the tables of the kind's paper over several runs, and of tuned and base models."""
-    if kind not in _WAY:
+    if kind not in _TUNED:
         return {}
     papers = {"majority_bias": _majority_bias_tables}.get(kind, lambda _: {})(ask)
-    return papers | {"tuned_minus_base": ask(_TUNED.format(kind=kind, way=_WAY[kind]))}
+    return papers | {"tuned_minus_base": ask(_TUNED[kind])}
 
 
-_WAY = {"label_bias": "n_demos, method", "majority_bias": "n_demos, instruction, predict, method"}
-_TUNED = """
-select
-    family, run, other_run, {way}, metric, value, other_value, estimate, low as estimate_low, high as estimate_high,
-    verdict, verdict_p, other_is_above_constant as is_above_constant
-from {kind}_comparison
-inner join tuned_pairs using (run, other_run)
-order by family, run, other_run, metric, {way}"""
+_EFFECTS = "order by family, run, metric, columns(*)"
+_TUNED = {
+    "label_bias": f"from label_bias_tuning_effect {_EFFECTS}",
+    "majority_bias": f"from majority_tuning_effect {_EFFECTS}",
+}
 _TUNED_COLUMNS = """
 family|Family|name; run|Base|name; other_run|Tuned|name; metric|Metric|metric; n_demos|Demonstrations|count;
 instruction|With instruction|yes; predict|Prediction|way; method|Method|method; value|Base|rate||Value;
@@ -254,17 +251,18 @@ order by task, n_demos, predict, method, instruction, number"""
 
 
 def model_sections(compared: Compared, ask: Ask) -> list[Section]:
-    """Return the section on models; none for kinds without figures of several models, and for two label-bias runs."""
+    """Return the section on models; none for kinds without figures of several models."""
     made = {"label_bias": _label_bias_blocks, "majority_bias": _majority_bias_blocks}.get(compared.kind)
     blocks = [] if made is None else made(compared, ask)
     if blocks:
-        sql = _TUNED.format(kind=compared.kind, way=_WAY[compared.kind])
-        blocks.append(Table(_TUNED_CAPTION, sql, _TUNED_COLUMNS))
+        blocks.append(Table(_TUNED_CAPTION, _TUNED[compared.kind], _TUNED_COLUMNS))
     return [Section("way-1", "Models beside each other", *blocks, link="Models")] if blocks else []
 
 
 def _label_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
-    return [Figures(_label_bias_charts(ask), _SEEN_LABELS)] if len(compared.runs) > 2 else []
+    charts = _label_bias_charts(ask) if len(compared.runs) > 2 else []
+    sizes = Table(_LARGER_CAPTION, f"from label_bias_size_effect {_EFFECTS}", _LARGER_COLUMNS)
+    return [Figures(charts, _SEEN_LABELS), sizes]
 
 
 def _majority_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
@@ -278,6 +276,15 @@ def _majority_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
         Fold("Weighted F1 by label proportions", Figures(_majority_bias_charts(ask), _SEEN)),
     ]
 
+
+_LARGER_CAPTION = (
+    "The larger model minus the smaller, which is the one before it in size in its family (model.family), both tuned "
+    "or both not. In brackets: 95 % intervals. Words: verdicts, corrected for all differences of this comparison."
+)
+_LARGER_COLUMNS = """
+family|Family|name; run|Smaller|name; larger_run|Larger|name; metric|Metric|metric; n_demos|Demonstrations|count;
+method|Method|method; value|Smaller|rate||Value; larger_value|Larger|rate||Value;
+estimate|Larger minus smaller|change|verdict; verdict_p|p, adjusted|p; n_tasks|Tasks|count"""
 
 _ORDER = (
     "order by task, n_demos, predict <> 'likelihood', predict <> 'generate', method <> 'none', method, run, instruction"
