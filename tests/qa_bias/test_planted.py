@@ -127,6 +127,11 @@ def test_the_weight_is_the_most_probable_one(cosines: SentenceCosines) -> None:
     # Probability of the nearest at the maximum is its share, 3/4: e^(w c) / (e^(w c) + 2) with c = sqrt(3 / 4).
     assert weight == pytest.approx(math.log(6) / math.sqrt(3 / 4), abs=1e-3)
     assert fitted_weight(cosines, [("Who?", "One sentence.", 0)]) == 0
+    two = "Bears eat honey in spring. Nothing else happens."
+    (near, far) = cosines.of(asked, two)[1]
+    assert (near > 0.5, far) == (True, 0)  # e^(w near) / (e^(w near) + 1) is 3/4
+    weight = fitted_weight(cosines, [(asked, two, 0)] * 3 + [(asked, two, two.index("Nothing"))])
+    assert weight == pytest.approx(math.log(3) / near, abs=1e-3)
 
 
 def test_tokens_share_the_probability_of_their_sentence() -> None:
