@@ -196,10 +196,10 @@ def test_without_its_data_and_models_a_spec_says_where_each_is_had(path: Path, c
     assert (refused.code, refused.out) == (2, "")
     text = path.read_text()
     models = {model["path"] for model in yaml.safe_load(text)["models"]}
-    said = dict(re.findall(r"^# (\S+): (.+)$", text, re.MULTILINE))
+    said = dict(re.findall(r"^# (\S+[/.]\S*): (.+)$", text, re.MULTILINE))
     lines = refused.err.splitlines()[1:]
     for missing in (*models, *(one for one in said if not one.endswith("/") and not one.startswith("runs/"))):
-        [line] = [one for one in lines if missing in one.partition(": ")[0] or f"/{missing}: " in one]
+        [line] = [one for one in lines if f"/{missing}: " in one or one.startswith(f"  - {missing}: ")]
         assert said.get(missing, "Hugging Face hub") in line
     assert len(lines) == len(models) + len(_files(yaml.safe_load(text)))
 

@@ -36,7 +36,7 @@ def train_instruct(
     The result is RUN/model, for the key model.path, or RUN/adapter, for model.adapter. Its steps are in the table
     training. The same command resumes after the last checkpoint.
 
-    Example: biaseval train instruct jobs/specs/instruct-oasst-7b.yaml --run-dir runs/oasst --set training.workers=4
+    Example: biaseval train instruct jobs/specs/papers/p2-oasst.yaml --run-dir runs/oasst --set training.workers=4
     """
     _train("train_instruct", spec, run_dir, overrides, as_json=as_json)
 
