@@ -48,10 +48,7 @@ RunDirOption = Annotated[
     ),
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, local or s3://.")]
-RunsArgument = Annotated[
-    list[str],
-    typer.Argument(metavar="RUN", help="Run directories or folders of runs, local or s3://.", callback=each_run),
-]
+RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Runs, or folders of runs.", callback=each_run)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 

@@ -231,8 +231,8 @@ def print_plans(plans: Mapping[str, Description], rates: Mapping[str, Measured |
     from biaseval.pipelines.cost_lines import cost_lines
 
     first, *others = plans.values()
-    lines = [one for one in first.lines if others and all(one in own.lines for own in others)]
-    notes = [one for one in first.notes if others and all(one in own.notes for own in others)]
+    lines = [one for one in first.lines if all(one in own.lines for own in others)]
+    notes = [one for one in first.notes if all(one in own.notes for own in others)]
     print_plan(replace(first, lines=lines, notes=notes, training_lines=(), training=None))
     for uri, own in plans.items():
         typer.echo(f"\n{uri}" if others else "", nl=bool(others))

@@ -5,14 +5,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
-from typing import TypeVar
+from typing import Any
 
 from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import kept
 from biaseval.environment import SPEC
 from biaseval.errors import BiasevalError, InputError, Problems
 from biaseval.pipelines.cost_lines import idle_budget
-from biaseval.pipelines.directory import adopt_analysis, is_planned, read_plan, read_spec
+from biaseval.pipelines.directory import adopt_analysis, fingerprints, is_planned, read_plan, read_spec
 from biaseval.pipelines.kind import AnyKind, Description
 from biaseval.pipelines.labels.imported_scores import imported_spec
 from biaseval.pipelines.labels.score import score_spec
@@ -37,8 +37,6 @@ from biaseval.spec import (
     with_own_sql,
 )
 from biaseval.store import Run
-
-R = TypeVar("R")
 
 
 def run_spec(spec: AnySpec, run_uri: str, *, page: bool = True) -> Run:
@@ -77,13 +75,13 @@ def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
     from biaseval.report import write_comparison
 
     new = {uri: own for uri, own in specs.items() if not is_planned(Run.open(uri))}
-    for_each(new, lambda own: read_with_weights(kind_of(own), own))
+    for_each(new, lambda own: (read_with_weights(kind_of(own), own), fingerprints(own)))
     failed = []
     for uri, spec in specs.items():
         run = Run.open(uri)
-        is_complete = run.has(SPEC) and read_spec(run) == spec and run_status(uri).is_complete
-        say(f"{uri} {'is complete' if is_complete else 'begins or goes on'}")
         try:
+            is_complete = run.has(SPEC) and read_spec(run) == spec and run_status(uri).is_complete
+            say(f"{uri} {'is complete' if is_complete else 'begins or goes on'}")
             _ = is_complete or run_spec(spec, uri)
         except BiasevalError as error:
             say(f"error: {error}")
@@ -93,7 +91,7 @@ def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
     return [*specs, write_comparison([*specs], f"{uri.rpartition('/')[0]}/report.html")]
 
 
-def for_each(specs: Mapping[str, AnySpec], work: Callable[[AnySpec], R]) -> dict[str, R]:
+def for_each(specs: Mapping[str, AnySpec], work: Callable[[AnySpec], Any]) -> dict[str, Any]:
     """Return the result of ``work`` for each spec; Raises InputError: with all that is wrong with any."""
     problems, found = Problems(), {}
     for uri, spec in specs.items():
