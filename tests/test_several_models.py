@@ -59,6 +59,9 @@ def test_changes_on_the_command_line_are_of_one_model_or_of_all_and_choose(tmp_p
     changes = ["models.b.path=hub/c", "model.dtype=bfloat16", "prompt.n_demos=[4]"]
     assert found(*changes) == {"x/a": ("a", "bfloat16", [4]), "x/b": ("hub/c", "bfloat16", [4])}
     assert found("models=[b]", "models.b.path=hub/c") == {"x/b": ("hub/c", "float32", [0])}
+    readers = load_specs(ROOT / "jobs" / "specs" / "qa-finetuning-squad.yaml", ["train.bases.bert-base.path=hub/c"])
+    [study] = readers.values()
+    assert [base.path for base in study.train.bases if base.name == "bert-base"] == ["hub/c"]  # type: ignore[union-attr]
     for wrong, said in (("models=[c]", "'c'"), ("models.c.path=x", "models is a list"), ("models=[]", "at least 1")):
         with pytest.raises(InputError, match=said):
             found(wrong)
