@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from biaseval.analysis.dictionary import Dictionary
 from biaseval.cli import app
 from biaseval.spec import AnySpec
+from biaseval.spec.several_models import NamedModelSpec
 from biaseval.spec.shared_sections import Section
 from biaseval.tables import tables_of
 
@@ -33,6 +34,8 @@ def specs() -> str:
         [kind] = typing.get_args(own.model_fields["kind"].annotation)
         lines += ["", f"## {kind}", "", "| key | type | default |", "|---|---|---|"]
         lines += [f"| `{key}` | {_cell(_type(field))} | {_cell(_default(field))} |" for key, field in _keys(own)]
+    lines += ["", "## An entry of `models`, in place of `model`", "", "| key | type | default |", "|---|---|---|"]
+    lines += [f"| `{key}` | {_cell(_type(field))} | {_cell(_default(field))} |" for key, field in _keys(NamedModelSpec)]
     return "\n".join(lines) + "\n"
 
 

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError, create_model
 
 from biaseval.parsing import ParseError, yaml_value
-from biaseval.spec import Spec, load_spec
+from biaseval.spec import Spec, load_specs
 from biaseval.spec.shared_sections import Section
 from tests.measures import BEGIN, END, PAGE, measures, written
 from tests.reference import PAGES as PAGES_OF_CODE
@@ -85,7 +85,7 @@ def test_the_readme_can_be_read_in_five_minutes() -> None:
 
 PAGES_WITH_SPECS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")])
 SOURCES = sorted((ROOT / "platform" / "biaseval").rglob("*.py"))
-SPECS = sorted([*ROOT.glob("examples/*.yaml"), *ROOT.glob("jobs/specs/*.yaml")])
+SPECS = sorted([*ROOT.glob("examples/*.yaml"), *ROOT.glob("jobs/specs/**/*.yaml")])
 
 _KINDS: tuple[type[Section], ...] = typing.get_args(Spec)
 _OF_A_KEY = r"(?P<key>[a-z_][a-z0-9_]*(?:\.[a-z_0-9]+)*)"
@@ -133,7 +133,7 @@ def test_a_block_of_a_page_is_a_spec_or_a_part_of_one(place: str, tmp_path: Path
         (tmp_path / "spec.yaml").write_text(BLOCKS[place])
         if isinstance(content.get("spec"), str):  # of what is searched
             shutil.copy(ROOT / "jobs" / "specs" / "qa-debiasing-squad.yaml", tmp_path / content["spec"])
-        load_spec(tmp_path / "spec.yaml")
+        load_specs(tmp_path / "spec.yaml")
         return
     for key, value in content.items():
         assert any(_is_of(kind, key, value, content) for kind in _KINDS if key in kind.model_fields), f"{place}: {key}"
@@ -153,7 +153,7 @@ def _is_of(kind: type[Section], key: str, value: Any, block: Any) -> bool:
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.name)
 def test_specs_of_the_repository_load(path: Path) -> None:
-    load_spec(path)
+    load_specs(path)
 
 
 def _shown_lines() -> Iterator[tuple[str, str, str]]:

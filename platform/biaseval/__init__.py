@@ -25,15 +25,17 @@ def open(*runs: str | Path | Sequence[str | Path]) -> Results:
     With several runs, ``biaseval.open("runs/a", "runs/b")`` or a list, every table has the column ``run``.
 
     Args:
-        runs: run directories, local or ``s3://``.
+        runs: run directories, or folders of runs, local or ``s3://``.
 
     Raises:
         InputError: a directory holds no run, or a run of an unknown kind.
         BiasevalError: a run is not finished.
     """
+    from biaseval.environment import runs_in
     from biaseval.results import Results
 
-    return Results([run for each in runs for run in ([each] if isinstance(each, str | Path) else each)])
+    named = [run for each in runs for run in ([each] if isinstance(each, str | Path) else each)]
+    return Results([own for run in named for own in runs_in(str(run))])
 
 
 def run(

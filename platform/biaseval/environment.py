@@ -71,6 +71,13 @@ def raw_spec(run: Run) -> dict[str, Any]:
     return content
 
 
+def runs_in(uri: str) -> list[str]:
+    """Return the runs directly in a folder of runs, by name; else the directory itself."""
+    folder = Run.open(uri)
+    inside = [] if folder.has(SPEC) else [f"{uri.rstrip('/')}/{name}" for name in folder.names()]
+    return [own for own in inside if Run.open(own).has(SPEC)] or [uri]
+
+
 def write_spec(run: Run, text: str) -> None:
     """Write the spec of a run, with its schema version and its digest."""
     run.write_sealed_yaml(SPEC, f"{text}# schema: {SCHEMA}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -14,10 +15,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
+from biaseval.errors import InputError
 from biaseval.progress import say
 
 if TYPE_CHECKING:
     from biaseval.spec import Spec
+
+
+def each_run(runs: list[str]) -> list[str]:
+    """Return these run directories, and those in folders of runs."""
+    from biaseval.environment import runs_in
+
+    return [own for run in runs for own in runs_in(run)]
+
 
 SpecArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: a YAML file that says what to measure.")]
 TrainingArgument = Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: a YAML file that says what to train.")]
@@ -38,7 +48,7 @@ RunDirOption = Annotated[
     ),
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, local or s3://.")]
-RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Run directories, local or s3://.")]
+RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Runs, or folders of runs.", callback=each_run)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
@@ -62,16 +72,19 @@ class WatchingCommand(TyperCommand):
         return super().parse_args(ctx, given)
 
 
-def load(spec: Path, overrides: Sequence[str] | None) -> Spec:
-    """Return a spec with the changes from the command line."""
-    from biaseval.spec import load_spec
+def load(spec: Path, overrides: Sequence[str] | None, run_dir: str | None) -> dict[str, Spec]:
+    """Return the specs of a file, with the changes from the command line, by the directory of their run."""
+    from biaseval.spec import load_specs
 
-    return load_spec(spec, overrides or ())
+    return load_specs(spec, overrides or (), run_dir)
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
-    """On an interrupt or a stop (SIGTERM), say that all complete parts are kept."""
+def resumable(spec: Path | None = None) -> Iterator[None]:
+    """On an interrupt or a stop (SIGTERM), say that all complete parts are kept.
+
+    Problems of bad input say what a comment ``# FILE: …`` in the file of the spec says of a file that they name.
+    """
     is_main = threading.current_thread() is threading.main_thread()  # only the main thread receives signals
     before = signal.signal(signal.SIGTERM, _stop) if is_main else None
     try:
@@ -79,6 +92,11 @@ def resumable() -> Iterator[None]:
     except KeyboardInterrupt:
         say(f"interrupted; {_KEPT}")
         raise
+    except InputError as error:
+        text = "" if spec is None else spec.read_text(encoding="utf-8")
+        said = re.findall(r"^# (\S+[/.]\S*): (.+)$", text, re.MULTILINE)
+        added = {one: "".join(f"; {text}" for path, text in said if path in one) for one in error.problems}
+        raise InputError.of([f"{one}{text}" for one, text in added.items()]) from error
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: the previous handler is not Python's

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from biaseval.cli.arguments import JsonOption, RunArgument, RunDirOption, SetOption, SpecArgument, load, resumable
-from biaseval.cli.printing import print_json, print_lines, print_plan, say_made, show_finished
+from biaseval.cli.arguments import JsonOption, RunDirOption, RunsArgument, SetOption, SpecArgument, load, resumable
+from biaseval.cli.printing import print_json, print_plans, say_files, say_made, show_finished
 from biaseval.errors import BiasevalError, InputError
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ def run(
     The key kind of the spec names the measurement: label_bias, majority_bias or qa_bias. A longer spec (more
     demonstrations, sets, methods, models …) extends a finished run and keeps its results.
 
+    A spec with the key models makes a run DIR/NAME for each model, and then DIR/report.html over all models.
+
     Example: biaseval run jobs/specs/quickstart.yaml --run-dir runs/quickstart --set tasks.max_eval=100
     """
-    _make(load(spec, overrides), run_dir, as_json=as_json)
+    _make(spec, load(spec, overrides, run_dir), as_json=as_json)
 
 
 def tune(
@@ -45,7 +48,8 @@ def tune(
     from biaseval.spec import SearchSpec, of_kind
 
     other = f"{spec}: is of the kind {{kind}}; biaseval tune takes a search, biaseval run the others"
-    _make(of_kind(load(spec, overrides), other, SearchSpec), run_dir, as_json=as_json)
+    specs = load(spec, overrides, run_dir)
+    _make(spec, {uri: of_kind(own, other, SearchSpec) for uri, own in specs.items()}, as_json=as_json)
 
 
 def plan(
@@ -61,20 +65,21 @@ def plan(
 
     Example: biaseval plan jobs/specs/mistral-7b.yaml
     """
-    from biaseval.runs.commands import describe
+    from biaseval.runs.commands import describe, for_each
     from biaseval.runs.measured_rate import rate_so_far
 
-    loaded = load(spec, overrides)
-    found = describe(loaded)
-    rate = None
-    with nullcontext() if run_dir else suppress(BiasevalError):  # the default place may hold an incomplete run
-        rate = rate_so_far(loaded, run_dir or f"runs/{loaded.name}")
+    specs = load(spec, overrides, run_dir)
+    with resumable(spec):
+        found, rates = for_each(specs, describe), dict.fromkeys(specs)
+    for uri, own in specs.items():
+        with nullcontext() if run_dir else suppress(BiasevalError):  # the default place may hold an incomplete run
+            rates[uri] = rate_so_far(own, uri)
     if as_json:
-        own = {"kind": loaded.kind, "name": loaded.name}
-        print_json({**own, "plan": found.facts, "training": found.training, "measured": rate})
+        named = [(own.kind, own.name, found[uri].facts, found[uri].training, rates[uri]) for uri, own in specs.items()]
+        every = [dict(zip(("kind", "name", "plan", "training", "measured"), own, strict=True)) for own in named]
+        print_json(every[0] if len(every) == 1 else {"models": every})
     else:
-        print_plan(found)
-        print_lines([] if rate is None else [rate.line])
+        print_plans(found, rates)
 
 
 def init(
@@ -112,7 +117,7 @@ def init(
     typer.echo(f"next: {'' if model else 'name a model in it, then '}biaseval plan {path} and biaseval run {path}")
 
 
-def analyse(run: RunArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+def analyse(runs: RunsArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
     """Change keys of the analysis of a finished run, and compute its metrics and report again; loads no model.
 
     Label and majority bias take scoring and calibrations whose prompts are scored. Label bias also takes suites,
@@ -124,8 +129,9 @@ def analyse(run: RunArgument, overrides: SetOption = None, as_json: JsonOption =
     from biaseval.pipelines.directory import read_spec
     from biaseval.runs.commands import reanalyse_run
 
-    finished = reanalyse_run(run, overrides or ())
-    show_finished(finished, read_spec(finished), as_json=as_json)
+    for run in runs:
+        finished = reanalyse_run(run, overrides or ())
+        show_finished(finished, read_spec(finished), as_json=as_json)
 
 
 def score(
@@ -202,14 +208,18 @@ def demo(
     from biaseval.demo import QA_SPEC_PATH, SPEC_PATH
 
     path, folder = (QA_SPEC_PATH, "runs/demo-qa") if what == "qa" else (SPEC_PATH, "runs/demo")
-    _make(load(path, ()), run_dir or folder, as_json=as_json)
+    _make(path, load(path, (), run_dir or folder), as_json=as_json)
 
 
-def _make(loaded: Spec, run_dir: str | None, *, as_json: bool) -> None:
-    from biaseval.runs.commands import run_spec
+def _make(file: Path, specs: Mapping[str, Spec], *, as_json: bool) -> None:
+    from biaseval.runs.commands import run_each, run_spec
 
-    with resumable():
-        finished = run_spec(loaded, run_dir or f"runs/{loaded.name}")
+    with resumable(file):
+        if len(specs) > 1:
+            say_files(run_each(specs), as_json=as_json)
+            return
+        [(uri, loaded)] = specs.items()
+        finished = run_spec(loaded, uri)
     show_finished(finished, loaded, as_json=as_json)
 
 

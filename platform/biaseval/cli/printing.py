@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import typer
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from biaseval.doctor import Finding
     from biaseval.lease import Sight
     from biaseval.pipelines.kind import Description
-    from biaseval.runs.measured_rate import Pace
+    from biaseval.runs.measured_rate import Measured, Pace
     from biaseval.runs.status import Status
     from biaseval.spec import AnySpec
     from biaseval.store import Run
@@ -223,6 +224,25 @@ def print_tasks(checked: Any) -> None:
         for problem in problems:
             typer.echo(f"bad       {name}: {problem}")
     typer.echo(f"{len(checked.usable)} usable, {len(checked.left_out)} left out, {len(checked.bad)} bad")
+
+
+def print_plans(plans: Mapping[str, Description], rates: Mapping[str, Measured | None]) -> None:
+    """Print the work of specs by the directory of their run; of several, first what all share and last the sum."""
+    from biaseval.pipelines.cost_lines import cost_lines
+
+    first, *others = plans.values()
+    lines = [one for one in first.lines if all(one in own.lines for own in others)]
+    notes = [one for one in first.notes if all(one in own.notes for own in others)]
+    print_plan(replace(first, lines=lines, notes=notes, training_lines=(), training=None))
+    for uri, own in plans.items():
+        typer.echo(f"\n{uri}" if others else "", nl=bool(others))
+        rest = [one for one in own.notes if one not in notes]
+        print_plan(replace(own, lines=[one for one in own.lines if one not in lines], notes=rest))
+        print_lines([] if (rate := rates[uri]) is None else [rate.line])
+    if others:
+        flops = [own.facts.get("flops", 0) + (own.training.flops if own.training else 0) for own in plans.values()]
+        typer.echo(f"\nall {len(plans)} models")
+        print_lines(cost_lines("FLOPs", sum(flops)))
 
 
 def print_plan(plan: Description) -> None:

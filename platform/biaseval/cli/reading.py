@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument
+from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument, each_run
 from biaseval.cli.printing import (
     Format,
     print_comparison,
@@ -47,6 +47,11 @@ def status(
     """
     from biaseval.runs.status import run_status
 
+    if (runs := each_run([run])) != [run]:
+        for own in runs:
+            say(own)
+            status(own, watch, as_json)
+        return
     was_left = False
     while True:
         try:
@@ -97,11 +102,12 @@ def sql(
     if schema:
         has_name = len(arguments) > 1 and not Run.open(arguments[-1]).has("spec.yaml")
         runs, name = (arguments[:-1], arguments[-1]) if has_name else (arguments, None)
-        print_result(describe_tables(runs, name), output)
+        print_result(describe_tables(each_run(runs), name), output)
         return
     if len(arguments) < 2:
         raise InputError('sql: give a run directory and a query, for example biaseval sql runs/x "from tasks"')
-    *runs, question = arguments
+    *named, question = arguments
+    runs = each_run(named)
     found = query(runs, question)
     print_result(found, output)
     if is_vain(found):
@@ -141,7 +147,7 @@ def report(
 def compare(
     runs: Annotated[
         list[str],
-        typer.Argument(metavar="RUN RUN...", help="Runs of one kind; the others are compared with the first."),
+        typer.Argument(metavar="RUN RUN...", help="Runs of one kind, the others against the first.", callback=each_run),
     ],
     out: Annotated[
         str | None, typer.Option("--out", metavar="FILE", help="Write an .html page too, with figures and rows.")

@@ -36,7 +36,7 @@ def train_instruct(
     The result is RUN/model, for the key model.path, or RUN/adapter, for model.adapter. Its steps are in the table
     training. The same command resumes after the last checkpoint.
 
-    Example: biaseval train instruct jobs/specs/instruct-oasst-7b.yaml --run-dir runs/oasst --set training.workers=4
+    Example: biaseval train instruct jobs/specs/papers/p2-oasst.yaml --run-dir runs/oasst --set training.workers=4
     """
     _train("train_instruct", spec, run_dir, overrides, as_json=as_json)
 
@@ -58,13 +58,13 @@ def train_qa(
 def _train(name: str, spec: Path, run_dir: str | None, overrides: Sequence[str] | None, *, as_json: bool) -> None:
     from biaseval.runs import train
 
-    loaded = load(spec, overrides)
-    with resumable():
-        trained: Trained = getattr(train, name)(loaded, run_dir or f"runs/{loaded.name}")
-    made = {trained.folder: f"{trained.uri}/{trained.folder}"}
-    if as_json:
-        print_json({"run": trained.uri, **made, "training": dict(trained.lines)})
-    else:
-        print_lines(trained.lines)
-        say_made(made, as_json=False)
-    trained.refuse_given_up()
+    for uri, loaded in load(spec, overrides, run_dir).items():
+        with resumable(spec):
+            trained: Trained = getattr(train, name)(loaded, uri)
+        made = {trained.folder: f"{trained.uri}/{trained.folder}"}
+        if as_json:
+            print_json({"run": trained.uri, **made, "training": dict(trained.lines)})
+        else:
+            print_lines(trained.lines)
+            say_made(made, as_json=False)
+        trained.refuse_given_up()

@@ -1,25 +1,28 @@
 """What the commands do: each takes a spec or the directory of a run, and asks its kind once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
+from typing import Any
 
 from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import kept
-from biaseval.errors import InputError
+from biaseval.environment import SPEC
+from biaseval.errors import BiasevalError, InputError, Problems
 from biaseval.pipelines.cost_lines import idle_budget
-from biaseval.pipelines.directory import adopt_analysis, read_plan, read_spec
+from biaseval.pipelines.directory import adopt_analysis, fingerprints, is_planned, read_plan, read_spec
 from biaseval.pipelines.kind import AnyKind, Description
 from biaseval.pipelines.labels.imported_scores import imported_spec
 from biaseval.pipelines.labels.score import score_spec
 from biaseval.pipelines.log import logged
 from biaseval.pipelines.optional_packages import refuse_missing_extras
-from biaseval.pipelines.planning import weights_notes
+from biaseval.pipelines.planning import read_with_weights, weights_notes
 from biaseval.pipelines.run import finish, make_missing, planned_run, refuse_unfinished, write_page
 from biaseval.progress import say
 from biaseval.runs.kinds import kind_of
+from biaseval.runs.status import run_status
 from biaseval.spec import (
     AnySpec,
     ExecutionSpec,
@@ -58,6 +61,44 @@ def run_spec(spec: AnySpec, run_uri: str, *, page: bool = True) -> Run:
         finish(run, kind, spec, page=page)
         kind.refuse_given_up(run, spec)
     return run
+
+
+def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
+    """Make the run of each spec that is not complete, and one page over all; return the URIs of runs and page.
+
+    The key of a spec is the directory of its run. All are in one folder, whose ``report.html`` is the page.
+
+    Raises:
+        InputError: the input of a run is bad; the message has that of all runs, and no run begins.
+        BiasevalError: a run failed, and the others were made all the same; the same call makes it again.
+    """
+    from biaseval.report import write_comparison
+
+    new = {uri: own for uri, own in specs.items() if not is_planned(Run.open(uri))}
+    for_each(new, lambda own: (read_with_weights(kind_of(own), own), fingerprints(own)))
+    failed = []
+    for uri, spec in specs.items():
+        run = Run.open(uri)
+        try:
+            is_complete = run.has(SPEC) and read_spec(run) == spec and run_status(uri).is_complete
+            say(f"{uri} {'is complete' if is_complete else 'begins or goes on'}")
+            _ = is_complete or run_spec(spec, uri)
+        except BiasevalError as error:
+            say(f"error: {error}")
+            failed.append(uri)
+    if failed:
+        raise BiasevalError(f"{', '.join(failed)}: failed, as said above; mend it, and run the same command again")
+    return [*specs, write_comparison([*specs], f"{uri.rpartition('/')[0]}/report.html")]
+
+
+def for_each(specs: Mapping[str, AnySpec], work: Callable[[AnySpec], Any]) -> dict[str, Any]:
+    """Return the result of ``work`` for each spec; Raises InputError: with all that is wrong with any."""
+    problems, found = Problems(), {}
+    for uri, spec in specs.items():
+        with problems.noted():
+            found[uri] = work(spec)
+    problems.refuse()
+    return found
 
 
 def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path, out_uri: str) -> Run:

@@ -41,6 +41,7 @@ from biaseval.spec.qa_bias import QaBiasSpec, QaDatasetsSpec, QaModelSpec, QaTex
 from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, TableSpec
 from biaseval.spec.score import ScoreSpec
 from biaseval.spec.search import SearchedSpec, SearchSpec, StopEarlySpec
+from biaseval.spec.several_models import contents_of
 from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec
 from biaseval.spec.training import AdapterSpec, LoraSpec, TrainingSpec
 
@@ -72,6 +73,31 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     """
     path = Path(path).expanduser()
     return spec_of(read_content(path), str(path), path.resolve().parent, overrides)
+
+
+def load_specs(path: str | Path, overrides: Sequence[str] = (), run_dir: str | None = None) -> dict[str, Spec]:
+    """Return the specs in the YAML file ``path``, one or one for each of ``models``, by the directory of their run.
+
+    That is ``run_dir``, by default ``runs/NAME``, or a folder in it for each model. ``models.NAME.key=value`` changes
+    one model, ``models=[NAME, …]`` chooses models, and every other override is of each model. Raises: as `load_spec`.
+    """
+    path = Path(path).expanduser()
+    content, source, folder = read_content(path), str(path), path.resolve().parent
+    kind = _KINDS.get(str(content.get("kind")))
+    if kind is None or "model" not in kind.model_fields or "models" not in content:
+        spec = spec_of(content, source, folder, overrides)
+        return {run_dir or f"runs/{spec.name}": spec}
+    first = [one for one in overrides if one.startswith(("models.", "name="))]
+    override_keys(content, first)
+    known = {each.get("name"): each for each in content["models"] or () if isinstance(each, dict)}
+    chosen = [one for one in overrides if one.startswith("models=")]
+    override_keys(content, chosen)
+    if isinstance(content["models"], list):
+        content["models"] = [known.get(each, each) if isinstance(each, str) else each for each in content["models"]]
+    contents = contents_of(content, source, named_by_model=kind.NAMED_BY_MODEL)
+    rest = [one for one in overrides if one not in (*first, *chosen)]
+    place = (run_dir or f"runs/{content['name']}").rstrip("/")
+    return {f"{place}/{name}": spec_of(own, f"{source}: {name}", folder, rest) for name, own in contents.items()}
 
 
 def spec_of(content: dict[str, Any], source: str, folder: Path, overrides: Sequence[str] = ()) -> Spec:
@@ -132,7 +158,7 @@ __all__ = [
     "PromptSpec", "QaBaseSpec", "QaBiasSpec", "QaDatasetsSpec", "QaModelSpec", "QaTextSpec", "QaTrainSpec", "ScoreSpec",
     "SearchSpec", "SearchedSpec", "SimplexSpec", "Source", "Spec", "StopEarlySpec", "TableSpec", "TasksSpec",
     "TrainingSpec", "WindowsSpec", "analysed_as", "blocking", "break_cautions", "differences", "dump_spec",
-    "grown_keys", "is_label", "item_pieces", "label_key", "load_spec", "of_analysis", "of_kind", "of_no_section",
-    "override_keys", "spec_of", "stored_spec", "template_fields", "training_positions", "with_own_sql",
+    "grown_keys", "is_label", "item_pieces", "label_key", "load_spec", "load_specs", "of_analysis", "of_kind",
+    "of_no_section", "override_keys", "spec_of", "stored_spec", "template_fields", "training_positions", "with_own_sql",
     "written_breaks",
 ]  # fmt: skip

@@ -157,6 +157,9 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
         child = section.get(parent)
         if child is None:  # also if the section is null
             child = section[parent] = {}
+        if isinstance(child, list):  # the next name may be that of an entry
+            named = [each for each in child if isinstance(each, dict) and each.get("name") in parents[place:][:1]]
+            child = {each["name"]: each for each in named} or child
         if not isinstance(child, dict):
             above = ".".join(parents[:place])
             if isinstance(child, list):

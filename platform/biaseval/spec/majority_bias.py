@@ -73,6 +73,7 @@ class MajorityBiasSpec(RunSpec):
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "analysis.*", *LINEAGE)
     GROWS = ("seeds", "predict", "calibration", "prompt.instruction", "analysis.files")
+    NAMED_BY_MODEL = False  # the name is that of the data
     # Keys of other kinds that a search reads.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None

@@ -73,6 +73,8 @@ class RunSpec(Section):
     """Keys that change only the analysis of stored outputs: a finished run may change them."""
     GROWS: ClassVar[tuple[str, ...]] = ()
     """Keys that may grow (a longer list, a larger number): a finished run computes the additions and keeps the rest."""
+    NAMED_BY_MODEL: ClassVar[bool] = True
+    """Whether each of several models gives its run its name; if not, the runs share the name of their data."""
 
     kind: str
     name: Name
