@@ -3,7 +3,8 @@
 -- variant (cc@0.7) all those of its method. tokens: theirs, a prefix that the rows have too not counted and one of
 -- their own once, and those of the training rows in all epochs. trained_parameters: of each of n_adapters. seconds: of
 -- training as measured, and of scoring in proportion to tokens; null where the run does not say. Where text is
--- generated too, the run measures both as one: its time is spread over the tokens that are scored.
+-- generated too, the run measures both as one: its time is spread over the tokens that are scored. n_demo_sets: those
+-- that the method was measured in, and that it cost as much for; lora may have fewer than calibrations.
 with
 label_tokens as (
     select 'none' as adaptation, prompt_id, sum(n_label_tokens + 1) as n_label_tokens
@@ -35,10 +36,10 @@ pieces as (
     inner join label_tokens using (prompt_id)
     union all
     select
-        adaptations.adaptation, context_uses.purpose, context_uses.n_demos, context_uses.instruction,
+        adaptation, context_uses.purpose, context_uses.n_demos, context_uses.instruction,
         context_uses.format, 0 as n_prompts, context_uses.n_tokens as tokens
     from context_uses
-    cross join (select unnest(adaptations) as adaptation from run_settings) as adaptations
+    inner join adapted_contexts using (context_id)
 ),
 
 scored as (
@@ -110,8 +111,18 @@ select
     run_settings.model, needs.n_demos, needs.instruction, needs.method, sum(needs.n_prompts)::bigint as n_prompts,
     sum(needs.tokens)::bigint as tokens, sum(needs.n_adapters)::bigint as n_adapters,
     case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,
-    case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds
+    case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds,
+    max(sets.n_demo_sets) as n_demo_sets
 from needs
 cross join run_settings
+inner join (
+    select adaptation, n_demos, instruction, count(distinct demo_set) as n_demo_sets
+    from contexts
+    inner join adapted_contexts using (context_id)
+    group by all
+) as sets
+    on
+        needs.n_demos = sets.n_demos and needs.instruction = sets.instruction
+        and sets.adaptation = if(method like 'lora%', 'lora', 'none')
 group by run_settings.model, needs.n_demos, needs.instruction, needs.method
 order by all

@@ -39,10 +39,17 @@ def _without_additions(old: S, new: S) -> tuple[S, list[str]]:
     for key in new.GROWS:
         *sections, name = key.split(".")
         one, other = (reduce(getitem, sections, content) for content in (before, after))
-        if one[name] != other[name] and _is_more(one[name], other[name]):
+        if one is None or other is None:  # a section that was added, or dropped
+            continue
+        is_added = key == "lora" and one[name] is None
+        is_all = key.startswith("lora.") and other[name] is None
+        if one[name] != other[name] and (is_added or is_all or _is_more(one[name], other[name])):
             grown.append(key)
             other[name] = one[name]
-    return type(new).model_validate(after), grown
+    try:
+        return type(new).model_validate(after), grown
+    except ValidationError:  # what was added goes with something that also changed
+        return new, []
 
 
 def analysed_as(old: S, new: S) -> S:

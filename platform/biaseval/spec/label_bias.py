@@ -32,7 +32,7 @@ from biaseval.spec.shared_sections import (
     named_twice,
     refuse,
 )
-from biaseval.spec.training import LoraSpec, other_adapters, untrainable
+from biaseval.spec.training import LabelLoraSpec, LoraSpec, other_adapters, untrainable
 
 KNOWN_SUITES = ("all", "semantically_equivalent")
 """Suites that every run has."""
@@ -223,7 +223,10 @@ class LabelBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*", *LINEAGE)
-    GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data", "analysis.files")
+    GROWS = (
+        *("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data", "analysis.files"),
+        *("lora", "lora.n_demos", "lora.demo_sets"),
+    )
     # Keys of other kinds that a search reads.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None
@@ -244,7 +247,7 @@ class LabelBiasSpec(RunSpec):
     scoring: ScoringSpec = ScoringSpec()
     suites: dict[Name, Annotated[list[str], Field(min_length=1)]] = {}
     """More groups of tasks to average over: name to task names, or globs over them."""
-    lora: LoraSpec | None = None
+    lora: LabelLoraSpec | None = None
     primary: PrimarySpec | None = None
     execution: ExecutionSpec = ExecutionSpec()
 
@@ -361,12 +364,13 @@ class LabelBiasSpec(RunSpec):
 
     @field_validator("lora")
     @classmethod
-    def _adapters_can_be_trained(cls, lora: LoraSpec | None, info: ValidationInfo) -> LoraSpec | None:
+    def _adapters_can_be_trained(cls, lora: LabelLoraSpec | None, info: ValidationInfo) -> LabelLoraSpec | None:
         if lora is None:
             return lora
         problems = untrainable(info.data["model"]) if "model" in info.data else []
         if "prompt" in info.data:
-            problems += _shown_examples(info.data["prompt"], lora.n_examples)
+            refuse(list(_unlike_prompts(info.data["prompt"], lora)), SpecError)
+            problems += _shown_examples(info.data["prompt"], lora)
             if info.data["prompt"].formats:
                 problems.append("adapters are trained on one format of the prompt; take prompt.formats out, or lora")
         refuse([f"lora: {problem}" for problem in problems], SpecError)
@@ -407,14 +411,26 @@ class LabelBiasSpec(RunSpec):
         return primary
 
 
-def _shown_examples(prompt: PromptSpec, n_examples: int) -> Iterator[str]:
+def _unlike_prompts(prompt: PromptSpec, lora: LabelLoraSpec) -> Iterator[str]:
+    """Yield what the section asks for that the run has no prompts for."""
+    known = ", ".join(map(str, prompt.n_demos))
+    for n_demos in lora.n_demos or []:
+        if n_demos not in prompt.n_demos:
+            yield f"lora.n_demos: {n_demos} is none of prompt.n_demos ({known}); take it out, or add it there"
+    yield from named_twice("lora.n_demos", lora.n_demos or [], "a number")
+    if lora.demo_sets is not None and lora.demo_sets > prompt.demo_sets:
+        yield f"lora.demo_sets: {lora.demo_sets} is more than prompt.demo_sets {prompt.demo_sets}; lower it"
+
+
+def _shown_examples(prompt: PromptSpec, lora: LabelLoraSpec) -> Iterator[str]:
     """Yield the demonstration sets whose adapter would train on their own demonstrations."""
     for n_demos in prompt.n_demos:
         for demo_set in range(prompt.demo_sets if n_demos else 1):
             shown = range(n_demos * demo_set, n_demos * (demo_set + 1))
-            if not set(shown).isdisjoint(training_positions(n_demos, demo_set, n_examples)):
+            own = training_positions(n_demos, demo_set, lora.n_examples)
+            if lora.is_trained(n_demos, demo_set) and not set(shown).isdisjoint(own):
                 yield (
-                    f"{n_examples} training examples beside demonstration set {demo_set} of {n_demos} "
+                    f"{lora.n_examples} training examples beside demonstration set {demo_set} of {n_demos} "
                     f"would be among its own demonstrations: the pool has {N_DEMONSTRATIONS}; lower "
                     "lora.n_examples, n_demos or demo_sets"
                 )

@@ -1,6 +1,6 @@
 """What the kinds that score labels by a causal LM share: planning, their stages, and what a plan says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -17,6 +17,7 @@ from biaseval.pipelines.labels.adapters import adapter_cost, adapter_lines, adap
 from biaseval.pipelines.labels.label_scores import scoring_stage
 from biaseval.pipelines.planning import CausalInputs
 from biaseval.progress import say
+from biaseval.prompting.parts import PlannedPart
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
 from biaseval.store import Run
@@ -40,9 +41,9 @@ def section_problems(spec: CausalSpec) -> list[str]:
     return [*problems.found, *own_sql_problems(spec)]
 
 
-def n_models(spec: CausalSpec) -> int:
-    """Return how often each prompt is scored: with adapters once by the model itself and once by the adapted model."""
-    return 1 if spec.lora is None else 2
+def scored(parts: Sequence[PlannedPart]) -> list[PlannedPart]:
+    """Return the parts as often as they are scored: by the model itself, and once more by an adapted model."""
+    return [*parts, *(part for part in parts if part.adapter is not None)]
 
 
 def with_training_rows(
@@ -95,8 +96,13 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         contexts_part |= dict.fromkeys(run.read_part("contexts", where)["context_id"].to_pylist(), where)
     made = {table: run.parts(table) for table in ("tasks", "splits", "settings")}
     prompts = _stored_prompts(run)
+    gone = set(prompts)
     parts: list[dict[str, Any]] = [*plan["parts"]]
-    n_contexts = 1 + max(contexts_part.values())
+    n_stored, n_contexts = len(parts), 1 + max(contexts_part.values())
+    adapters: list[dict[str, Any]] = [*plan.get("adapters", ())]
+    known = {adapter["adapter"] for adapter in adapters}
+    n_rows_parts = 1 + max(run.parts("training_rows"), default=-1)
+    adapter_of: dict[str, str] = {}
     summary = inputs.start
     sha256: dict[str, str] = {}
     for number, planned in enumerate(inputs.all_planned()):
@@ -112,11 +118,20 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         new = contexts.filter(pc.invert(pc.is_in(contexts["context_id"], pa.array(list(contexts_part), pa.string()))))
         if new.num_rows:
             run.write_part("contexts", n_contexts, new)
+        if added := [adapter for adapter in planned.adapters if adapter["adapter"] not in known]:
+            trained = planned.tables["training_rows"]
+            is_new = pc.is_in(trained["adapter"], pa.array([adapter["adapter"] for adapter in added]))
+            run.write_part("training_rows", n_rows_parts, trained.filter(is_new))
+            adapters += [{"part": len(adapters) + at, "rows_part": n_rows_parts, **one} for at, one in enumerate(added)]
+            n_rows_parts += 1
         lengths = dict(zip(*(contexts[name].to_pylist() for name in ("context_id", "n_tokens")), strict=True))
         for part in planned.parts:
             rows = part.prompts.to_pylist()
             if any(prompts.get(row["prompt_id"], text := _text(row)) != text for row in rows):
                 raise _other_rows(run, "prompts")
+            gone.difference_update(row["prompt_id"] for row in rows)
+            if part.adapter is not None:
+                adapter_of |= dict.fromkeys((row["prompt_id"] for row in rows), part.adapter)
             rows = [row for row in rows if row["prompt_id"] not in prompts]
             rows.sort(key=lambda row: contexts_part.get(row["context_id"], n_contexts))
             for where, own in groupby(rows, key=lambda row: contexts_part.get(row["context_id"], n_contexts)):
@@ -126,8 +141,38 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         n_contexts += bool(new.num_rows)
         summary += planned.summary
         sha256 |= planned.sha256
+    if gone:  # rows that an adapter is trained on are not held out
+        raise _other_rows(run, "prompts")
     amend_environment(run, data=sha256)
-    return {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
+    plan = {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
+    if spec.lora is None:
+        return plan
+    amend_environment(run, trained_parameters=adapter_cost(spec, spec.lora, adapters, inputs.model).n_trainable[0])
+    return {**plan, "adapters": adapters, "adapted_parts": list(_adapted_parts(run, plan, adapter_of, known, n_stored))}
+
+
+def _adapted_parts(
+    run: Run, plan: Plan, adapter_of: Mapping[str, str], known: Collection[str], n_stored: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the pieces of parts that adapters score: those of the plan, then of new adapters, and of new parts.
+
+    The first ``n_stored`` parts of the plan were there, and so were the ``known`` adapters. ``adapter_of``: prompt to
+    adapter.
+    """
+    stored = plan.get("adapted_parts", [])
+    yield from stored
+    number = 1 + max((part["part"] for part in [*plan["parts"], *stored] if "adapter" in part), default=-1)
+    for part in plan["parts"]:
+        first_row = 0
+        prompts = run.read_part("prompts", part["part"])["prompt_id"].to_pylist()
+        for adapter, own in groupby(prompts, key=adapter_of.get):
+            n_prompts = len(list(own))
+            if adapter is not None and (adapter not in known or part["part"] >= n_stored):
+                tokens = part["tokens"] * n_prompts // part["n_prompts"]
+                piece = part_entry(number, part["contexts_part"], n_prompts, tokens, adapter)
+                yield {**piece, "prompts_part": part["part"], "first_row": first_row}
+                number += 1
+            first_row += n_prompts
 
 
 def _stored_prompts(run: Run) -> dict[str, int]:
@@ -157,9 +202,10 @@ def _refuse_other_contexts(run: Run, contexts: pa.Table, contexts_part: Mapping[
 def _other_rows(run: Run, table: str) -> InputError:
     return InputError(
         f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added: of fewer "
-        "than 396 rows in one file, a larger n_demos x demo_sets takes test rows, and so does pride (smaller numbers "
-        "and other methods may be added), new data sets come after the existing ones, and a chat template that "
-        "writes the date writes another on another day; start a run in another directory"
+        "than 396 rows in one file, a larger n_demos x demo_sets takes test rows, and so do pride and lora (smaller "
+        "numbers and other methods may be added), lora takes rows of held_out and pride, new data sets come after the "
+        "existing ones, and a chat template that writes the date writes another on another day; start a run in another "
+        "directory"
     )
 
 

@@ -16,7 +16,6 @@ from biaseval.pipelines.labels.causal import (
     describe_causal,
     extend_causal,
     model_inputs,
-    n_models,
     section_problems,
     with_training_rows,
     write_causal,
@@ -37,7 +36,7 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
         facts, tokenizer = model_inputs(spec.model)
     problems.refuse()
     is_scored = "label_scores" in output_tables(spec.predict)
-    n_texts = n_models(spec) * (n_passes(spec.predict) + is_scored * (len(dataset.labels) - 1))
+    n_texts = _n_models(spec) * (n_passes(spec.predict) + is_scored * (len(dataset.labels) - 1))
 
     def pieces() -> Iterator[Planned]:
         for plan in plan_settings(spec, dataset, tokenizer, facts.window):
@@ -47,8 +46,8 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
                 parts=plan.parts,
                 summary=PlanSummary(
                     n_prompts=n_prompts(plan.parts),
-                    n_scores=n_models(spec) * is_scored * n_scores(plan.parts),
-                    tokens=n_models(spec) * n_passes(spec.predict) * sum(part.tokens for part in plan.parts),
+                    n_scores=_n_models(spec) * is_scored * n_scores(plan.parts),
+                    tokens=_n_models(spec) * n_passes(spec.predict) * sum(part.tokens for part in plan.parts),
                     tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
                     notes=plan.notes,
                     n_settings=1,
@@ -71,6 +70,11 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
     )
 
 
+def _n_models(spec: MajorityBiasSpec) -> int:
+    """Return how often each prompt is scored: with adapters once by the model itself and once by the adapted model."""
+    return 1 if spec.lora is None else 2
+
+
 def _describe(spec: MajorityBiasSpec, inputs: CausalInputs) -> Description:
     described = describe_causal(spec, inputs)
     smallest = _smallest_bias(spec, described.facts["n_settings"])
@@ -91,7 +95,7 @@ def _describe(spec: MajorityBiasSpec, inputs: CausalInputs) -> Description:
 def _smallest_bias(spec: MajorityBiasSpec, n_settings: int) -> float | None:
     """Return the standard deviation of weighted F1 over settings, without noise, that the run would mostly find."""
     n_ways = sum(1 + len(spec.calibration) * (predict == "likelihood") for predict in spec.predict)
-    n_tests = len(spec.prompt.instruction) * n_models(spec) * n_ways
+    n_tests = len(spec.prompt.instruction) * _n_models(spec) * n_ways
     with closing(connect([])) as connection:
         [(found,)] = connection.execute(
             "select visible_settings(?, ?, ?, ?)", [DRAW_DEVIATION**2, n_settings, len(spec.seeds), n_tests]
