@@ -5,12 +5,10 @@
 -- compared with.
 with
 sets as (
-    select
-        task, n_demos, demo_set, instruction, bool_or(adaptation = 'lora') as is_adapted,
-        bool_and(bool_or(adaptation = 'lora')) over (partition by task, n_demos) as is_whole
+    select task, n_demos, demo_set, instruction, bool_or(adaptation = 'lora') as is_adapted
     from contexts
     inner join adapted_contexts using (context_id)
-    group by task, n_demos, demo_set, instruction
+    group by all
 ),
 
 -- What is done in each setting; log_weights: null where nothing is divided.
@@ -31,7 +29,7 @@ methods as (
         task, n_demos, demo_set, 'base' as format, null as setting, instruction, 'none' as adaptation,
         'none' as method, null as log_weights, 'sets of lora' as new_format
     from sets
-    where is_adapted and not is_whole
+    qualify is_adapted and not bool_and(is_adapted) over (partition by task, n_demos)
 ),
 
 unnormalized as (

@@ -11,14 +11,11 @@ settings as (
 select
     settings.model, settings.n_demos, settings.method, against.n_demos as against_n_demos,
     against.method as against_method,
-    if(
-        settings.method like 'lora%' and against.method = 'none' and exists (
-            from format_metrics where format = 'sets of lora' and n_demos = settings.n_demos
-        ),
-        'sets of lora', 'base'
-    ) as against_format
+    if(settings.method like 'lora%' and against.method = 'none', coalesce(sets.format, 'base'), 'base') as against_format
 from settings
 inner join settings as against using (model)
+left join (select distinct n_demos, format from format_metrics where format = 'sets of lora') as sets
+    on settings.n_demos = sets.n_demos
 where
     case
         when settings.method = 'none' then

@@ -112,17 +112,13 @@ select
     sum(needs.tokens)::bigint as tokens, sum(needs.n_adapters)::bigint as n_adapters,
     case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,
     case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds,
-    max(sets.n_demo_sets) as n_demo_sets
+    (
+        select count(distinct demo_set)
+        from contexts
+        inner join adapted_contexts using (context_id)
+        where contexts.n_demos = needs.n_demos and adaptation = if(needs.method like 'lora%', 'lora', 'none')
+    ) as n_demo_sets
 from needs
 cross join run_settings
-inner join (
-    select adaptation, n_demos, instruction, count(distinct demo_set) as n_demo_sets
-    from contexts
-    inner join adapted_contexts using (context_id)
-    group by all
-) as sets
-    on
-        needs.n_demos = sets.n_demos and needs.instruction = sets.instruction
-        and sets.adaptation = if(method like 'lora%', 'lora', 'none')
 group by run_settings.model, needs.n_demos, needs.instruction, needs.method
 order by all

@@ -11,9 +11,7 @@ differences as (
     from label_bias_pairs as pairs
     inner join label_bias_draws as measured using (model, n_demos, method)
     inner join format_draws as against using (model, suite, draw)
-    where
-        against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
-        and against.format = pairs.against_format
+    where against.n_demos = against_n_demos and against.method = against_method and against.format = against_format
 ),
 
 estimates as (
@@ -38,9 +36,7 @@ counts as (
     inner join label_bias_by_task_over_sets as measured using (model, n_demos, method)
     inner join format_metrics_over_sets as against using (model, task)
     inner join suite_tasks using (task)
-    where
-        against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
-        and against.format = pairs.against_format
+    where against.n_demos = against_n_demos and against.method = against_method and against.format = against_format
     group by all
 ),
 

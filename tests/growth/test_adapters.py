@@ -69,6 +69,7 @@ def trained(run: Run) -> list[str]:
     return [f"k{row['n_demos']}.s{row['demo_set']}" for row in found]
 
 
+@pytest.mark.slow
 def test_adapters_of_some_sets_are_added_to_a_finished_run_and_then_those_of_all(
     run: Run, spec: SpecOf, tmp_path: Path
 ) -> None:
@@ -118,7 +119,9 @@ def test_adapters_of_some_sets_are_added_to_a_finished_run_and_then_those_of_all
 
 
 def test_adapters_of_some_sets_are_compared_with_none_in_these_sets(run: Run, spec: SpecOf) -> None:
+    written = stamps(run, "label_scores", "prompts")
     run_spec(spec(0, 2, lora={**LORA, "n_demos": [2], "demo_sets": 1}), run.uri)
+    assert (trained(run), stamps(run, "label_scores", "prompts")) == (["k2.s0"], written)
     by_set = {
         (row["n_demos"], row["method"], row["demo_set"]): np.array([row[metric] for metric in METRICS])
         for row in rows(run, BY_TASK)
@@ -161,4 +164,4 @@ def test_adapters_of_some_sets_are_compared_with_none_in_these_sets(run: Run, sp
     for mart in ("label_bias_by_format", "label_bias_metrics", "label_bias_format_labels", "label_bias_format_spread"):
         assert {row["format"] for row in rows(run, f"from {mart}") if "format" in row} <= {"base"}
     [told] = rows(run, "select text from label_bias_cautions where text like 'LoRA%'")
-    assert told["text"].startswith("LoRA was measured in 1 of 2 demonstration sets with 2 demonstrations")
+    assert told["text"].startswith("LoRA has adapters for some demonstration sets alone")

@@ -153,9 +153,6 @@ class _TaskPlanner:
             for demo_set in range(self._spec.prompt.demo_sets if n_demos else 1):
                 yield n_demos, demo_set
 
-    def _is_trained(self, n_demos: int, demo_set: int) -> bool:
-        return self._spec.lora is not None and self._spec.lora.is_trained(n_demos, demo_set)
-
     def _measured(self) -> Iterator[tuple[str, int, int]]:
         """Yield each format with its settings, those of the default wording first."""
         for name in self._formats:
@@ -179,8 +176,8 @@ class _TaskPlanner:
     def _unseen(self, splits: Splits, n_demos: int, demo_set: int) -> Iterator[tuple[int, Instance]]:
         """Yield the pool's rows, with positions, that a setting neither shows nor trains on."""
         seen = set(range(n_demos * demo_set, n_demos * (demo_set + 1)))
-        if self._spec.lora is not None and self._is_trained(n_demos, demo_set):
-            seen.update(training_positions(n_demos, demo_set, self._spec.lora.n_examples))
+        if (lora := self._spec.lora) is not None and lora.is_trained(n_demos, demo_set):
+            seen.update(training_positions(n_demos, demo_set, lora.n_examples))
         for row, instance in enumerate(splits.demonstrations):
             if row not in seen and instance.label in splits.labels:
                 yield row, instance
@@ -236,8 +233,8 @@ class _TaskPlanner:
             for method in left_out:
                 for row, instance in enumerate(demos):
                     setting.add(method, row, tests[name][instance.id], instance, left_out=row)
-            if self._spec.lora is not None and self._is_trained(n_demos, demo_set):
-                n_examples = self._spec.lora.n_examples
+            if (lora := self._spec.lora) is not None and lora.is_trained(n_demos, demo_set):
+                n_examples = lora.n_examples
                 rows.training += training_rows(task, splits, n_demos, demo_set, n_examples, form=form, fitter=fitter)
         return rows
 
@@ -246,9 +243,9 @@ class _TaskPlanner:
         part_rows = self._spec.execution.part_rows
         groups: dict[str | None, list[dict[str, Any]]] = {}
         by_setting = groupby(rows.prompts, key=lambda row: (row["task"], row["n_demos"], row["demo_set"]))
-        for (task, *setting), own in by_setting:
-            adapter = adapter_name(task, *setting) if self._is_trained(*setting) else None
-            groups.setdefault(adapter, []).extend(own)
+        for setting, own in by_setting:
+            is_trained = (lora := self._spec.lora) is not None and lora.is_trained(*setting[1:])
+            groups.setdefault(adapter_name(*setting) if is_trained else None, []).extend(own)
         cutting = Cutting(
             part_rows=part_rows,
             n_groups=self._n_tasks * len(groups),

@@ -38,12 +38,9 @@ def _without_additions(old: S, new: S) -> tuple[S, list[str]]:
     grown = []
     for key in new.GROWS:
         *sections, name = key.split(".")
-        one, other = (reduce(getitem, sections, content) for content in (before, after))
-        if one is None or other is None:  # a section that was added, or dropped
-            continue
-        is_added = key == "lora" and one[name] is None
-        is_all = key.startswith("lora.") and other[name] is None
-        if one[name] != other[name] and (is_added or is_all or _is_more(one[name], other[name])):
+        one, other = (reduce(getitem, sections, content) or {name: None} for content in (before, after))
+        is_lora = (key == "lora" and one[name] is None) or (key.startswith("lora.") and other[name] is None)
+        if one[name] != other[name] and (is_lora or _is_more(one[name], other[name])):  # null: no adapters, or all
             grown.append(key)
             other[name] = one[name]
     try:

@@ -369,8 +369,16 @@ class LabelBiasSpec(RunSpec):
             return lora
         problems = untrainable(info.data["model"]) if "model" in info.data else []
         if "prompt" in info.data:
-            refuse(list(_unlike_prompts(info.data["prompt"], lora)), SpecError)
-            problems += _shown_examples(info.data["prompt"], lora)
+            prompt: PromptSpec = info.data["prompt"]
+            other = [str(n_demos) for n_demos in lora.n_demos or () if n_demos not in prompt.n_demos]
+            problems += [
+                f"n_demos {n_demos} is not in prompt.n_demos; take it out, or add it there" for n_demos in other
+            ]
+            if (lora.demo_sets or 0) > prompt.demo_sets:
+                problems.append(
+                    f"demo_sets {lora.demo_sets} is more than prompt.demo_sets {prompt.demo_sets}; lower it"
+                )
+            problems += _shown_examples(prompt, lora)
             if info.data["prompt"].formats:
                 problems.append("adapters are trained on one format of the prompt; take prompt.formats out, or lora")
         refuse([f"lora: {problem}" for problem in problems], SpecError)
@@ -409,17 +417,6 @@ class LabelBiasSpec(RunSpec):
                 "name another method, or add a number"
             )
         return primary
-
-
-def _unlike_prompts(prompt: PromptSpec, lora: LabelLoraSpec) -> Iterator[str]:
-    """Yield what the section asks for that the run has no prompts for."""
-    known = ", ".join(map(str, prompt.n_demos))
-    for n_demos in lora.n_demos or []:
-        if n_demos not in prompt.n_demos:
-            yield f"lora.n_demos: {n_demos} is none of prompt.n_demos ({known}); take it out, or add it there"
-    yield from named_twice("lora.n_demos", lora.n_demos or [], "a number")
-    if lora.demo_sets is not None and lora.demo_sets > prompt.demo_sets:
-        yield f"lora.demo_sets: {lora.demo_sets} is more than prompt.demo_sets {prompt.demo_sets}; lower it"
 
 
 def _shown_examples(prompt: PromptSpec, lora: LabelLoraSpec) -> Iterator[str]:

@@ -110,8 +110,7 @@ class LabelLoraSpec(LoraSpec):
 
     def is_trained(self, n_demos: int, demo_set: int) -> bool:
         """Return whether a demonstration set has an adapter."""
-        is_asked = self.n_demos is None or n_demos in self.n_demos
-        return is_asked and (self.demo_sets is None or demo_set < self.demo_sets)
+        return n_demos in (self.n_demos or [n_demos]) and demo_set < (self.demo_sets or demo_set + 1)
 
 
 def untrainable(model: ModelSpec) -> list[str]:

@@ -1,6 +1,6 @@
 """What the kinds that score labels by a causal LM share: planning, their stages, and what a plan says."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any
@@ -21,7 +21,7 @@ from biaseval.prompting.parts import PlannedPart
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
 from biaseval.store import Run
-from biaseval.training.rows import with_tokens
+from biaseval.training.rows import rows_of, with_tokens
 
 
 def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
@@ -98,10 +98,10 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
     prompts = _stored_prompts(run)
     gone = set(prompts)
     parts: list[dict[str, Any]] = [*plan["parts"]]
-    n_stored, n_contexts = len(parts), 1 + max(contexts_part.values())
+    n_contexts = 1 + max(contexts_part.values())
     adapters: list[dict[str, Any]] = [*plan.get("adapters", ())]
     known = {adapter["adapter"] for adapter in adapters}
-    n_rows_parts = 1 + max(run.parts("training_rows"), default=-1)
+    n_rows = 1 + max(run.parts("training_rows"), default=-1)
     adapter_of: dict[str, str] = {}
     summary = inputs.start
     sha256: dict[str, str] = {}
@@ -118,21 +118,22 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         new = contexts.filter(pc.invert(pc.is_in(contexts["context_id"], pa.array(list(contexts_part), pa.string()))))
         if new.num_rows:
             run.write_part("contexts", n_contexts, new)
-        if added := [adapter for adapter in planned.adapters if adapter["adapter"] not in known]:
-            trained = planned.tables["training_rows"]
-            is_new = pc.is_in(trained["adapter"], pa.array([adapter["adapter"] for adapter in added]))
-            run.write_part("training_rows", n_rows_parts, trained.filter(is_new))
-            adapters += [{"part": len(adapters) + at, "rows_part": n_rows_parts, **one} for at, one in enumerate(added)]
-            n_rows_parts += 1
+        for adapter in planned.adapters:
+            if adapter["adapter"] not in known:
+                run.write_part("training_rows", n_rows, rows_of(adapter["adapter"], planned.tables["training_rows"]))
+                adapters.append({"part": len(adapters), "rows_part": n_rows, **adapter})
+                n_rows += 1
         lengths = dict(zip(*(contexts[name].to_pylist() for name in ("context_id", "n_tokens")), strict=True))
         for part in planned.parts:
             rows = part.prompts.to_pylist()
             if any(prompts.get(row["prompt_id"], text := _text(row)) != text for row in rows):
                 raise _other_rows(run, "prompts")
             gone.difference_update(row["prompt_id"] for row in rows)
+            added = [row for row in rows if row["prompt_id"] not in prompts]
             if part.adapter is not None:
-                adapter_of |= dict.fromkeys((row["prompt_id"] for row in rows), part.adapter)
-            rows = [row for row in rows if row["prompt_id"] not in prompts]
+                unscored = added if part.adapter in known else rows
+                adapter_of |= dict.fromkeys((row["prompt_id"] for row in unscored), part.adapter)
+            rows = added
             rows.sort(key=lambda row: contexts_part.get(row["context_id"], n_contexts))
             for where, own in groupby(rows, key=lambda row: contexts_part.get(row["context_id"], n_contexts)):
                 new_part = part.of(list(own), lengths)
@@ -148,31 +149,23 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
     if spec.lora is None:
         return plan
     amend_environment(run, trained_parameters=adapter_cost(spec, spec.lora, adapters, inputs.model).n_trainable[0])
-    return {**plan, "adapters": adapters, "adapted_parts": list(_adapted_parts(run, plan, adapter_of, known, n_stored))}
+    return {**plan, "adapters": adapters, "adapted_parts": _adapted_parts(run, plan, adapter_of)}
 
 
-def _adapted_parts(
-    run: Run, plan: Plan, adapter_of: Mapping[str, str], known: Collection[str], n_stored: int
-) -> Iterator[dict[str, Any]]:
-    """Yield the pieces of parts that adapters score: those of the plan, then of new adapters, and of new parts.
-
-    The first ``n_stored`` parts of the plan were there, and so were the ``known`` adapters. ``adapter_of``: prompt to
-    adapter.
-    """
-    stored = plan.get("adapted_parts", [])
-    yield from stored
-    number = 1 + max((part["part"] for part in [*plan["parts"], *stored] if "adapter" in part), default=-1)
+def _adapted_parts(run: Run, plan: Plan, adapter_of: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the pieces of parts that adapters score, beside the parts: those of the plan, then of more prompts."""
+    pieces = [*plan.get("adapted_parts", ())]
     for part in plan["parts"]:
         first_row = 0
         prompts = run.read_part("prompts", part["part"])["prompt_id"].to_pylist()
         for adapter, own in groupby(prompts, key=adapter_of.get):
             n_prompts = len(list(own))
-            if adapter is not None and (adapter not in known or part["part"] >= n_stored):
-                tokens = part["tokens"] * n_prompts // part["n_prompts"]
+            if adapter is not None:
+                number, tokens = len(plan["parts"]) + len(pieces), part["tokens"] * n_prompts // part["n_prompts"]
                 piece = part_entry(number, part["contexts_part"], n_prompts, tokens, adapter)
-                yield {**piece, "prompts_part": part["part"], "first_row": first_row}
-                number += 1
+                pieces.append({**piece, "prompts_part": part["part"], "first_row": first_row})
             first_row += n_prompts
+    return pieces
 
 
 def _stored_prompts(run: Run) -> dict[str, int]:
