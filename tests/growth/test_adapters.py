@@ -100,6 +100,12 @@ def test_adapters_of_some_sets_are_added_to_a_finished_run_and_then_those_of_all
     assert trained(run) == ["k0.s0", "k2.s0", "k2.s1", "k3.s0", "k3.s1"]
     assert first.items() <= stamps(run, "label_scores", "adapted_scores", "adapters").items()
     fresh = run_spec(more, str(tmp_path / "fresh"), page=False)
+    # A run that was planned with adapters grows in the same way.
+    begun = run_spec(spec(0, 2, lora={**LORA, "n_demos": [2], "demo_sets": 1}), str(tmp_path / "begun"), page=False)
+    first = stamps(begun, "label_scores", "adapted_scores", "adapters")
+    run_spec(more, begun.uri, page=False)
+    assert first.items() <= stamps(begun, "label_scores", "adapted_scores", "adapters").items()
+    assert_same_answers(begun, fresh, BY_TASK)
     assert read_plan(run)["tokens"] == read_plan(fresh)["tokens"]
     assert_same_answers(
         *(run, fresh, BY_TASK),
@@ -109,6 +115,10 @@ def test_adapters_of_some_sets_are_added_to_a_finished_run_and_then_those_of_all
     after = kept(run)
     run_spec(more, run.uri, page=False)
     assert kept(run) == after
+    held_out = run_spec(spec(0, 2, held_out=True), str(tmp_path / "held_out"), page=False)
+    with pytest.raises(InputError, match="lora takes rows of held_out"):
+        run_spec(spec(0, 2, held_out=True, lora=LORA), held_out.uri)
+    assert run_status(held_out.uri).is_planned
     for lora, why in (
         ({**LORA, "n_examples": 5}, r"lora\.n_examples"),
         ({**LORA, "n_demos": [0, 2]}, r"lora\.n_demos"),
