@@ -130,7 +130,7 @@ sentences as (
     where n_steps > 1
     having sum(n_not_falling) > 0
     union all
-    select 34, 'LoRA has adapters for some demonstration sets alone; what it changes is measured in these sets.'
+    select 34, 'LoRA has adapters for some demonstration sets alone; its differences are measured in these sets.'
     where exists (from label_bias_pairs where against_format <> 'base')
 )
 
