@@ -231,9 +231,7 @@ best as (
     inner join plain using (suite, n_demos)
     where against_method = 'none' and is_supported_on_these_tasks
     -- Of lora in fewer demonstration sets: what it gains there, beside none in all of them.
-    order by
-        remedies.macro_f1 + if(remedies.method = 'none', 0, plain.macro_f1 - macro_f1_before) desc,
-        n_prompts, n_demos, remedies.method
+    order by if(remedies.method = 'none', 0, plain.macro_f1 - macro_f1_before) + remedies.macro_f1 desc, n_prompts, n_demos, method
     limit 1
 ),
 

@@ -88,9 +88,8 @@ def scoring_units(plan: Plan, predict: Sequence[Prediction]) -> list[Unit]:
     units = []
     for number, part in enumerate([*plan["parts"], *plan.get("adapted_parts", ())]):
         tables = run_outputs(predict, has_adapters="adapter" in part)
-        if "prompts_part" in part:
-            tables = tuple(table for table in tables if table in ADAPTED.values())
-        files = tuple(f"{table}/{part_name(part['part'])}" for table in tables)
+        made = [table for table in tables if "prompts_part" not in part or table in ADAPTED.values()]
+        files = tuple(f"{table}/{part_name(part['part'])}" for table in made)
         units.append(Unit(number=number, size=part["n_prompts"], files=files, work=part))
     return units
 
