@@ -11,7 +11,8 @@ settings as (
 select
     settings.model, settings.n_demos, settings.method, against.n_demos as against_n_demos,
     against.method as against_method,
-    if(settings.method like 'lora%' and against.method = 'none', coalesce(sets.format, 'base'), 'base') as against_format
+    case when settings.method like 'lora%' and against.method = 'none' then coalesce(sets.format, 'base') else 'base' end
+        as against_format
 from settings
 inner join settings as against using (model)
 left join (select distinct n_demos, format from format_metrics where format = 'sets of lora') as sets

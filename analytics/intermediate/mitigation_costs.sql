@@ -116,7 +116,7 @@ select
         select count(distinct demo_set)
         from contexts
         inner join adapted_contexts using (context_id)
-        where contexts.n_demos = needs.n_demos and adaptation = if(needs.method like 'lora%', 'lora', 'none')
+        where contexts.n_demos = needs.n_demos and (adaptation = 'lora') = (needs.method like 'lora%')
     ) as n_demo_sets
 from needs
 cross join run_settings
