@@ -187,6 +187,7 @@ def _shares(search: SearchSpec, file: str, **work: Any) -> bool:
         (BASE, "lora.r", False),
         # Rows that a setting trains on are not held out.
         ({**LORA, "held_out": True}, "lora.n_examples", False),
+        (LORA, "lora.demo_sets", False),
         ({**LORA, "held_out": True}, "lora.r", True),
         (BASE, "prompt.demo_sets", False),
     ],

@@ -83,6 +83,12 @@ lora: {}
         ("a: [1\n", "is not valid YAML"),
         (MINIMAL + "sed: 3\n", "sed: unknown key; did you mean seed?"),
         (MINIMAL + "lora: {rank: 64}\n", "lora.rank: unknown key"),
+        (
+            MINIMAL + "lora: {n_demos: [8, 3]}\n",
+            "lora: n_demos 3 is not in prompt.n_demos; take it out, or add it there",
+        ),
+        (MINIMAL + "lora: {demo_sets: 4}\n", "lora: demo_sets 4 is more than prompt.demo_sets 3; lower it"),
+        (MINIMAL + "lora: {n_demos: []}\n", "lora.n_demos"),
         (MINIMAL + "seed: -1\n", "seed:"),
         (MINIMAL + "calibration: [cc, cc]\n", "names a method twice"),
         (

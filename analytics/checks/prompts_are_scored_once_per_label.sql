@@ -1,5 +1,5 @@
 -- Rows here: a prompt whose scores are not one for each of its labels, or scores of a prompt that was not planned; of
--- the model itself, and of the model with adapters where the run has some. Nothing is scored where the run predicts by
+-- the model itself, and of the model with the adapter of its context where that has one. Nothing is scored where the run predicts by
 -- generation alone.
 with
 scored as (
@@ -19,7 +19,7 @@ select
         else format('prompt {} has labels {} and scores{} for {}', prompt_id, planned.labels, adapted, scored.labels)
     end as problem,
     prompt_id, adaptation
-from (select prompt_id, labels, unnest(adaptations) as adaptation from prompts cross join run_settings) as planned
+from (select prompt_id, labels, adaptation from prompts inner join adapted_contexts using (context_id)) as planned
 full join scored using (prompt_id, adaptation)
 left join (values ('none', ''), ('lora', ' with its adapter')) as names (adaptation, adapted) using (adaptation)
 where

@@ -118,7 +118,7 @@ row_units as (
         / count(*) over (partition by shared.run, shared.other_run, n_demos, method, metric, shared.task) as value
     from shared
     inner join label_bias_row_values as own using (run, task)
-    inner join label_bias_row_values as other using (task, n_demos, method, metric, row)
+    inner join label_bias_row_values as other using (task, n_demos, method, metric, row, n_sets)
     inner join means using (n_demos, method, metric)
     where
         shared.unit = 'row' and other.run = shared.other_run and means.run = shared.run

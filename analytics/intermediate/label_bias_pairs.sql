@@ -1,4 +1,5 @@
--- One row per (model, n_demos, method, against_n_demos, against_method): the compared pairs. Every other method
+-- One row per (model, n_demos, method, against_n_demos, against_method): the compared pairs. against_format: 'sets of
+-- lora' where adapters are of fewer demonstration sets than none (calibrated_predictions), else base. Every other method
 -- stands against none at the same n_demos, calibration of the adapted model (lora+cc) also against lora alone; none
 -- itself stands against none at the smallest n_demos.
 with
@@ -9,9 +10,13 @@ settings as (
 
 select
     settings.model, settings.n_demos, settings.method, against.n_demos as against_n_demos,
-    against.method as against_method
+    against.method as against_method,
+    case when settings.method like 'lora%' and against.method = 'none' then coalesce(sets.format, 'base') else 'base' end
+        as against_format
 from settings
 inner join settings as against using (model)
+left join (select distinct n_demos, format from format_metrics where format = 'sets of lora') as sets
+    on settings.n_demos = sets.n_demos
 where
     case
         when settings.method = 'none' then

@@ -3,7 +3,8 @@
 -- variant (cc@0.7) all those of its method. tokens: theirs, a prefix that the rows have too not counted and one of
 -- their own once, and those of the training rows in all epochs. trained_parameters: of each of n_adapters. seconds: of
 -- training as measured, and of scoring in proportion to tokens; null where the run does not say. Where text is
--- generated too, the run measures both as one: its time is spread over the tokens that are scored.
+-- generated too, the run measures both as one: its time is spread over the tokens that are scored. n_demo_sets: those
+-- that the method was measured in, and that it cost as much for; lora may have fewer than calibrations.
 with
 label_tokens as (
     select 'none' as adaptation, prompt_id, sum(n_label_tokens + 1) as n_label_tokens
@@ -35,10 +36,10 @@ pieces as (
     inner join label_tokens using (prompt_id)
     union all
     select
-        adaptations.adaptation, context_uses.purpose, context_uses.n_demos, context_uses.instruction,
+        adaptation, context_uses.purpose, context_uses.n_demos, context_uses.instruction,
         context_uses.format, 0 as n_prompts, context_uses.n_tokens as tokens
     from context_uses
-    cross join (select unnest(adaptations) as adaptation from run_settings) as adaptations
+    inner join adapted_contexts using (context_id)
 ),
 
 scored as (
@@ -110,7 +111,13 @@ select
     run_settings.model, needs.n_demos, needs.instruction, needs.method, sum(needs.n_prompts)::bigint as n_prompts,
     sum(needs.tokens)::bigint as tokens, sum(needs.n_adapters)::bigint as n_adapters,
     case when sum(needs.n_adapters) > 0 then max(run_settings.trained_parameters) else 0 end as trained_parameters,
-    case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds
+    case when count(needs.seconds) = count(*) then sum(needs.seconds) end as seconds,
+    (
+        select count(distinct demo_set)
+        from contexts
+        inner join adapted_contexts using (context_id)
+        where contexts.n_demos = needs.n_demos and (adaptation = 'lora') = (needs.method like 'lora%')
+    ) as n_demo_sets
 from needs
 cross join run_settings
 group by run_settings.model, needs.n_demos, needs.instruction, needs.method

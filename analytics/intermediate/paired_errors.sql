@@ -6,7 +6,7 @@ with metric_patterns as materialized (from metric_patterns),
 row_patterns as materialized (from row_patterns),
 
 pairs as (
-    select n_demos, method, 'base' as format, against_n_demos, against_method, 'base' as against_format
+    select n_demos, method, 'base' as format, against_n_demos, against_method, against_format
     from label_bias_pairs
 
     union

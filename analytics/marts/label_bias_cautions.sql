@@ -137,6 +137,9 @@ sentences as (
     from training_by_setting
     where n_steps > 1
     having sum(n_not_falling) > 0
+    union all
+    select 34, 'LoRA has adapters for some demonstration sets alone; its differences are measured in these sets.'
+    where exists (from label_bias_pairs where against_format <> 'base')
 )
 
 select line, '' as lead, text from sentences order by all

@@ -10,8 +10,8 @@ differences as (
         measured.bias_score - against.bias_score as bias_score
     from label_bias_pairs as pairs
     inner join label_bias_draws as measured using (model, n_demos, method)
-    inner join label_bias_draws as against using (model, suite, draw)
-    where against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
+    inner join format_draws as against using (model, suite, draw)
+    where against.n_demos = against_n_demos and against.method = against_method and against.format = against_format
 ),
 
 estimates as (
@@ -34,9 +34,9 @@ counts as (
         sum(against.n_bias_score_rows)::bigint as against_n_bias_score_rows
     from label_bias_pairs as pairs
     inner join label_bias_by_task_over_sets as measured using (model, n_demos, method)
-    inner join label_bias_by_task_over_sets as against using (model, task)
+    inner join format_metrics_over_sets as against using (model, task)
     inner join suite_tasks using (task)
-    where against.n_demos = pairs.against_n_demos and against.method = pairs.against_method
+    where against.n_demos = against_n_demos and against.method = against_method and against.format = against_format
     group by all
 ),
 
@@ -62,7 +62,7 @@ select
     estimates.bias_score,
     tasks_low(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_low) as bias_score_low,
     tasks_high(estimates.bias_score, bias_score_error, counts.n_tasks, single.bias_score_high) as bias_score_high,
-    counts.* exclude (model, suite, n_demos, method, against_n_demos, against_method),
+    counts.* exclude (model, suite, n_demos, method, against_n_demos, against_method, against_format),
     if(counts.n_tasks > 1, 'tasks', 'rows') as unit
 from estimates
 inner join counts using (model, suite, n_demos, method, against_n_demos, against_method)

@@ -12,8 +12,7 @@ with
 values_of as (
     select metrics.*, case when has_noise_p(metric) then bias_score_p end as bias_score_p
     from metric_values_over_sets as metrics
-    inner join label_bias_by_task_over_sets using (task, n_demos, method)
-    where format = 'base'
+    inner join format_metrics_over_sets using (task, n_demos, method, format)
 )
 
 select
@@ -23,9 +22,10 @@ select
     student_p(estimate / nullif(standard_error, 0), n_free) as p, own.n_rows, other.n_rows as against_n_rows, n_units,
     n_free, noise_p(own.bias_score_p, other.bias_score_p) as noise_p
 from label_bias_pairs as pairs
-inner join values_of as own using (n_demos, method)
-inner join (select * rename (n_demos as against_n_demos, method as against_method) from values_of) as other
-    using (against_n_demos, against_method, task, metric)
-left join (select * from paired_errors where format = 'base' and against_format = 'base') as errors
-    using (metric, task, n_demos, method, against_n_demos, against_method)
+inner join (from values_of where format = 'base') as own using (n_demos, method)
+inner join (
+    select * rename (n_demos as against_n_demos, method as against_method, format as against_format) from values_of
+) as other using (against_n_demos, against_method, against_format, task, metric)
+left join (from paired_errors where format = 'base') as errors
+    using (metric, task, n_demos, method, against_n_demos, against_method, against_format)
 order by all

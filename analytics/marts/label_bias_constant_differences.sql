@@ -8,12 +8,14 @@ counted as (
         metric, task, format, n_demos, demo_set, method, gold, prediction::varchar as pattern, n_rows,
         value + influence as own
     from metric_influences
+    where format <> 'sets of lora'
     union all
     select
         metric, task, format, n_demos, null as demo_set, method, gold, pattern::varchar as pattern, patterns.n_rows,
         value + influence as own
     from metric_patterns as patterns
     inner join metric_values_over_sets using (metric, task, format, n_demos, method)
+    where format <> 'sets of lora'
 ),
 
 differences as (

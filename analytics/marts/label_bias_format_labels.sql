@@ -10,6 +10,7 @@ shares as (
         sum(n_predicted) / sum(sum(n_predicted)) over answers as predicted_share,
         sum(sum(n_gold)) over answers as n_rows
     from format_labels
+    where format <> 'sets of lora'
     group by model, task, n_demos, method, format, label
     window answers as (partition by model, task, n_demos, method, format)
 ),
@@ -27,6 +28,7 @@ tests as (
         {'model': model, 'n_demos': n_demos, 'method': method} as family,
         {'task': task, 'format': format} as test, rsd_p as p
     from format_metrics_over_sets
+    where format <> 'sets of lora'
 ),
 
 adjusted as (

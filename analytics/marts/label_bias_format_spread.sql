@@ -14,6 +14,7 @@ of_tasks as (
     from metric_values_over_sets
     inner join suite_tasks using (task)
     cross join run_settings
+    where format <> 'sets of lora'
 ),
 
 of_all as (

@@ -11,6 +11,7 @@ of_tasks as (
     inner join suite_tasks using (task)
     cross join run_settings
     left join metric_errors using (metric, task, format, n_demos, method)
+    where format <> 'sets of lora'
 )
 
 from of_tasks

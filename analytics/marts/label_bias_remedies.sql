@@ -1,5 +1,5 @@
 -- One row per (model, suite, n_demos, method, against_n_demos, against_method): gains and costs of a mitigation. Of
--- rsd, bias_score, accuracy and macro_f1: *_before, without it; the mean with it; *_verdict, the word that the
+-- rsd, bias_score, accuracy and macro_f1: *_before, without it, in the demonstration sets that have it; the mean with it; *_verdict, the word that the
 -- difference supports for other tasks like these, and *_same_tasks_verdict, for other rows of these very tasks
 -- (label_bias_verdicts). majority_accuracy, majority_macro_f1: of always giving the most frequent gold label;
 -- is_below_majority: accuracy is below that. is_above_constant, is_above_constant_before: the means with the
@@ -83,7 +83,7 @@ inputs as (
         count(*) as n_prompts
     from prompts
     inner join calibration_variants using (purpose)
-    cross join (select unnest(adaptations) as adaptation from run_settings) as adaptations
+    inner join adapted_contexts as adaptations using (context_id)
     where prompts.format = 'base'
     group by all
 )
@@ -105,14 +105,19 @@ select
     like_these.accuracy_evidence, these.accuracy_evidence as accuracy_same_tasks_evidence, like_these.bias_falls_in,
     these.bias_falls_in as same_tasks_bias_falls_in, like_these.evidence, these.evidence as same_tasks_evidence,
     like_these.advice, these.advice as same_tasks_advice, own.majority_macro_f1, own.is_above_constant,
-    against.is_above_constant as is_above_constant_before
+    plain.is_above_constant as is_above_constant_before
 from (select * from graded where tasks = 'like_these') as like_these
 inner join (select * from graded where tasks = 'these') as these
     using (model, suite, n_demos, method, against_n_demos, against_method)
 inner join label_bias_by_model as own using (model, suite, n_demos, method)
-inner join label_bias_by_model as against
+inner join label_bias_pairs using (model, n_demos, method, against_n_demos, against_method)
+inner join format_draws as against
     on
         own.model = against.model and own.suite = against.suite and against_n_demos = against.n_demos
-        and against_method = against.method
+        and against_method = against.method and against_format = against.format and against.draw = 0
+inner join label_bias_by_model as plain
+    on
+        own.model = plain.model and own.suite = plain.suite and against_n_demos = plain.n_demos
+        and against_method = plain.method
 left join inputs using (n_demos, method)
 order by all

@@ -66,7 +66,7 @@ named as (
 
 alone as (
     from row_influences
-    where format = 'base' and task in (select task from members where n_tasks = 1)
+    where task in (select task from members where n_tasks = 1)
 ),
 
 moved as (
@@ -75,9 +75,10 @@ moved as (
         dense_rank() over (partition by own.task order by own.purpose, own.row) - 1 as number,
         own.influence - other.influence as difference
     from label_bias_pairs as pairs
-    inner join alone as own using (n_demos, method)
-    inner join (select * rename (n_demos as against_n_demos, method as against_method) from alone) as other
-        using (against_n_demos, against_method, metric, task, purpose, row)
+    inner join (from alone where format = 'base') as own using (n_demos, method)
+    inner join (
+        select * rename (n_demos as against_n_demos, method as against_method, format as against_format) from alone
+    ) as other using (against_n_demos, against_method, against_format, metric, task, purpose, row)
 ),
 
 units as (

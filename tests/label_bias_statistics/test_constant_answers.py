@@ -14,6 +14,7 @@ from biaseval.analysis.sql_files import connect, create, relations
 from tests.label_bias_statistics.answers import METRICS, Analysed, Answers, right_with, rows
 
 REMEDIES = "label_bias_remedies"
+PAIR = ("model", "n_demos", "method", "against_n_demos", "against_method")
 
 
 def graded(**words: Any) -> dict[str, Any]:
@@ -32,9 +33,11 @@ def graded(**words: Any) -> dict[str, Any]:
     made = {
         "label_bias_verdicts": tests,
         "label_bias_by_model": means,
-        "prompts": [{"purpose": "cc", "n_demos": 0, "format": "base"}],
+        "label_bias_pairs": [{name: pair[name] for name in PAIR} | {"against_format": "base"}],
+        "format_draws": [{**row, "format": "base", "draw": 0} for row in means],
+        "prompts": [{"purpose": "cc", "n_demos": 0, "format": "base", "context_id": "c"}],
+        "adapted_contexts": [{"context_id": "c", "adaptation": "none"}],
         "calibration_variants": [{"purpose": "cc", "method": "cc"}],
-        "run_settings": [{"adaptations": ["none"]}],
     }
     connection = connect([])
     for name, table in made.items():

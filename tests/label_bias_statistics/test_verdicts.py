@@ -309,7 +309,7 @@ def compared(runs: dict[str, Array]) -> duckdb.DuckDBPyConnection:
         ],
         "label_bias_shared": [{**pair, "unit": "task"} for pair in pairs],
         "label_bias_shared_tasks": [{**pair, "task": task, **same} for pair in pairs for task in tasks],
-        "label_bias_row_values": [{**places[0], "metric": "rsd", "row": 0, "value": 0.0}],
+        "label_bias_row_values": [{**places[0], "metric": "rsd", "row": 0, "value": 0.0, "n_sets": 1}],
     }
     connection = connect([])
     connection.from_arrow(sign_flips(len(tasks), 0)).create("comparison_sign_flips")

@@ -312,7 +312,8 @@ def draws(rng: np.random.Generator, tasks: list[str], suites: list[str], n_tasks
     return pa.table(columns, schema=BOOTSTRAP_DRAWS.schema)
 
 
-NO_PROMPTS = {"prompts": PROMPTS.empty().select(["purpose", "n_demos", "format"])}
+NO_ADAPTERS = {"adapted_contexts": pa.table({name: pa.array([], pa.string()) for name in ("context_id", "adaptation")})}
+NO_PROMPTS = {"prompts": PROMPTS.empty().select(["purpose", "n_demos", "format", "context_id"]), **NO_ADAPTERS}
 _NO_VARIANTS = {
     "calibration_variants": pa.table({"purpose": pa.array([], pa.string()), "method": pa.array([], pa.string())})
 }

@@ -98,13 +98,14 @@ def simulate(
     sizes = {"main": n_rows, "bias_score": n_bias_rows}
     made = [_task(rng, effect, task, labels, sizes, formats, shifts) for task in tasks]
     settings = [
-        {"task": task, "n_demos": n_demos, "demo_set": demo_set, "format": form}
+        {"context_id": task, "task": task, "n_demos": n_demos, "demo_set": demo_set, "format": form}
         for task in tasks
         for n_demos, n_sets in SETS.items()
         for demo_set in range(n_sets)
         for form in formats
     ]
     shared = {
+        **label_bias.NO_ADAPTERS,
         "tasks": TASKS.rows(
             [{"task": task, "category": "", "labels": labels, "is_semantically_equivalent": False} for task in tasks]
         ),

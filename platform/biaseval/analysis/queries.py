@@ -35,7 +35,7 @@ from biaseval.digests import inspected
 from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import DIGESTS, Run, part_name
-from biaseval.tables import TABLES, TRAINED_MODELS, tables_of
+from biaseval.tables import ADAPTED, TABLES, TRAINED_MODELS, tables_of
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
 
@@ -204,12 +204,17 @@ def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[st
     if run.ledger.known is not None and not run.ledger.known:
         raise BiasevalError(f"{run.uri}/{DIGESTS}: is missing or damaged; biaseval report {run.uri} writes it again")
     wanted: list[tuple[str, int]] = []
+    adapted: dict[str, list[int]] = {}
+    if not rounds.keys().isdisjoint(ADAPTED.values()) and run.has("plan.json"):
+        plan = run.read_json("plan.json")
+        every = (*plan["parts"], *plan.get("adapted_parts", ()))
+        adapted = {table: [part["part"] for part in every if "adapter" in part] for table in ADAPTED.values()}
     for table, n_rounds in rounds.items():
         whole = str(TABLES[table].part_of)
         n_parts = len(parts[whole])
         if not n_parts:
             raise BiasevalError(f"{run.uri}: the table {whole} has no part; run the same command again")
-        wanted += [(table, part) for part in range(n_rounds * n_parts)]
+        wanted += [(table, part) for part in adapted.get(table, range(n_rounds * n_parts))]
     if not any(parts[table] for table in rounds) and parts.get(TRAINED_MODELS.name):
         raise BiasevalError(f"{run.uri}: is trained, and nothing is measured yet; biaseval run goes on with it")
     missing = [(table, part) for table, part in wanted if part not in parts[table]]

@@ -193,8 +193,8 @@ class _TaskPlanner:
     def _unseen(self, splits: Splits, n_demos: int, demo_set: int) -> Iterator[tuple[int, Instance]]:
         """Yield the pool's rows, with positions, that a setting neither shows nor trains on."""
         seen = set(range(n_demos * demo_set, n_demos * (demo_set + 1)))
-        if self._spec.lora is not None:
-            seen.update(training_positions(n_demos, demo_set, self._spec.lora.n_examples))
+        if (lora := self._spec.lora) is not None and lora.is_trained(n_demos, demo_set):
+            seen.update(training_positions(n_demos, demo_set, lora.n_examples))
         for row, instance in enumerate(splits.demonstrations):
             if row not in seen and instance.label in splits.labels:
                 yield row, instance
@@ -250,18 +250,19 @@ class _TaskPlanner:
             for method in left_out:
                 for row, instance in enumerate(demos):
                     setting.add(method, row, tests[name][instance.id], instance, left_out=row)
-            if self._spec.lora is not None:
-                n_examples = self._spec.lora.n_examples
+            if (lora := self._spec.lora) is not None and lora.is_trained(n_demos, demo_set):
+                n_examples = lora.n_examples
                 rows.training += training_rows(task, splits, n_demos, demo_set, n_examples, form=form, fitter=fitter)
         return rows
 
     def _parts(self, splits: Splits, rows: _Rows) -> list[PlannedPart]:
-        """Return the prompts in parts; with adapters, no part has prompts of two settings."""
+        """Return the prompts in parts; a part with prompts of an adapter has those of one setting."""
         part_rows = self._spec.execution.part_rows
-        groups: dict[str | None, list[dict[str, Any]]] = {None: rows.prompts}
-        if self._spec.lora is not None:
-            by_setting = groupby(rows.prompts, key=lambda row: (row["task"], row["n_demos"], row["demo_set"]))
-            groups = {adapter_name(*key): list(own) for key, own in by_setting}
+        groups: dict[str | None, list[dict[str, Any]]] = {}
+        by_setting = groupby(rows.prompts, key=lambda row: (row["task"], row["n_demos"], row["demo_set"]))
+        for setting, own in by_setting:
+            is_trained = (lora := self._spec.lora) is not None and lora.is_trained(*setting[1:])
+            groups.setdefault(adapter_name(*setting) if is_trained else None, []).extend(own)
         cutting = Cutting(
             part_rows=part_rows,
             n_groups=self._n_tasks * len(groups),

@@ -82,8 +82,8 @@ def training_blocks(place: str, charts: Sequence[Chart]) -> list[Section]:
                 "examples in every epoch. Seconds: of training as measured, of scoring in proportion to tokens.",
                 f"from mitigation_costs order by {key}, method",
                 f"""
-method|Method|method; {place}; n_prompts|Prompts|count; tokens|Tokens|count; n_adapters|Adapters|count;
-trained_parameters|Parameters|count; seconds|Seconds|seconds""",
+method|Method|method; {place}; n_demo_sets|Sets|count; n_prompts|Prompts|count; tokens|Tokens|count;
+n_adapters|Adapters|count; trained_parameters|Parameters|count; seconds|Seconds|seconds""",
             ),
             link="Costs",
         ),

@@ -46,7 +46,7 @@ def varies(search: SearchSpec) -> Varies:
     if spec.train is not None:
         return _readers_vary(spec.train, keys)
     has_adapters = getattr(spec, "lora", None) is not None  # else the plan has other parts
-    moves_rows = spec.held_out and "lora.n_examples" in keys
+    moves_rows = "lora.n_demos" in keys or "lora.demo_sets" in keys or (spec.held_out and "lora.n_examples" in keys)
     if has_adapters and not moves_rows and all(key.startswith(("scoring.", "calibration.", "lora.")) for key in keys):
         is_adapted = any(key.startswith("lora.") for key in keys)
         return lambda _, file: is_adapted and file.startswith("adapte")  # adapters, and outputs with them

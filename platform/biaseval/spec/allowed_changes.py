@@ -38,11 +38,15 @@ def _without_additions(old: S, new: S) -> tuple[S, list[str]]:
     grown = []
     for key in new.GROWS:
         *sections, name = key.split(".")
-        one, other = (reduce(getitem, sections, content) for content in (before, after))
-        if one[name] != other[name] and _is_more(one[name], other[name]):
+        one, other = (reduce(getitem, sections, content) or {name: None} for content in (before, after))
+        is_lora = (key == "lora" and one[name] is None) or (key.startswith("lora.") and other[name] is None)
+        if one[name] != other[name] and (is_lora or _is_more(one[name], other[name])):  # null: no adapters, or all
             grown.append(key)
             other[name] = one[name]
-    return type(new).model_validate(after), grown
+    try:
+        return type(new).model_validate(after), grown
+    except ValidationError:  # what was added goes with something that also changed
+        return new, []
 
 
 def analysed_as(old: S, new: S) -> S:

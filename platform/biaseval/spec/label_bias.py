@@ -32,7 +32,7 @@ from biaseval.spec.shared_sections import (
     named_twice,
     refuse,
 )
-from biaseval.spec.training import LoraSpec, other_adapters, untrainable
+from biaseval.spec.training import LabelLoraSpec, LoraSpec, other_adapters, untrainable
 
 KNOWN_SUITES = ("all", "semantically_equivalent")
 """Suites that every run has."""
@@ -226,7 +226,10 @@ class LabelBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*", *LINEAGE)
-    GROWS = ("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data", "analysis.files")
+    GROWS = (
+        *("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data", "analysis.files"),
+        *("lora", "lora.n_demos", "lora.demo_sets"),
+    )
     # Keys of other kinds that a search reads.
     thresholds: ClassVar[Mapping[str, float]] = {}
     train: ClassVar[None] = None
@@ -247,7 +250,7 @@ class LabelBiasSpec(RunSpec):
     scoring: ScoringSpec = ScoringSpec()
     suites: dict[Name, Annotated[list[str], Field(min_length=1)]] = {}
     """More groups of tasks to average over: name to task names, or globs over them."""
-    lora: LoraSpec | None = None
+    lora: LabelLoraSpec | None = None
     primary: PrimarySpec | None = None
     execution: ExecutionSpec = ExecutionSpec()
 
@@ -364,12 +367,21 @@ class LabelBiasSpec(RunSpec):
 
     @field_validator("lora")
     @classmethod
-    def _adapters_can_be_trained(cls, lora: LoraSpec | None, info: ValidationInfo) -> LoraSpec | None:
+    def _adapters_can_be_trained(cls, lora: LabelLoraSpec | None, info: ValidationInfo) -> LabelLoraSpec | None:
         if lora is None:
             return lora
         problems = untrainable(info.data["model"]) if "model" in info.data else []
         if "prompt" in info.data:
-            problems += _shown_examples(info.data["prompt"], lora.n_examples)
+            prompt: PromptSpec = info.data["prompt"]
+            other = [str(n_demos) for n_demos in lora.n_demos or () if n_demos not in prompt.n_demos]
+            problems += [
+                f"n_demos {n_demos} is not in prompt.n_demos; take it out, or add it there" for n_demos in other
+            ]
+            if (lora.demo_sets or 0) > prompt.demo_sets:
+                problems.append(
+                    f"demo_sets {lora.demo_sets} is more than prompt.demo_sets {prompt.demo_sets}; lower it"
+                )
+            problems += _shown_examples(prompt, lora)
             if info.data["prompt"].formats:
                 problems.append("adapters are trained on one format of the prompt; take prompt.formats out, or lora")
         refuse([f"lora: {problem}" for problem in problems], SpecError)
@@ -410,14 +422,15 @@ class LabelBiasSpec(RunSpec):
         return primary
 
 
-def _shown_examples(prompt: PromptSpec, n_examples: int) -> Iterator[str]:
+def _shown_examples(prompt: PromptSpec, lora: LabelLoraSpec) -> Iterator[str]:
     """Yield the demonstration sets whose adapter would train on their own demonstrations."""
     for n_demos in prompt.n_demos:
         for demo_set in range(prompt.demo_sets if n_demos else 1):
             shown = range(n_demos * demo_set, n_demos * (demo_set + 1))
-            if not set(shown).isdisjoint(training_positions(n_demos, demo_set, n_examples)):
+            own = training_positions(n_demos, demo_set, lora.n_examples)
+            if lora.is_trained(n_demos, demo_set) and not set(shown).isdisjoint(own):
                 yield (
-                    f"{n_examples} training examples beside demonstration set {demo_set} of {n_demos} "
+                    f"{lora.n_examples} training examples beside demonstration set {demo_set} of {n_demos} "
                     f"would be among its own demonstrations: the pool has {N_DEMONSTRATIONS}; lower "
                     "lora.n_examples, n_demos or demo_sets"
                 )

@@ -72,7 +72,7 @@ class MajorityBiasSpec(RunSpec):
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
     ANALYSIS = ("scoring.*", "analysis.*", *LINEAGE)
-    GROWS = ("seeds", "predict", "calibration", "prompt.instruction", "analysis.files")
+    GROWS = ("seeds", "predict", "calibration", "prompt.instruction", "analysis.files", "lora")
     NAMED_BY_MODEL = False  # the name is that of the data
     # Keys of other kinds that a search reads.
     thresholds: ClassVar[Mapping[str, float]] = {}

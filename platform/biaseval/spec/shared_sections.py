@@ -82,8 +82,8 @@ class RunSpec(Section):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether a run cannot be extended: it trains models, so its plan is fixed."""
-        return any(getattr(self, section, None) is not None for section in ("lora", "train"))
+        """Whether a run cannot be extended: it trains readers, so its plan is fixed."""
+        return getattr(self, "train", None) is not None
 
     @property
     def own_calibrations(self) -> Own:

@@ -100,6 +100,19 @@ class LoraSpec(AdapterSpec, TrainingSpec):
     n_examples: Annotated[int, Field(gt=0, le=N_DEMONSTRATIONS)] = 16
 
 
+class LabelLoraSpec(LoraSpec):
+    """The adapters of a label-bias run, for all of its demonstration sets or for some."""
+
+    n_demos: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    """The numbers of ``prompt.n_demos`` with adapters; null: all."""
+    demo_sets: Annotated[int, Field(gt=0)] | None = None
+    """The number of demonstration sets with adapters, the first ones; null: all."""
+
+    def is_trained(self, n_demos: int, demo_set: int) -> bool:
+        """Return whether a demonstration set has an adapter."""
+        return n_demos in (self.n_demos or [n_demos]) and demo_set < (self.demo_sets or demo_set + 1)
+
+
 def untrainable(model: ModelSpec) -> list[str]:
     """Return the reasons why adapters cannot be trained on a model."""
     problems = []

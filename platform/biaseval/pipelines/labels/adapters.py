@@ -37,10 +37,10 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
 
     if "adapters" not in plan:
         raise InputError(f"{run.uri}: was planned by a version that trained adapters alone; choose another --run-dir")
-    outputs: dict[str, list[str]] = {}
+    outputs: dict[str | None, list[str]] = {}
     for unit in scored:
         adapted = [name for name in unit.files if name.partition("/")[0] in ADAPTED.values()]
-        outputs.setdefault(unit.work["adapter"], []).extend(adapted)
+        outputs.setdefault(unit.work.get("adapter"), []).extend(adapted)
     units = [
         Unit(
             number=adapter["part"],

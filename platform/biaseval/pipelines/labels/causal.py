@@ -17,10 +17,11 @@ from biaseval.pipelines.labels.adapters import adapter_cost, adapter_lines, adap
 from biaseval.pipelines.labels.label_scores import scoring_stage
 from biaseval.pipelines.planning import CausalInputs
 from biaseval.progress import say
+from biaseval.prompting.parts import PlannedPart
 from biaseval.prompting.power import CHANGED, FAMILY_FACTOR, SPREAD, smallest_detectable
 from biaseval.spec import CausalSpec, ModelSpec, Prediction
 from biaseval.store import Run
-from biaseval.training.rows import with_tokens
+from biaseval.training.rows import rows_of, with_tokens
 
 
 def model_inputs(model: ModelSpec) -> tuple[Any, Any]:
@@ -40,9 +41,9 @@ def section_problems(spec: CausalSpec) -> list[str]:
     return [*problems.found, *own_sql_problems(spec)]
 
 
-def n_models(spec: CausalSpec) -> int:
-    """Return how often each prompt is scored: with adapters once by the model itself and once by the adapted model."""
-    return 1 if spec.lora is None else 2
+def scored(parts: Sequence[PlannedPart]) -> list[PlannedPart]:
+    """Return the parts as often as they are scored: by the model itself, and once more by an adapted model."""
+    return [*parts, *(part for part in parts if part.adapter is not None)]
 
 
 def with_training_rows(
@@ -95,8 +96,13 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         contexts_part |= dict.fromkeys(run.read_part("contexts", where)["context_id"].to_pylist(), where)
     made = {table: run.parts(table) for table in ("tasks", "splits", "settings")}
     prompts = _stored_prompts(run)
+    gone = set(prompts)
     parts: list[dict[str, Any]] = [*plan["parts"]]
     n_contexts = 1 + max(contexts_part.values())
+    adapters: list[dict[str, Any]] = [*plan.get("adapters", ())]
+    known = {adapter["adapter"] for adapter in adapters}
+    n_rows = 1 + max(run.parts("training_rows"), default=-1)
+    adapter_of: dict[str, str] = {}
     summary = inputs.start
     sha256: dict[str, str] = {}
     for number, planned in enumerate(inputs.all_planned()):
@@ -112,12 +118,22 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         new = contexts.filter(pc.invert(pc.is_in(contexts["context_id"], pa.array(list(contexts_part), pa.string()))))
         if new.num_rows:
             run.write_part("contexts", n_contexts, new)
+        for adapter in planned.adapters:
+            if adapter["adapter"] not in known:
+                run.write_part("training_rows", n_rows, rows_of(adapter["adapter"], planned.tables["training_rows"]))
+                adapters.append({"part": len(adapters), "rows_part": n_rows, **adapter})
+                n_rows += 1
         lengths = dict(zip(*(contexts[name].to_pylist() for name in ("context_id", "n_tokens")), strict=True))
         for part in planned.parts:
             rows = part.prompts.to_pylist()
             if any(prompts.get(row["prompt_id"], text := _text(row)) != text for row in rows):
                 raise _other_rows(run, "prompts")
-            rows = [row for row in rows if row["prompt_id"] not in prompts]
+            gone.difference_update(row["prompt_id"] for row in rows)
+            added = [row for row in rows if row["prompt_id"] not in prompts]
+            if part.adapter is not None:
+                unscored = added if part.adapter in known else rows
+                adapter_of |= dict.fromkeys((row["prompt_id"] for row in unscored), part.adapter)
+            rows = added
             rows.sort(key=lambda row: contexts_part.get(row["context_id"], n_contexts))
             for where, own in groupby(rows, key=lambda row: contexts_part.get(row["context_id"], n_contexts)):
                 new_part = part.of(list(own), lengths)
@@ -126,8 +142,30 @@ def extend_causal(run: Run, spec: CausalSpec, inputs: CausalInputs, plan: Plan) 
         n_contexts += bool(new.num_rows)
         summary += planned.summary
         sha256 |= planned.sha256
+    if gone:  # rows that an adapter is trained on are not held out
+        raise _other_rows(run, "prompts")
     amend_environment(run, data=sha256)
-    return {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
+    plan = {**plan, **summary.facts(), "n_parts": len(parts), "parts": parts}
+    if spec.lora is None:
+        return plan
+    amend_environment(run, trained_parameters=adapter_cost(spec, spec.lora, adapters, inputs.model).n_trainable[0])
+    return {**plan, "adapters": adapters, "adapted_parts": _adapted_parts(run, plan, adapter_of)}
+
+
+def _adapted_parts(run: Run, plan: Plan, adapter_of: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the pieces of parts that adapters score, beside the parts: those of the plan, then of more prompts."""
+    pieces = [*plan.get("adapted_parts", ())]
+    for part in plan["parts"]:
+        first_row = 0
+        prompts = run.read_part("prompts", part["part"])["prompt_id"].to_pylist()
+        for adapter, own in groupby(prompts, key=adapter_of.get):
+            n_prompts = len(list(own))
+            if adapter is not None:
+                number, tokens = len(plan["parts"]) + len(pieces), part["tokens"] * n_prompts // part["n_prompts"]
+                piece = part_entry(number, part["contexts_part"], n_prompts, tokens, adapter)
+                pieces.append({**piece, "prompts_part": part["part"], "first_row": first_row})
+            first_row += n_prompts
+    return pieces
 
 
 def _stored_prompts(run: Run) -> dict[str, int]:
@@ -157,9 +195,10 @@ def _refuse_other_contexts(run: Run, contexts: pa.Table, contexts_part: Mapping[
 def _other_rows(run: Run, table: str) -> InputError:
     return InputError(
         f"{run.uri}: with this spec {table} would have other rows than it has, so that nothing can be added: of fewer "
-        "than 396 rows in one file, a larger n_demos x demo_sets takes test rows, and so does pride (smaller numbers "
-        "and other methods may be added), new data sets come after the existing ones, and a chat template that "
-        "writes the date writes another on another day; start a run in another directory"
+        "than 396 rows in one file, a larger n_demos x demo_sets takes test rows, and so do pride and lora (smaller "
+        "numbers and other methods may be added), lora takes rows of held_out and pride, new data sets come after the "
+        "existing ones, and a chat template that writes the date writes another on another day; start a run in another "
+        "directory"
     )
 
 

@@ -1,7 +1,8 @@
 """The stage that scores the prompts of a run by a causal LM, with and without its adapters.
 
-In a run with adapters all prompts of a part have the same one. The worker keeps the base model, scores the part with
-it, then puts that adapter in place of the last and scores the part again, from the same tokens.
+All prompts of a part with an adapter have the same one. The worker keeps the base model, scores the part with it, then
+puts that adapter in place of the last and scores the part again, from the same tokens. Where adapters come to a
+finished run, its parts stay, and each adapter scores its rows of them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def scoring_stage(
     return Parts(
         name="scoring",
         verb="scored",
-        units=[scoring_unit(part, predict, has_adapters="adapters" in plan) for part in plan["parts"]],
+        units=scoring_units(plan, predict),
         execution=execution,
         worker=LabelScoresWorker,
         prepare=read_part,
@@ -82,27 +83,25 @@ def _seconds(execution: ExecutionSpec, n_parameters: int | None) -> Callable[[Un
     return lambda unit: float(2 * n_parameters * unit.work["tokens"] / (_FLOPS_OF_A_CORE * n_cores()))
 
 
-def scoring_unit(part: Mapping[str, Any], predict: Sequence[Prediction], *, has_adapters: bool) -> Unit:
-    """Return the unit that a part of ``plan.json`` stands for.
-
-    Raises:
-        BiasevalError: adapted outputs are asked for and the part names no adapter: never let the base model's outputs
-            pass for an adapted model's.
-    """
-    if has_adapters and "adapter" not in part:
-        raise BiasevalError(f"plan.json: part {part['part']} names no adapter; start again in another directory")
-    name = part_name(part["part"])
-    files = tuple(f"{table}/{name}" for table in run_outputs(predict, has_adapters=has_adapters))
-    return Unit(number=part["part"], size=part["n_prompts"], files=files, work=part)
+def scoring_units(plan: Plan, predict: Sequence[Prediction]) -> list[Unit]:
+    """Return a unit for each part of prompts, and for each piece of a part that an extension scores with an adapter."""
+    units = []
+    for number, part in enumerate([*plan["parts"], *plan.get("adapted_parts", ())]):
+        tables = run_outputs(predict, has_adapters="adapter" in part)
+        made = [table for table in tables if "prompts_part" not in part or table in ADAPTED.values()]
+        files = tuple(f"{table}/{part_name(part['part'])}" for table in made)
+        units.append(Unit(number=number, size=part["n_prompts"], files=files, work=part))
+    return units
 
 
 def read_part(run: Run, task: Task, *, model: ModelSpec, predict: Sequence[str], known: Mapping[str, Any]) -> ReadPart:
     """Read a part's prompts, tokenise and pack them; what runs in a CPU task."""
     from biaseval.scoring.outputs import read_part
 
+    prompts = run.read_part("prompts", task.work.get("prompts_part", task.work["part"]))
     return read_part(
         tokenizer_of(model),
-        run.read_part("prompts", task.work["part"]),
+        prompts.slice(task.work.get("first_row", 0), task.work["n_prompts"]),
         run.read_part("contexts", task.work["contexts_part"]),
         predict,
         [file.partition("/")[0] for file in task.files],

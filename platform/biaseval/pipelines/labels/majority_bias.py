@@ -16,7 +16,7 @@ from biaseval.pipelines.labels.causal import (
     describe_causal,
     extend_causal,
     model_inputs,
-    n_models,
+    scored,
     section_problems,
     with_training_rows,
     write_causal,
@@ -37,19 +37,20 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
         facts, tokenizer = model_inputs(spec.model)
     problems.refuse()
     is_scored = "label_scores" in output_tables(spec.predict)
-    n_texts = n_models(spec) * (n_passes(spec.predict) + is_scored * (len(dataset.labels) - 1))
+    n_texts = n_passes(spec.predict) + is_scored * (len(dataset.labels) - 1)
 
     def pieces() -> Iterator[Planned]:
         for plan in plan_settings(spec, dataset, tokenizer, facts.window):
             training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
+            made = scored(plan.parts)
             yield Planned(
                 tables={"settings": plan.settings, "contexts": plan.contexts, **training},
                 parts=plan.parts,
                 summary=PlanSummary(
                     n_prompts=n_prompts(plan.parts),
-                    n_scores=n_models(spec) * is_scored * n_scores(plan.parts),
-                    tokens=n_models(spec) * n_passes(spec.predict) * sum(part.tokens for part in plan.parts),
-                    tokens_unshared=n_texts * sum(part.tokens_unshared for part in plan.parts) // len(dataset.labels),
+                    n_scores=is_scored * n_scores(made),
+                    tokens=n_passes(spec.predict) * sum(part.tokens for part in made),
+                    tokens_unshared=n_texts * sum(part.tokens_unshared for part in made) // len(dataset.labels),
                     notes=plan.notes,
                     n_settings=1,
                 ),
@@ -91,7 +92,7 @@ def _describe(spec: MajorityBiasSpec, inputs: CausalInputs) -> Description:
 def _smallest_bias(spec: MajorityBiasSpec, n_settings: int) -> float | None:
     """Return the standard deviation of weighted F1 over settings, without noise, that the run would mostly find."""
     n_ways = sum(1 + len(spec.calibration) * (predict == "likelihood") for predict in spec.predict)
-    n_tests = len(spec.prompt.instruction) * n_models(spec) * n_ways
+    n_tests = len(spec.prompt.instruction) * (1 if spec.lora is None else 2) * n_ways
     with closing(connect([])) as connection:
         [(found,)] = connection.execute(
             "select visible_settings(?, ?, ?, ?)", [DRAW_DEVIATION**2, n_settings, len(spec.seeds), n_tests]
