@@ -1,18 +1,24 @@
--- Rows here: a context of majority prompts whose demonstrations are not the counts of its setting.
+-- Rows here: a context of majority prompts whose demonstrations, before prompt.flip, are not the counts of its setting.
 with
 wanted as (
     select setting, list_filter(list_zip(labels, counts), lambda pair: pair[2] > 0) as label_counts
     from settings
 ),
 
+drawn as (
+    select majority_contexts.context_id, majority_contexts.setting, list_histogram(coalesce(demo_golds, demo_labels)) as n_drawn
+    from majority_contexts
+    inner join contexts using (context_id)
+),
+
 compared as (
     select
-        majority_contexts.context_id, majority_contexts.setting,
+        drawn.context_id, drawn.setting,
         list_sort(
-            list_transform(map_entries(n_demonstrations), lambda entry: row(entry.key, entry.value::int))
+            list_transform(map_entries(n_drawn), lambda entry: row(entry.key, entry.value::int))
         )::varchar as held,
         list_sort(list_transform(label_counts, lambda pair: row(pair[1], pair[2]::int)))::varchar as wanted
-    from majority_contexts
+    from drawn
     left join wanted using (setting)
 )
 

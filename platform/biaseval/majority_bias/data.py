@@ -75,7 +75,14 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
     problems.refuse()
     train, test = files["train"], files.get("test")
     if test is None:
-        train_rows, test_rows = _split(train.examples, spec.seed)
+        n_test = max(1, round(_TEST_SHARE * len(train.examples))) if data.test_rows is None else data.test_rows
+        most = len(train.examples) - spec.prompt.n_demos
+        if data.test_rows is not None and n_test > most:
+            raise InputError(
+                f"data.test_rows: {n_test:,} of {len(train.examples):,} examples leave too few for prompt.n_demos "
+                f"{spec.prompt.n_demos}; lower it to at most {most:,}, or lower prompt.n_demos"
+            )
+        train_rows, test_rows = _split(train.examples, n_test, spec.seed)
         notes = [f"data.test: not given; {len(test_rows)} of {len(train.examples)} examples were drawn from data.train"]
     else:
         train_rows, test_rows, notes = train.examples, test.examples, []
@@ -113,8 +120,7 @@ def stream(seed: int, use: str, number: int = 0) -> np.random.Generator:
     return np.random.default_rng([number, seed, 0, place])
 
 
-def _split(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    n_test = max(1, round(_TEST_SHARE * len(examples)))
+def _split(examples: Sequence[Example], n_test: int, seed: int) -> tuple[list[Example], list[Example]]:
     chosen = set(stream(seed, "split").permutation(len(examples))[:n_test].tolist())
     train = [example for index, example in enumerate(examples) if index not in chosen]
     return train, [example for index, example in enumerate(examples) if index in chosen]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 _WHITESPACE = (" ", "\n", "\t")
 _UNSEEN = re.compile("[\u034f\u115f\u1160\u180b-\u180d\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Invisible characters, in addition to those that Unicode calls format characters."""
@@ -20,6 +22,19 @@ _SHOWN = 3
 def separator(prompt: str, label: str) -> str:
     """Return the text between prompt and label: a space, unless one side already has white space (P1's code)."""
     return "" if prompt.endswith(_WHITESPACE) or label.startswith(_WHITESPACE) else " "
+
+
+def flipped(own: Sequence[str], labels: Sequence[str], share: float, generator: np.random.Generator) -> list[str]:
+    """Return the labels of demonstrations, each replaced with the probability ``share``, in [0, 1].
+
+    Any other of ``labels`` is as likely to replace it. With the same generator, a larger share replaces more labels and
+    keeps what a smaller share replaces.
+    """
+    shown = []
+    for label, (chance, place) in zip(own, generator.random((len(own), 2)), strict=True):
+        others = [other for other in labels if other != label]
+        shown.append(others[int(place * len(others))] if chance < share else label)
+    return shown
 
 
 def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | None:

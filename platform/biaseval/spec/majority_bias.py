@@ -37,6 +37,15 @@ class MajorityDataSpec(DataSpec):
 
     on_shortage: Literal["error", "reduce"] = "error"
     """The treatment of a label with too few examples in ``train`` for a setting: refuse, or shorten that prompt."""
+    test_rows: Annotated[int, Field(gt=0)] | None = None
+    """The number of rows that the seed draws from ``train`` as test rows; default: a fifth. Not with ``test``."""
+
+    @field_validator("test_rows")
+    @classmethod
+    def _test_rows_are_drawn(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("test") is not None:
+            raise ValueError("does not go with data.test, which has the test rows; take one of the two out")
+        return value
 
 
 class MajorityPromptSpec(ItemSpec):
