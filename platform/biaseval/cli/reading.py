@@ -1,4 +1,4 @@
-"""Commands that read: progress, tables, reports, comparisons and figures of runs, and checks of task files."""
+"""Commands that read: progress, tables, reports, comparisons and figures of runs, and checks of task files and data."""
 
 import sys
 import time
@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument
+from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument, SetOption, SpecArgument
 from biaseval.cli.printing import (
     Format,
     print_comparison,
+    print_data,
     print_json,
     print_result,
     print_status,
@@ -266,3 +267,20 @@ def tasks_check(
     show(checked, print_tasks, as_json=as_json)
     if checked.bad:
         raise typer.Exit(2)
+
+
+def data_check(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Compare the data that a spec names with the published counts of the three papers; loads no model.
+
+    Exit code 1 if counts differ. Exit code 2 if data are missing or damaged; the output says where they come from.
+
+    Example: biaseval data check jobs/specs/qa-squad.yaml
+    """
+    from biaseval.runs.published_data import check_data
+    from biaseval.spec import load_spec
+
+    checked = check_data(load_spec(spec, overrides or ()))
+    show(checked, print_data, as_json=as_json)
+    states = {own.state for own in checked}
+    if code := 2 if "missing" in states else int("differs" in states):
+        raise typer.Exit(code)
