@@ -5,21 +5,16 @@ wanted as (
     from settings
 ),
 
-drawn as (
-    select majority_contexts.context_id, majority_contexts.setting, list_histogram(coalesce(demo_golds, demo_labels)) as n_drawn
-    from majority_contexts
-    inner join contexts using (context_id)
-),
-
 compared as (
     select
-        drawn.context_id, drawn.setting,
+        majority_contexts.context_id, majority_contexts.setting,
         list_sort(
-            list_transform(map_entries(n_drawn), lambda entry: row(entry.key, entry.value::int))
+            list_transform(map_entries(list_histogram(shown.demo_golds)), lambda entry: row(entry.key, entry.value::int))
         )::varchar as held,
         list_sort(list_transform(label_counts, lambda pair: row(pair[1], pair[2]::int)))::varchar as wanted
-    from drawn
-    left join wanted using (setting)
+    from majority_contexts
+    inner join contexts as shown using (context_id)
+    left join wanted on majority_contexts.setting = wanted.setting
 )
 
 select

@@ -132,10 +132,11 @@ def test_as_many_test_rows_are_drawn_as_asked_and_the_rest_is_for_demonstrations
     assert read(10) == read(None)  # a fifth, with the same draw
     assert read(46, seed=1).test != drawn.test
     assert all(example in drawn.test for example in read(12).test)
-    with pytest.raises(InputError, match=r"^data.test_rows: 47 of 50 examples leave .* lower it to at most 46, or low"):
+    with pytest.raises(InputError, match=r"^data.test_rows: 47 of 50 rows leave fewer .* lower it to at most 46$"):
         read(47)
-    with pytest.raises(ValueError, match=r"does not go with data\.test, which has the test rows"):
-        boolq_spec(tmp_path, data={"test_rows": 10})
+    write_jsonl(tmp_path / "test.jsonl", boolq_rows("cat", 2, 2))
+    with pytest.raises(InputError, match=r"^data.test_rows: does not go with data\.test, which has the test rows"):
+        read_dataset(boolq_spec(tmp_path, data={"test_rows": 10}))
 
 
 def test_demonstrations_that_stand_in_the_test_file_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -63,13 +63,9 @@ def plan(
     """
     from biaseval.runs.commands import describe
     from biaseval.runs.measured_rate import rate_so_far
-    from biaseval.runs.published_data import origins_of_missing
 
     loaded = load(spec, overrides)
-    try:
-        found = describe(loaded)
-    except InputError as error:
-        raise InputError.of([*error.problems, *origins_of_missing(loaded)]) from error
+    found = describe(loaded)
     rate = None
     with nullcontext() if run_dir else suppress(BiasevalError):  # the default place may hold an incomplete run
         rate = rate_so_far(loaded, run_dir or f"runs/{loaded.name}")

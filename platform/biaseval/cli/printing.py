@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -224,14 +223,6 @@ def print_tasks(checked: Any) -> None:
         for problem in problems:
             typer.echo(f"bad       {name}: {problem}")
     typer.echo(f"{len(checked.usable)} usable, {len(checked.left_out)} left out, {len(checked.bad)} bad")
-
-
-def print_data(checked: Any) -> None:
-    """Print what a check found about the data of each key."""
-    for own in checked:
-        typer.echo(f"{own.state:12}  {own.key}: {own.text}")
-    counts = Counter(own.state for own in checked)
-    typer.echo(", ".join(f"{number} {state}" for state, number in counts.items()) or "the spec names no data")
 
 
 def print_plan(plan: Description) -> None:

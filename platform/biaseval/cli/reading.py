@@ -12,7 +12,7 @@ from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument, SetOpt
 from biaseval.cli.printing import (
     Format,
     print_comparison,
-    print_data,
+    print_lines,
     print_json,
     print_result,
     print_status,
@@ -280,7 +280,6 @@ def data_check(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOpt
     from biaseval.spec import load_spec
 
     checked = check_data(load_spec(spec, overrides or ()))
-    show(checked, print_data, as_json=as_json)
-    states = {own.state for own in checked}
-    if code := 2 if "missing" in states else int("differs" in states):
-        raise typer.Exit(code)
+    lines = [(own.state, f"{own.key}: {own.text}") for own in checked]
+    show(checked, lambda _: print_lines(lines), as_json=as_json)
+    raise typer.Exit(max(({"missing": 2, "differs": 1}.get(own.state, 0) for own in checked), default=0))

@@ -25,16 +25,12 @@ def separator(prompt: str, label: str) -> str:
 
 
 def flipped(own: Sequence[str], labels: Sequence[str], share: float, generator: np.random.Generator) -> list[str]:
-    """Return the labels of demonstrations, each replaced with the probability ``share``, in [0, 1].
-
-    Any other of ``labels`` is as likely to replace it. With the same generator, a larger share replaces more labels and
-    keeps what a smaller share replaces.
-    """
-    shown = []
-    for label, (chance, place) in zip(own, generator.random((len(own), 2)), strict=True):
-        others = [other for other in labels if other != label]
-        shown.append(others[int(place * len(others))] if chance < share else label)
-    return shown
+    """Return labels of demonstrations, each replaced by any other of ``labels`` with probability ``share`` in [0, 1]."""
+    draws = zip(own, generator.random((len(own), 2)), strict=True)
+    others = {label: [other for other in labels if other != label] for label in own}
+    return [
+        others[label][int(place * len(others[label]))] if chance < share else label for label, (chance, place) in draws
+    ]
 
 
 def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | None:

@@ -94,10 +94,7 @@ class ItemSpec(Section):
     instruction_text: Instruction | None = None
     separator: Separator = "\n\n"
     flip: Annotated[float, Field(ge=0, le=1)] = 0
-    """The chance of each demonstration to show another label of the task: noisy labels.
-
-    The seed draws the flips of a set of demonstrations once, for all its prompts. Measured rows keep their labels.
-    """
+    """The chance of each demonstration to show another label, drawn once for all prompts of its set (noisy labels)."""
 
 
 BASE = "base"

@@ -40,13 +40,6 @@ class MajorityDataSpec(DataSpec):
     test_rows: Annotated[int, Field(gt=0)] | None = None
     """The number of rows that the seed draws from ``train`` as test rows; default: a fifth. Not with ``test``."""
 
-    @field_validator("test_rows")
-    @classmethod
-    def _test_rows_are_drawn(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and info.data.get("test") is not None:
-            raise ValueError("does not go with data.test, which has the test rows; take one of the two out")
-        return value
-
 
 class MajorityPromptSpec(ItemSpec):
     """The construction of majority-bias prompts: a preset of P2, or an item template."""
