@@ -12,8 +12,8 @@ from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument, SetOpt
 from biaseval.cli.printing import (
     Format,
     print_comparison,
-    print_lines,
     print_json,
+    print_lines,
     print_result,
     print_status,
     print_tasks,

@@ -25,7 +25,7 @@ def separator(prompt: str, label: str) -> str:
 
 
 def flipped(own: Sequence[str], labels: Sequence[str], share: float, generator: np.random.Generator) -> list[str]:
-    """Return labels of demonstrations, each replaced by any other of ``labels`` with probability ``share`` in [0, 1]."""
+    """Return labels, each replaced by any other of ``labels`` with probability ``share`` (0 to 1)."""
     draws = zip(own, generator.random((len(own), 2)), strict=True)
     others = {label: [other for other in labels if other != label] for label in own}
     return [
