@@ -33,12 +33,12 @@ from tests.tinymodels import make_llama, make_tokenizer
 
 CONTRACT = (
     *("run", "plan", "score", "init", "doctor", "analyse", "check", "status", "report", "compare", "sql"),
-    *("tasks check", "train lora", "train instruct", "train qa", "tune", "figures", "demo"),
+    *("tasks check", "data check", "train lora", "train instruct", "train qa", "tune", "figures", "demo"),
     *("import lm-eval", "import table", "export lm-eval"),
 )
 """Every command that users are promised."""
 
-GROUPS: list[list[str]] = [[], ["tasks"], ["train"], ["import"], ["export"]]
+GROUPS: list[list[str]] = [[], ["tasks"], ["data"], ["train"], ["import"], ["export"]]
 """What stands before a command."""
 
 HEAVY = {

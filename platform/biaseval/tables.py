@@ -100,11 +100,11 @@ CONTEXTS = _table(
     "prompt prefix",
     key="context_id",
     kinds="label_bias majority_bias score",
-    later={"n_tokens": "null::integer", "format": "'base'"},
-    optional=frozenset({"format"}),
+    later={"n_tokens": "null::integer", "format": "'base'", "demo_golds": "demo_labels"},
+    optional=frozenset({"format", "demo_golds"}),
     columns="""
         context_id task string, n_demos demo_set int32, setting string, instruction bool, text string,
-        demo_ids demo_labels string[], n_tokens int32, format string
+        demo_ids demo_labels string[], n_tokens int32, format string, demo_golds string[]
     """,
 )
 

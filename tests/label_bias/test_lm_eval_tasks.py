@@ -193,6 +193,7 @@ def test_a_spec_names_a_task_or_rows(tmp_path: Path) -> None:
         ("data: {lm_eval: a.yaml, max_tst: 3}", "max_tst: unknown key; did you mean max_test?"),
         ("data: {lm_eval: _a.yaml}", "name: is missing, and '_a' of the file is none; add a name"),
         ('data: {lm_eval: a.yaml}\nprompt: {item: "{x} {label}"}', "prompt.item does not go with data.lm_eval"),
+        ("data: {lm_eval: a.yaml}\nprompt: {flip: 0.3}", "prompt.flip does not go with data.lm_eval"),
         ("data: [{name: x, train: a.csv}, {lm_eval: x.yaml}]", "data: name ['x', 'x'] names a data set twice"),
     ):
         (tmp_path / "spec.yaml").write_text(base + text)

@@ -1,8 +1,11 @@
 """Data sets of the user's own: their rows, their prompts, and what is wrong with them."""
 
 import csv
+import itertools
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
+from biaseval.prompting.labels import flipped
 from biaseval.spec import LabelBiasSpec, load_spec
 from tests.tinymodels import make_tokenizer
 
@@ -166,6 +170,60 @@ def test_balanced_sets_are_even_wherever_in_a_round_they_begin(tmp_path: Path, n
         counts = [[shown.count(label) for label in ("good", "bad", "mixed")] for shown in sets]
         assert all(max(own) - min(own) <= 1 for own in counts) == (demos == "balanced")
         assert len(set(map(tuple, sets))) > 1
+
+
+@pytest.mark.parametrize(
+    "more", [{"prompt": {"formats": {"back": {"order": "reversed"}}}}, {"lora": {"n_examples": 4}}], ids=str
+)
+def test_flipped_demonstrations_show_another_label_alike_in_all_prompts_of_a_set(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    rows = [{**row, "mood": ("good", "bad", "mixed")[number % 3]} for number, row in enumerate(reviews(400))]
+    write_csv(tmp_path / "reviews.csv", rows)
+    prompt = {"n_demos": [0, 16], "demo_sets": 3, "demos": "balanced", **more.get("prompt", {})}
+    keys = {**more, "calibration": ["looc"], "held_out": True}
+    clean, noisy = (plan_of(spec_of(tmp_path, **{**keys, "prompt": {**prompt, "flip": share}})) for share in (0, 0.3))
+    assert "demo_golds" not in clean.contexts.column_names
+    assert clean.splits == noisy.splits
+    assert clean.notes == noisy.notes
+    contexts = {row["context_id"]: row for row in noisy.contexts.to_pylist()}
+    shown: dict[tuple[int, str], set[str]] = {}
+    changes = Counter[tuple[str, str]]()
+    for row, same in zip(contexts.values(), clean.contexts.to_pylist(), strict=True):
+        assert (row["demo_ids"], row["demo_golds"]) == (same["demo_ids"], same["demo_labels"])
+        assert re.findall(r"Output: (\w+)", row["text"]) == row["demo_labels"]
+        for demo, label in zip(row["demo_ids"], row["demo_labels"], strict=True):
+            shown.setdefault((row["demo_set"], demo), set()).add(label)
+        if re.fullmatch(r"reviews/k16\.s\d/all", row["context_id"]):
+            pairs = zip(row["demo_golds"], row["demo_labels"], strict=True)
+            changes.update((gold, label) for gold, label in pairs if gold != label)
+    assert Counter(map(len, shown.values())) == {1: 48}
+    assert 5 <= changes.total() <= 25  # 14.4 on average
+    rows_of = [[row for part in plan.parts for row in part.prompts.to_pylist()] for plan in (noisy, clean)]
+    for row, same in zip(*rows_of, strict=True):
+        assert row["prompt_id"] == same["prompt_id"]
+        if row["purpose"] != "looc":
+            assert row["gold"] == same["gold"]
+        else:
+            whole = contexts[re.sub("/without[0-9]+$", "/all", row["context_id"])]
+            assert row["gold"] == whole["demo_labels"][row["row"]]
+    assert noisy.training_rows["label"] == clean.training_rows["label"]
+    for row in noisy.training_rows.to_pylist():
+        assert row["prompt"].startswith(contexts[f"reviews/k{row['n_demos']}.s{row['demo_set']}/all"]["text"])
+
+
+def test_a_label_is_flipped_as_often_as_asked_and_to_each_other_label_alike() -> None:
+    own = [label for label in "abc" for _ in range(4000)]
+    draw = partial(flipped, own, ["a", "b", "c"])
+    some, more = (draw(share, np.random.default_rng(1)) for share in (0.3, 0.6))
+    counts = Counter(zip(own, some, strict=True))
+    for label, other in itertools.permutations("abc", 2):
+        assert counts[label, other] == pytest.approx(600, abs=4 * (4000 * 0.15 * 0.85) ** 0.5)
+    assert [one for one, label in zip(some, own, strict=True) if one != label] == [
+        other for other, one, label in zip(more, some, own, strict=True) if one != label
+    ]
+    assert draw(0, np.random.default_rng(1)) == own
+    assert not any(map(str.__eq__, draw(1, np.random.default_rng(1)), own))
 
 
 def _refused(spec: LabelBiasSpec) -> str:

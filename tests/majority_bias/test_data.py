@@ -119,6 +119,26 @@ def test_a_task_file_alone_gives_a_fifth_as_test_rows_and_its_definition(tmp_pat
     assert read_dataset(spec.model_copy(update={"seed": 1})).test != dataset.test
 
 
+def test_as_many_test_rows_are_drawn_as_asked_and_the_rest_is_for_demonstrations(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "train.jsonl", boolq_rows("dog", 30, 20))
+
+    def read(test_rows: int | None, **changes: Any) -> Dataset:
+        return read_dataset(boolq_spec(tmp_path, data={"test": None, "test_rows": test_rows}, **changes))
+
+    drawn, whole = read(46), {f"train-{number}" for number in range(50)}
+    assert (len(drawn.test), len(drawn.train)) == (46, 4)
+    assert {example.id for example in (*drawn.train, *drawn.test)} == whole
+    assert drawn.notes == ["data.test: not given; 46 of 50 examples were drawn from data.train"]
+    assert read(10) == read(None)  # a fifth, with the same draw
+    assert read(46, seed=1).test != drawn.test
+    assert all(example in drawn.test for example in read(12).test)
+    with pytest.raises(InputError, match=r"^data.test_rows: 47 of 50 rows leave fewer .* lower it to at most 46$"):
+        read(47)
+    write_jsonl(tmp_path / "test.jsonl", boolq_rows("cat", 2, 2))
+    with pytest.raises(InputError, match=r"^data.test_rows: does not go with data\.test, which has the test rows"):
+        read_dataset(boolq_spec(tmp_path, data={"test_rows": 10}))
+
+
 def test_demonstrations_that_stand_in_the_test_file_are_left_out_and_counted(tmp_path: Path) -> None:
     train = boolq_rows("dog", 4, 4)
     same_text = {**train[1], "question": f" {train[1]['question']} ", "passage": "another"}

@@ -1,4 +1,5 @@
 import itertools
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,41 @@ def test_demonstrations_have_the_counts_of_their_setting_and_one_draw_serves_bot
         assert (with_["demo_ids"], with_["demo_labels"]) == (without["demo_ids"], without["demo_labels"])
         assert with_["text"] == INSTRUCTION + without["text"]
     assert len({tuple(row["demo_ids"]) for row in contexts}) == 6
+
+
+def test_flipped_demonstrations_show_another_label_alike_in_all_prompts_of_a_draw(tmp_path: Path) -> None:
+    lora = {"n_examples": 4}
+    clean = _plans(tmp_path, calibration=["looc"], lora=lora)
+    noisy = _plans(tmp_path, calibration=["looc"], lora=lora, prompt={"flip": 0.5})
+    assert "demo_golds" not in clean[0].contexts.column_names
+    before, after = _contexts(clean), _contexts(noisy)
+    assert [row["demo_labels"] for row in before] == [row["demo_golds"] for row in after]  # proportions are of rows
+    assert [row["demo_ids"] for row in before] == [row["demo_ids"] for row in after]
+    shown: dict[tuple[str, int, str], set[str]] = {}
+    for row in after:
+        assert re.findall(r"output: (\w+)", row["text"]) == row["demo_labels"]
+        for demo, label in zip(row["demo_ids"], row["demo_labels"], strict=True):
+            shown.setdefault((row["setting"], row["demo_set"], demo), set()).add(label)
+    assert Counter(map(len, shown.values())) == {1: 3 * 2 * 4}
+    full = [row for row in after if row["context_id"].endswith("with/all")]
+    own = [one != other for row in full for one, other in zip(row["demo_labels"], row["demo_golds"], strict=True)]
+    assert 4 <= sum(own) <= 20  # of 24; fewer or more in one of a thousand seeds
+    contexts = {row["context_id"]: row for row in after}
+    for row, same in zip(_prompts(noisy), _prompts(clean), strict=True):
+        if row["purpose"] == "majority":
+            assert row["gold"] == same["gold"]
+        else:
+            whole = contexts[f"{row['context_id'].rpartition('/')[0]}/all"]
+            assert row["gold"] == whole["demo_labels"][row["row"]]
+    for plan, same_plan in zip(noisy, clean, strict=True):
+        assert plan.training_rows["label"] == same_plan.training_rows["label"]
+        for row in plan.training_rows.to_pylist():
+            name = "with" if row["instruction"] else "without"
+            place = f"boolq/{row['setting'].replace('/', '-')}/s{row['demo_set']}/{name}/all"
+            assert row["prompt"].startswith(contexts[place]["text"])
+    all_flipped = _contexts(_plans(tmp_path, prompt={"flip": 1}))
+    other = {"True": "False", "False": "True"}
+    assert all(row["demo_labels"] == [other[gold] for gold in row["demo_golds"]] for row in all_flipped)
 
 
 def test_demonstrations_are_drawn_per_label_and_then_shuffled_by_the_seed(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ app = typer.Typer(
 )
 tasks_app = typer.Typer(help="Check task files.", no_args_is_help=True)
 app.add_typer(tasks_app, name="tasks")
+data_app = typer.Typer(help="Check data.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
 import_app = typer.Typer(help="Measure scores that somebody else made.", no_args_is_help=True)
 app.add_typer(import_app, name="import")
 export_app = typer.Typer(help="Give a run's scores to other tools.", no_args_is_help=True)
@@ -60,6 +62,7 @@ for _command in (
 ):
     app.command(cls=WatchingCommand if _command is reading.status else None)(_command)
 tasks_app.command("check")(reading.tasks_check)
+data_app.command("check")(reading.data_check)
 import_app.command("lm-eval")(exchange.import_lm_eval)
 import_app.command("table")(exchange.import_table)
 export_app.command("lm-eval")(exchange.export_lm_eval)

@@ -1,4 +1,4 @@
-"""Commands that read: progress, tables, reports, comparisons and figures of runs, and checks of task files."""
+"""Commands that read: progress, tables, reports, comparisons and figures of runs, and checks of task files and data."""
 
 import sys
 import time
@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument, each_run
+from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument, SetOption, SpecArgument, each_run
 from biaseval.cli.printing import (
     Format,
     print_comparison,
     print_json,
+    print_lines,
     print_result,
     print_status,
     print_tasks,
@@ -272,3 +273,19 @@ def tasks_check(
     show(checked, print_tasks, as_json=as_json)
     if checked.bad:
         raise typer.Exit(2)
+
+
+def data_check(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Compare the data that a spec names with the published counts of the three papers; loads no model.
+
+    Exit code 1 if counts differ. Exit code 2 if data are missing or damaged; the output says where they come from.
+
+    Example: biaseval data check jobs/specs/qa-squad.yaml
+    """
+    from biaseval.runs.published_data import check_data
+    from biaseval.spec import load_spec
+
+    checked = check_data(load_spec(spec, overrides or ()))
+    lines = [(own.state, f"{own.key}: {own.text}") for own in checked]
+    show(checked, lambda _: print_lines(lines), as_json=as_json)
+    raise typer.Exit(max(({"missing": 2, "differs": 1}.get(own.state, 0) for own in checked), default=0))

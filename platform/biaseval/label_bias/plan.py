@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from os.path import commonprefix
 from typing import Any
@@ -130,8 +130,9 @@ class _TaskPlanner:
 
     def plan(self, start: Start) -> TaskPlan:
         """Return the task's plan; Raises InputError: the model's chat template does not fit prompts."""
-        drawn = start.drawn
-        task, splits = drawn.task, drawn.splits
+        splits = replace(start.drawn.splits, noise=(self._spec.prompt.flip, self._spec.seed))
+        drawn = replace(start.drawn, splits=splits)
+        task = drawn.task
         notes = list(start.notes)
         forms = {name: self._form(form, drawn) for name, form in self._formats.items()}
         rows = self._rows(drawn, forms, start.inputs)
@@ -184,6 +185,8 @@ class _TaskPlanner:
                 f"{task.name}: {n_alike} of {len(sets)} demonstration sets show one label only, which models follow"
                 + ("; prompt.demos: balanced shows all" if self._spec.prompt.demos == "random" else "")
             )
+        clean = replace(splits, noise=(0, 0))
+        sets = [clean.demonstration_set(n_demos, demo_set) for n_demos, demo_set in self._settings() if n_demos > 1]
         if self._spec.prompt.demos == "balanced" and (n_uneven := sum(_is_uneven(demos, splits) for demos in sets)):
             yield (
                 f"{task.name}: {n_uneven} of {len(sets)} demonstration sets do not show each label as often: of some "
@@ -231,7 +234,8 @@ class _TaskPlanner:
             if self._spec.prompt.formats:
                 shared["format"] = name
             place = adapter_name(task.name, n_demos, demo_set) + ("" if name == BASE else f".{name}")
-            setting = _Setting(place, shared, list(splits.labels), demos, shown, form.head, fitter, rows)
+            golds = {demo.id: demo.label for demo in splits.demonstrations} if self._spec.prompt.flip else {}
+            setting = _Setting(place, shared, list(splits.labels), demos, shown, form.head, fitter, rows, golds)
             given: dict[str, Iterable[tuple[int, Instance]]] = {
                 "main": enumerate(splits.main),
                 "bias_score": enumerate(splits.bias_score),
@@ -338,6 +342,8 @@ class _Setting:
     """The text before the demonstrations."""
     fitter: PromptFitter
     rows: _Rows
+    golds: Mapping[str, str]
+    """The labels of demonstrations in the file, by id; empty if no label is flipped."""
 
     def add(
         self, purpose: str, row: int, test: str, instance: Instance | None = None, *, left_out: int | None = None
@@ -363,6 +369,7 @@ class _Setting:
                 "demo_ids": [demo.id for demo in kept],
                 "demo_labels": [demo.label for demo in kept],
                 "n_tokens": 0 if is_cut else fitted.n_tokens - self.fitter.lengths.of(test),
+                **({"demo_golds": [self.golds[demo.id] for demo in kept]} if self.golds else {}),
             }
         self.rows.prompts.append(
             {

@@ -3,7 +3,7 @@
 import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from biaseval.errors import InputError
+from biaseval.prompting.labels import flipped
 from biaseval.prompting.task_files import Instance, Task
 from biaseval.spec import N_DEMONSTRATIONS, POOL_SIZE
 from biaseval.store import Run
@@ -28,6 +29,8 @@ class Splits:
     """The labels in code-point order; P1's are the distinct first outputs outside the pool of 96."""
     shuffled_by: int | None = None
     """The seed that gives each demonstration set its own order; None: the order of the pool."""
+    noise: tuple[float, int] = (0, 0)
+    """The chance of a set's demonstrations to show another label (`flipped`), and the seed of the draw."""
 
     def by_role(self) -> dict[str, tuple[Instance, ...]]:
         """Return the instances under the names of their roles."""
@@ -51,11 +54,16 @@ class Splits:
         )
 
     def demonstration_set(self, n_demos: int, demo_set: int) -> tuple[Instance, ...]:
-        """Return pool positions ``[n_demos * demo_set, n_demos * (demo_set + 1))``, in pool order.
+        """Return pool positions ``[n_demos * demo_set, n_demos * (demo_set + 1))``, in pool order, as prompts show it.
 
         If labels take turns in the pool, sets in pool order would all end with the same label; such sets are shuffled.
         """
         demos = self.demonstrations[n_demos * demo_set : n_demos * (demo_set + 1)]
+        share, seed = self.noise
+        if share and demos:
+            generator = generator_of(seed, demos[0].id, f"flip/{n_demos}/{demo_set}")
+            shown = flipped([demo.label for demo in demos], self.labels, share, generator)
+            demos = tuple(replace(demo, outputs=(label,)) for demo, label in zip(demos, shown, strict=True))
         if self.shuffled_by is None or not demos:
             return demos
         order = generator_of(self.shuffled_by, demos[0].id, f"balanced/{n_demos}/{demo_set}").permutation(len(demos))

@@ -61,6 +61,8 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
                 f"data.test: is data.train ({data.train}); name another file, or leave it out: a fifth of data.train "
                 "is drawn"
             )
+    if data.test is not None and data.test_rows is not None:
+        problems.found.append("data.test_rows: does not go with data.test, which has the test rows; take one out")
     for name in data.fields:
         if name not in fields:
             problems.found.append(f"data.fields.{name}: the prompt has no such field; it has {', '.join(fields)}")
@@ -75,7 +77,11 @@ def read_dataset(spec: MajorityBiasSpec) -> Dataset:
     problems.refuse()
     train, test = files["train"], files.get("test")
     if test is None:
-        train_rows, test_rows = _split(train.examples, spec.seed)
+        n_test = data.test_rows or max(1, round(_TEST_SHARE * len(train.examples)))
+        if data.test_rows and n_test > (most := len(train.examples) - spec.prompt.n_demos):
+            leaves = f"{n_test:,} of {len(train.examples):,} rows leave fewer than prompt.n_demos {spec.prompt.n_demos}"
+            raise InputError(f"data.test_rows: {leaves} for demonstrations; lower it to at most {max(most, 0):,}")
+        train_rows, test_rows = _split(train.examples, n_test, spec.seed)
         notes = [f"data.test: not given; {len(test_rows)} of {len(train.examples)} examples were drawn from data.train"]
     else:
         train_rows, test_rows, notes = train.examples, test.examples, []
@@ -113,8 +119,7 @@ def stream(seed: int, use: str, number: int = 0) -> np.random.Generator:
     return np.random.default_rng([number, seed, 0, place])
 
 
-def _split(examples: Sequence[Example], seed: int) -> tuple[list[Example], list[Example]]:
-    n_test = max(1, round(_TEST_SHARE * len(examples)))
+def _split(examples: Sequence[Example], n_test: int, seed: int) -> tuple[list[Example], list[Example]]:
     chosen = set(stream(seed, "split").permutation(len(examples))[:n_test].tolist())
     train = [example for index, example in enumerate(examples) if index not in chosen]
     return train, [example for index, example in enumerate(examples) if index in chosen]

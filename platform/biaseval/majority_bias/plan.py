@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -17,7 +17,7 @@ from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.majority_bias.proportions import Setting, same_counts, settings_of
 from biaseval.prompting.beginnings import bos_cautions
 from biaseval.prompting.calibration import SLOT, Inputs, domain_context, leaves_one_out, purposes_of, shared_inputs
-from biaseval.prompting.labels import label_problem, separator
+from biaseval.prompting.labels import flipped, label_problem, separator
 from biaseval.prompting.lengths import JOINT_MARGIN, PieceLengths, TokenCounter, merge_margin
 from biaseval.prompting.matching import N_NEW_TOKENS
 from biaseval.prompting.parts import Cutting, PlannedPart
@@ -120,6 +120,7 @@ class _Planner:
         self._window = _Window(spec, dataset.labels, tokenizer, window)
         self._label_tokens = self._lengths.with_eos(dataset.labels)
         self._n_missing_examples = 0
+        self._golds = {example.id: example.label for example in dataset.train} if spec.prompt.flip else {}
 
     def plan(self, setting: Setting) -> SettingPlan:
         """Return the plan of one setting, and remember problems of its prompts."""
@@ -127,6 +128,10 @@ class _Planner:
         training: list[dict[str, object]] = []
         for seed in self._spec.seeds:
             demos = draw_demonstrations(self._dataset, setting, seed=seed, run_seed=self._spec.seed)
+            if share := self._spec.prompt.flip:
+                flips = stream(self._spec.seed, f"flip/{setting.name}", seed)
+                shown = flipped([demo.label for demo in demos], self._dataset.labels, share, flips)
+                demos = tuple(replace(demo, label=label) for demo, label in zip(demos, shown, strict=True))
             for instruction in self._spec.prompt.instruction:
                 own = self._contexts(setting, seed, demos, instruction=instruction)
                 # The adapter's folder below ``adapters/``.
@@ -210,6 +215,7 @@ class _Planner:
                 "demo_ids": [demos[index].id for index in kept],
                 "demo_labels": [demos[index].label for index in kept],
                 "n_tokens": head + demo_tokens,
+                **({"demo_golds": [self._golds[demos[index].id] for index in kept]} if self._golds else {}),
             }
             return _Context(row, demo_tokens)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 _WHITESPACE = (" ", "\n", "\t")
 _UNSEEN = re.compile("[\u034f\u115f\u1160\u180b-\u180d\u2800\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Invisible characters, in addition to those that Unicode calls format characters."""
@@ -20,6 +22,15 @@ _SHOWN = 3
 def separator(prompt: str, label: str) -> str:
     """Return the text between prompt and label: a space, unless one side already has white space (P1's code)."""
     return "" if prompt.endswith(_WHITESPACE) or label.startswith(_WHITESPACE) else " "
+
+
+def flipped(own: Sequence[str], labels: Sequence[str], share: float, generator: np.random.Generator) -> list[str]:
+    """Return labels, each replaced by any other of ``labels`` with probability ``share`` (0 to 1)."""
+    draws = zip(own, generator.random((len(own), 2)), strict=True)
+    others = {label: [other for other in labels if other != label] for label in own}
+    return [
+        others[label][int(place * len(others[label]))] if chance < share else label for label, (chance, place) in draws
+    ]
 
 
 def label_problem(tokenizer: Any, prompt: str, labels: Sequence[str]) -> str | None:

@@ -93,6 +93,8 @@ class ItemSpec(Section):
     item: Item | None = None
     instruction_text: Instruction | None = None
     separator: Separator = "\n\n"
+    flip: Annotated[float, Field(ge=0, le=1)] = 0
+    """The chance of each demonstration to show another label, drawn once for all prompts of its set (noisy labels)."""
 
 
 BASE = "base"

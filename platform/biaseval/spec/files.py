@@ -125,8 +125,8 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
     """
     if old.kind != new.kind:
         return [f"kind: the run has {old.kind!r}, the spec {new.kind!r}"]
-    before = _flatten(old.model_dump(mode="json"), new.PATHS)
-    after = _flatten(new.model_dump(mode="json"), new.PATHS)
+    before = flatten(old.model_dump(mode="json"), new.PATHS)
+    after = flatten(new.model_dump(mode="json"), new.PATHS)
     keys = [key for key in dict.fromkeys([*before, *after]) if not is_among(key, (*new.RESOURCES, *old.unused()))]
     paths = [key for key in keys if is_among(key, new.PATHS)]
 
@@ -142,8 +142,8 @@ def differences(old: RunSpec, new: RunSpec) -> list[str]:
 
 def changed_keys(old: RunSpec, new: RunSpec) -> list[str]:
     """Return the dotted keys whose values differ between two specs of the same kind."""
-    before = _flatten(old.model_dump(mode="json"), new.PATHS)
-    after = _flatten(new.model_dump(mode="json"), new.PATHS)
+    before = flatten(old.model_dump(mode="json"), new.PATHS)
+    after = flatten(new.model_dump(mode="json"), new.PATHS)
     return [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
 
 
@@ -192,7 +192,7 @@ def _places(content: Any, key: Sequence[str]) -> Iterable[tuple[Any, Any]]:
             yield content, each
 
 
-def _flatten(content: Any, paths: Sequence[str], prefix: str = "") -> dict[str, Any]:
+def flatten(content: Any, paths: Sequence[str], prefix: str = "") -> dict[str, Any]:
     """Return dotted keys to values; a list is one value unless ``paths`` name its entries."""
     if isinstance(content, list) and any(path.startswith(f"{prefix}*.") for path in paths):
         content = dict(enumerate(content))
@@ -200,5 +200,5 @@ def _flatten(content: Any, paths: Sequence[str], prefix: str = "") -> dict[str, 
         return {prefix.rstrip("."): content}
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        flat.update(_flatten(value, paths, f"{prefix}{key}."))
+        flat.update(flatten(value, paths, f"{prefix}{key}."))
     return flat

@@ -337,7 +337,7 @@ class LabelBiasSpec(RunSpec):
         names = [data.name for data in self.data or []]
         refuse(named_twice("data: name", names, "a data set"), SpecError)
         if any(isinstance(data, LmEvalDataSpec) for data in self.data or []):
-            texts = layout_texts(self.prompt, self.prompt.formats)
+            texts = [*layout_texts(self.prompt, self.prompt.formats), *["prompt.flip"] * (self.prompt.flip > 0)]
             why = "does not go with data.lm_eval, whose file says what prompts are; take it out"
             refuse([f"{key} {why}" for key in texts], SpecError)
         if self.prompt.demos == "balanced" and self.tasks is not None:

@@ -37,6 +37,8 @@ class MajorityDataSpec(DataSpec):
 
     on_shortage: Literal["error", "reduce"] = "error"
     """The treatment of a label with too few examples in ``train`` for a setting: refuse, or shorten that prompt."""
+    test_rows: Annotated[int, Field(gt=0)] | None = None
+    """The number of rows that the seed draws from ``train`` as test rows; default: a fifth. Not with ``test``."""
 
 
 class MajorityPromptSpec(ItemSpec):
