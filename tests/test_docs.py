@@ -85,7 +85,7 @@ def test_the_readme_can_be_read_in_five_minutes() -> None:
 
 PAGES_WITH_SPECS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")])
 SOURCES = sorted((ROOT / "platform" / "biaseval").rglob("*.py"))
-SPECS = sorted([*ROOT.glob("examples/*.yaml"), *ROOT.glob("jobs/specs/*.yaml")])
+SPECS = sorted([*ROOT.glob("examples/*.yaml"), *ROOT.glob("jobs/specs/**/*.yaml")])
 
 _KINDS: tuple[type[Section], ...] = typing.get_args(Spec)
 _OF_A_KEY = r"(?P<key>[a-z_][a-z0-9_]*(?:\.[a-z_0-9]+)*)"
@@ -132,7 +132,7 @@ def test_a_block_of_a_page_is_a_spec_or_a_part_of_one(place: str, tmp_path: Path
     if "kind" in content:
         (tmp_path / "spec.yaml").write_text(BLOCKS[place])
         if isinstance(content.get("spec"), str):  # of what is searched
-            shutil.copy(ROOT / "jobs" / "specs" / "qa-debiasing-squad.yaml", tmp_path / content["spec"])
+            shutil.copy(ROOT / "jobs" / "specs" / "papers" / "p3-debiasing.yaml", tmp_path / content["spec"])
         load_spec(tmp_path / "spec.yaml")
         return
     for key, value in content.items():

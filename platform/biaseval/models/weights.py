@@ -90,7 +90,9 @@ def refuse_unfit(path: str, model: PreTrainedModel, found: Mapping[str, Any], *,
         InputError: weights are missing, have no place, or have another shape; with the number and the first of them.
     """
     missing = sorted(found["missing_keys"], key=_natural)
-    heads = [name for name in missing if is_body and not name.startswith(f"{model.base_model_prefix}.")]
+    # T5's parts stand beside its head, without a body around them.
+    body = tuple(f"{name}." for name in (model.base_model_prefix, "shared", "encoder", "decoder"))
+    heads = [name for name in missing if is_body and not name.startswith(body)]
     missing = [name for name in missing if name not in heads]
     unused = [name for name in found.get("unexpected_keys", ()) if not _UNUSED.search(name)]
     if unused:
