@@ -132,7 +132,7 @@ def test_a_block_of_a_page_is_a_spec_or_a_part_of_one(place: str, tmp_path: Path
     if "kind" in content:
         (tmp_path / "spec.yaml").write_text(BLOCKS[place])
         if isinstance(content.get("spec"), str):  # of what is searched
-            shutil.copy(ROOT / "jobs" / "specs" / "qa-debiasing-squad.yaml", tmp_path / content["spec"])
+            shutil.copy(ROOT / "jobs" / "specs" / "papers" / "p3-debiasing.yaml", tmp_path / content["spec"])
         load_specs(tmp_path / "spec.yaml")
         return
     for key, value in content.items():

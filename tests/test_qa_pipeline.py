@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from transformers import BertConfig, BertForQuestionAnswering, BertModel
+from transformers import BertConfig, BertForQuestionAnswering, BertModel, T5Config, T5ForConditionalGeneration
 
 from biaseval.analysis import query
 from biaseval.errors import InputError
@@ -20,7 +20,7 @@ from biaseval.runs import describe, run_spec, run_status
 from biaseval.runs.commands import claimed_run
 from biaseval.spec import load_spec
 from tests.pages import page_of
-from tests.qa_models.families import wordpiece
+from tests.qa_models.families import t5_tokenizer, wordpiece
 from tests.test_pipelines import digests
 
 pytestmark = pytest.mark.ray
@@ -61,6 +61,17 @@ def make_bert(folder: Path, *, has_head: bool = True) -> Path:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **sizes)
     (BertForQuestionAnswering if has_head else BertModel)(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def make_t5(folder: Path) -> Path:
+    """Write a T5 of two layers with random weights, as pretraining saves it: without a head that marks spans."""
+    tokenizer = t5_tokenizer()
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2}
+    config = T5Config(vocab_size=len(tokenizer), decoder_start_token_id=0, **sizes)
+    T5ForConditionalGeneration(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

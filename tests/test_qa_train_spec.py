@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from biaseval.errors import InputError
-from biaseval.spec import QaBiasSpec, QaTrainSpec, dump_spec, load_spec, stored_spec
+from biaseval.spec import QaBiasSpec, QaTrainSpec, differences, dump_spec, load_spec, stored_spec
 
 TRAIN: dict[str, Any] = {
     "bases": [{"name": "bert", "path": "org/bert"}],
@@ -44,6 +44,38 @@ def test_the_defaults_are_the_published_ones(tmp_path: Path) -> None:
     assert (bias_model.learning_rate, bias_model.max_steps, bias_model.init) == (4e-5, 88_000, "random")
     assert own.mask_padding
     assert not own.group_by_length
+
+
+def test_the_preset_is_what_p3_ran_own_keys_win_and_the_stored_spec_has_all(tmp_path: Path) -> None:
+    """Protocol sections 9.2, 9.5 and 13: the code's heuristics, the text's methods."""
+
+    def found(spec: QaBiasSpec) -> tuple[str | None, ...]:
+        own = spec.train
+        assert own is not None
+        methods = (own.learned_mixin.variant, own.confidence_regularization.variant, own.bias_model.init)
+        return (spec.variant, *methods)
+
+    own = load(tmp_path, {"learned_mixin": {"bias_scale": 0.5}}, preset="mikula2024")
+    assert found(own) == ("reference", "paper", "utama", "random")
+    assert own.train is not None
+    assert own.train.learned_mixin.bias_scale == 0.5
+    content = yaml.safe_load(dump_spec(own))
+    assert content["train"]["learned_mixin"]["variant"] == "paper"
+    assert stored_spec(content, "stored") == own
+    assert found(load(tmp_path, {}, variant="reference")) == ("reference", "head", "head", "pretrained")
+    given = {"learned_mixin": {"variant": "clark"}, "bias_model": {"init": "pretrained"}}
+    assert found(load(tmp_path, given, preset="mikula2024", variant="paper")) == (
+        "paper",
+        "clark",
+        "utama",
+        "pretrained",
+    )
+    # The same keys without the preset are the same run, and a run of before has no preset.
+    assert not differences(own, stored_spec({key: each for key, each in content.items() if key != "preset"}, "older"))
+    with pytest.raises(InputError, match=r"preset: input should be 'mikula2024', found 'mikula'; change it"):
+        load(tmp_path, {}, preset="mikula")
+    with pytest.raises(InputError, match=r"train.learned_mixin"):
+        load(tmp_path, {"learned_mixin": "paper"}, preset="mikula2024")
 
 
 def test_paths_are_made_absolute_names_of_the_hub_and_generated_sets_stay(tmp_path: Path) -> None:

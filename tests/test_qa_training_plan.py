@@ -2,13 +2,14 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import yaml
-from transformers import BartConfig
+from transformers import PegasusConfig
 
 from biaseval.errors import InputError
 from biaseval.pipelines.qa import biased_segments
@@ -17,7 +18,7 @@ from biaseval.runs import describe
 from biaseval.spec import load_spec
 from tests.conftest import ROOT
 from tests.smallstudy import METHODS, load, write_spec
-from tests.test_qa_pipeline import make_bert, question, write_lines
+from tests.test_qa_pipeline import make_bert, make_t5, question, write_lines
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -30,7 +31,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _refused_plan(spec: Path) -> str:
     """Return why `biaseval plan` refuses a spec."""
     with pytest.raises(InputError) as caught:
-        describe(load(spec))
+        describe(load_spec(spec))
     assert caught.value.exit_code == 2
     return str(caught.value)
 
@@ -101,9 +102,9 @@ def test_a_plan_reads_more_while_a_segment_is_small(
 
 
 def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path: Path, tiny_llama: Path) -> None:
-    BartConfig(d_model=16, encoder_layers=1, decoder_layers=1).save_pretrained(tmp_path / "bart")
+    PegasusConfig(d_model=16, encoder_layers=1, decoder_layers=1).save_pretrained(tmp_path / "pegasus")
     (tmp_path / "ds.json").write_text(json.dumps({"gradient_clipping": 7}))
-    places = {"llama": tiny_llama, "bart": tmp_path / "bart", "gone": tmp_path / "gone"}
+    places = {"llama": tiny_llama, "pegasus": tmp_path / "pegasus", "gone": tmp_path / "gone"}
     changes = {
         "bases": [{"name": name, "path": str(path)} for name, path in places.items()],
         "data": {"d": str(tmp_path / "gone.json")},
@@ -113,46 +114,66 @@ def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path
     found = _refused_plan(write_spec(tmp_path, bert, train=changes))
     for expected in (
         *("llama: ", "is a decoder (llama)", "gone: ", "train.data.d: ", "gone.json: cannot be read"),
-        *("is an encoder with a decoder (bart), and training takes encoders alone", "gradient_clipping"),
+        *("is an encoder with a decoder (pegasus) that transformers cannot read spans with", "gradient_clipping"),
     ):
         assert expected in found
 
 
-@pytest.mark.parametrize(
-    ("name", "n_readers", "words"),
-    [
-        ("qa-finetuning-squad", {"standard": 4}, ["people"]),
-        ("qa-debiasing-squad", {"standard": 1, "bias models": 6, **dict.fromkeys(METHODS, 6)}, ["people"]),
-    ],
-)
-def test_the_papers_studies_can_be_planned(
-    name: str, n_readers: dict[str, int], words: list[str], english_pipeline: str, bert: Path, tmp_path: Path
-) -> None:
-    """With other questions and encoders in the places of theirs."""
-    content = yaml.safe_load((ROOT / "jobs" / "specs" / f"{name}.yaml").read_text())
-    people = [{**own, "answers": {name: 2 * value for name, value in own["answers"].items()}} for own in squad(1700)]
+P3 = sorted((ROOT / "jobs" / "specs" / "papers").glob("p3-*.yaml"))
+
+N_READERS = {
+    "p3-finetuning": {"standard": 4},
+    "p3-t5-large": {"standard": 1},
+    "p3-other-sets": {"standard": 4},
+    "p3-debiasing": {"standard": 1, "bias models": 6, **dict.fromkeys(METHODS, 6)},
+}
+N_TRIALS = {"learned-mixin": 36, "learned-mixin-per-bias": 36, "confidence-regularization": 12, "bias-model": 12}
+
+
+def _stand_ins(content: dict[str, Any], models: Mapping[str, Path], questions: Path, pipeline: str) -> list[str]:
+    """Return what ``--set`` says to plan a spec of P3 with other files and models."""
+    place = "spec." if content["kind"] == "search" else ""
+    searched = content.get("spec", content)
+    own = yaml.safe_load((P3[0].parent / searched).read_text()) if isinstance(searched, str) else searched
+    found: dict[str, Any] = {"datasets.train": str(questions), "text": {"spacy": pipeline}}
+    found |= {"windows": {"max_tokens": 128, "stride": 32}, "bootstrap.sample": 8}
+    for key in ("datasets.in_distribution", "datasets.out_of_distribution", "train.data", "train.validation"):
+        section, name = key.split(".")
+        found |= {key: dict.fromkeys(sets, str(questions))} if (sets := own.get(section, {}).get(name)) else {}
+    for key, given in (("models", own.get("models", [])), ("train.bases", own.get("train", {}).get("bases", []))):
+        local = [{**each, "path": str(models["t5" if "t5" in each["name"] else "bert"])} for each in given]
+        found |= (
+            {key: [one if "path" in each else each for one, each in zip(local, given, strict=True)]} if given else {}
+        )
+    return [f"{place}{key}={json.dumps(value)}" for key, value in found.items()]
+
+
+@pytest.mark.parametrize("path", P3, ids=lambda path: path.stem)
+def test_the_specs_of_p3_can_be_planned(path: Path, english_pipeline: str, bert: Path, tmp_path: Path) -> None:
+    """With other questions and models in the places of theirs; without them, each missing thing is told once."""
+    content = yaml.safe_load(path.read_text())
+    people = [{**own, "answers": {name: 2 * value for name, value in own["answers"].items()}} for own in squad(90)]
     write_lines(tmp_path / "questions.jsonl", people)
-    for base in content["train"]["bases"]:
-        base["path"] = str(bert)
-    for place in (content["train"]["data"], content["train"]["validation"], *content["datasets"].values()):
-        if isinstance(place, dict):
-            place.update(dict.fromkeys(place, "questions.jsonl"))
-    content["datasets"]["train"] = "questions.jsonl"
-    content["text"] = {"spacy": english_pipeline}
-    content["windows"] = {"max_tokens": 128, "stride": 32}
-    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(content))
-    plan = describe(load(tmp_path / "spec.yaml"))
-    lines = dict(plan.training_lines)
-    assert {line: int(lines[line].split()[0]) for line in n_readers} == n_readers
-    steps = {reader["method"]: reader["steps"] for reader in plan.facts["training"]["readers"]}
-    limits = {"learned_mixin": 100_000, "confidence_regularization": 30_000, "bias_model": 88_000}
-    assert all(steps[method] == limit for method, limit in limits.items() if method in steps)
-    assert plan.training is not None
-    assert plan.training.flops > 0
-    assert set(plan.training.memory[0]) == {"none", "1", "2", "3"}
-    assert all(any(word in line for line, _ in plan.lines) for word in words)
-    both = "squad: decides which step's weights are kept, and is measured, as in the paper"
-    assert any(both in own for own in plan.notes)
+    models = {"bert": bert, "t5": make_t5(tmp_path / "t5")}
+    plan = describe(load_spec(path, _stand_ins(content, models, tmp_path / "questions.jsonl", english_pipeline)))
+    lines = {**dict(plan.lines), **dict(plan.training_lines)}
+    assert {line: int(lines[line].split()[0]) for line in N_READERS.get(path.stem, ())} == N_READERS.get(path.stem, {})
+    if (kind := path.stem.removeprefix("p3-search-")) in N_TRIALS:
+        assert lines["trials"] == f"{N_TRIALS[kind]} (grid)"
+    if "debiasing" in path.stem:
+        steps = {reader["method"]: reader["steps"] for reader in plan.facts["training"]["readers"]}
+        limits = {"learned_mixin": 100_000, "confidence_regularization": 30_000, "bias_model": 88_000}
+        assert {method: steps[method] for method in limits} == limits
+        both = "squad: decides which step's weights are kept, and is measured, as in the paper"
+        assert any(both in own for own in plan.notes)
+    found = _refused_plan(path)
+    missing = [line for line in found.splitlines() if "cannot be read" in line]
+    assert len(missing) == len(set(re.findall(r"/\w+/\w+\.json(?=: cannot)", found)))
+    assert all(re.search(r"The set is .*(Hugging Face|GitHub)", line) for line in missing), missing
+    assert "people" not in found
+    head = path.read_text().partition("kind:")[0]
+    assert all(word in head for word in ("# P3", "GPU: ")), head
+    assert "data" in head.lower()
 
 
 def squad(number: int) -> list[dict[str, Any]]:

@@ -30,8 +30,8 @@ class InputError(BiasevalError):
 
     @classmethod
     def of(cls, problems: Sequence[str]) -> InputError:
-        """Return one error that lists every problem once, a line each."""
-        problems = list(dict.fromkeys(problems))
+        """Return one error that lists every problem once, a line each, and the same one behind its place not again."""
+        problems = [own for own in dict.fromkeys(problems) if own.partition(": ")[2] not in problems]
         if len(problems) == 1:
             return cls(problems[0])
         lines = "\n".join(f"  - {problem}" for problem in problems)

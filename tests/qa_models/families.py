@@ -25,6 +25,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
     RobertaConfig,
+    T5Config,
     XLNetConfig,
 )
 
@@ -164,6 +165,12 @@ FAMILIES: dict[str, tuple[Callable[[], PretrainedConfig], Callable[[], PreTraine
             encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=400, init_std=0.3, pad_token_id=1,
         ),
         bpe,
+    ),
+    "t5": (
+        lambda: T5Config(
+            d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=400, decoder_start_token_id=0,
+        ),
+        t5_tokenizer,
     ),
     "gpt2": (
         lambda: GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=400, initializer_range=0.3, pad_token_id=1),

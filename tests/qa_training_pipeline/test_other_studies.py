@@ -8,17 +8,20 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import T5EncoderModel
 
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
-from biaseval.qa_models import reader_inputs
+from biaseval.qa_models import ExtractiveReader, WindowSettings, reader_inputs
 from biaseval.runs import run_spec, run_status, train_qa
 from biaseval.store import Run
 from biaseval.tables import TRAINED_MODELS
 from biaseval.training import outcome as outcome_module
 from biaseval.training.outcome import Outcome
 from biaseval.training.questions import Questions, answer_logits
-from tests.smallstudy import SIX_STEPS, generated, load, rows, trained, write_spec
+from tests.smallstudy import MAX_TOKENS, SIX_STEPS, generated, load, rows, trained, write_spec
+from tests.test_qa_pipeline import make_t5
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -127,3 +130,31 @@ def test_bias_may_be_fitted_by_tfidf(bert: Path, tmp_path: Path, here: None) -> 
     assert guides["guide"].unique().to_pylist() == ["bert+tfidf"]
     sums = [np.exp(np.array(own)).sum() for own in guides["start_logits"].to_pylist()]
     np.testing.assert_allclose(sums, 1, atol=1e-5)
+
+
+def test_an_encoder_with_a_decoder_is_trained_and_measured(tmp_path: Path, here: None) -> None:
+    """T5's decoder marks spans; the gate of LearnedMixin reads the states of the decoder."""
+    t5 = make_t5(tmp_path / "t5")
+    changes = {"methods": ["standard", "learned_mixin"], "bases": [{"name": "t5", "path": str(t5)}]}
+    run_spec(load(write_spec(tmp_path, t5, train=changes, preset="mikula2024")), str(tmp_path / "run"), page=False)
+    readers = trained(tmp_path / "run")
+    assert {name: (own["steps"], own["problem"]) for name, own in readers.items()} == dict.fromkeys(
+        ["t5", "t5+bias_model", "t5+learned_mixin"], (6, None)
+    )
+    source = ModelSource(str(tmp_path / "run" / readers["t5+learned_mixin"]["path"]))
+    alone = ExtractiveReader.load(source, settings=WindowSettings(MAX_TOKENS, 24))
+    questions = Run.open(str(tmp_path / "run")).read_table("qa_examples")
+    plain = questions.filter(pc.equal(questions["dataset"], "plain"))
+    expected = dict(zip(plain["example_id"].to_pylist(), alone.read(plain)["prediction"].to_pylist(), strict=True))
+    found = rows(tmp_path / "run", "from qa_predictions where model = 't5+learned_mixin' and dataset = 'plain'")
+    assert {row["example_id"]: row["prediction"] for row in found} == expected
+    assert all(expected.values())
+    embeddings = [load_file(path)["shared.weight"] for path in (t5 / "model.safetensors", *_files(source.path))]
+    assert not torch.equal(*embeddings)
+    T5EncoderModel.from_pretrained(t5).save_pretrained(tmp_path / "encoder")
+    with pytest.raises(InputError, match=r"weights of T5ForQuestionAnswering missing \(first: decoder"):
+        load_extractive_model(ModelSource(str(tmp_path / "encoder")), allow_untrained_head=True)
+
+
+def _files(folder: str) -> list[Path]:
+    return sorted(Path(folder).glob("*.safetensors"))

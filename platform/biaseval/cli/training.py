@@ -50,7 +50,7 @@ def train_qa(
     them, their steps and their evaluations. The same command resumes each reader after its last checkpoint.
     `biaseval run` on the same directory then measures them.
 
-    Example: biaseval train qa jobs/specs/qa-debiasing-squad.yaml --run-dir runs/debiasing --set train.seeds=[1,2,3]
+    Example: biaseval train qa jobs/specs/papers/p3-debiasing.yaml --run-dir runs/debiasing --set train.seeds=[1,2,3]
     """
     _train("train_qa", spec, run_dir, overrides, as_json=as_json)
 

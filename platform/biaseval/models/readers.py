@@ -8,7 +8,11 @@ import torch
 from torch import nn
 from transformers import AutoModelForQuestionAnswering, AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.initialization import no_init_weights
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES,
+)
 
 from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference, is_in_adapter
@@ -62,23 +66,27 @@ def describe_reader(source: ModelSource, answers: str, *, has_weights: bool = Tr
         missing=tuple(missing),
         family=config.model_type,
         hidden_size=text.hidden_size,
-        n_layers=text.num_hidden_layers,
+        n_layers=text.num_hidden_layers * (1 + bool(config.is_encoder_decoder)),  # a decoder has as many
     )
 
 
 def check_encoder(source: ModelSource) -> None:
     """Make sure that each token of a model sees later tokens, because the question may come after the answer.
 
+    In an encoder with a decoder (T5, BART), each token of the decoder sees all tokens of the encoder.
+
     Raises:
-        InputError: no such model, a decoder, or an encoder with a decoder.
+        InputError: no such model, a decoder, or an encoder with a decoder that has no question answering form.
     """
     config = load_config(source)
     family = config.model_type
-    if config.is_encoder_decoder:
+    if config.is_encoder_decoder and family not in MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES:
         raise InputError(
-            f"{source.path}: is an encoder with a decoder ({family}), and training takes encoders alone; name one such "
-            "as BERT, RoBERTa or ELECTRA"
+            f"{source.path}: is an encoder with a decoder ({family}) that transformers cannot read spans with; name "
+            "one such as T5 or BART, or an encoder"
         )
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        raise InputError(f"{source.path}: config.json lacks decoder_start_token_id; add it (T5 has 0)")
     if family in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and family not in (*MODEL_FOR_MASKED_LM_MAPPING_NAMES, "xlnet"):
         raise InputError(
             f"{source.path}: is a decoder ({family}), in which no token sees later tokens; name an encoder such as "

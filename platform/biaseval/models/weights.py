@@ -26,6 +26,9 @@ _UNUSED = re.compile(
 )
 """Weights that no score depends on, beside those that transformers itself knows for a family."""
 
+_PARTS = ("shared.", "encoder.", "decoder.")
+"""Weights of T5's body, which stand beside its head."""
+
 _REMEDY = "correct config.json (the number of layers, say), or give the weights that belong to it"
 
 _CONVERSION = re.compile(r"^(\S+)\s*\| CONVERSION", re.MULTILINE)
@@ -90,7 +93,7 @@ def refuse_unfit(path: str, model: PreTrainedModel, found: Mapping[str, Any], *,
         InputError: weights are missing, have no place, or have another shape; with the number and the first of them.
     """
     missing = sorted(found["missing_keys"], key=_natural)
-    heads = [name for name in missing if is_body and not name.startswith(f"{model.base_model_prefix}.")]
+    heads = [name for name in missing if is_body and not name.startswith((f"{model.base_model_prefix}.", *_PARTS))]
     missing = [name for name in missing if name not in heads]
     unused = [name for name in found.get("unexpected_keys", ()) if not _UNUSED.search(name)]
     if unused:

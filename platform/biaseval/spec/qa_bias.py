@@ -9,7 +9,15 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from biaseval.qa_bias.heuristics.built_in import HEURISTICS, annotated
 from biaseval.qa_bias.splits.significance import PUBLISHED_SEGMENTS
-from biaseval.spec.qa_training import DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, QuestionFile, file_of
+from biaseval.spec.qa_training import (
+    OF_VARIANT,
+    DataSource,
+    GeneratedSpec,
+    QaBaseSpec,
+    QaTrainSpec,
+    QuestionFile,
+    file_of,
+)
 from biaseval.spec.shared_sections import ExecutionSpec, Name, RunSpec, Section, SpecError, below, named_twice, refuse
 
 
@@ -133,6 +141,12 @@ class QaBiasSpec(RunSpec):
     held_out: ClassVar[bool] = False
 
     kind: Literal["qa_bias"]
+    preset: Literal["mikula2024"] | None = None
+    """``mikula2024`` is the setting that P3 ran: ``variant: reference``, but with the text's methods.
+
+    These are ``learned_mixin.variant: paper``, ``confidence_regularization.variant: utama`` and ``bias_model.init:
+    random``. Keys that the spec gives itself win.
+    """
     models: list[QaModelSpec] = []
     """The models to measure; may be empty if the run trains some."""
     datasets: QaDatasetsSpec
@@ -181,15 +195,30 @@ class QaBiasSpec(RunSpec):
         }
 
     def unused(self) -> Sequence[str]:
-        """Return the unused keys: ``windows`` if no model reads contexts, ``text.spacy`` if no heuristic needs it."""
-        windows = () if self.models_used() else ("windows.*",)
-        return windows if annotated(self.heuristics) else (*windows, "text.spacy")
+        """Return the unused keys: ``preset``, because the keys that it sets are stored, ``windows`` if no model reads
+        contexts, and ``text.spacy`` if no heuristic needs it.
+        """
+        unused = ("preset",) if self.models_used() else ("preset", "windows.*")
+        return unused if annotated(self.heuristics) else (*unused, "text.spacy")
 
     def further_differences(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
         """Yield differences in generated questions or column names; the comparison skips keys that name files."""
         for key in sorted(before.keys() & after.keys()):
             if (".planted." in key or ".fields." in key) and before[key] != after[key]:
                 yield f"{key}: the run has {before[key]!r}, the spec {after[key]!r}"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_preset_sets_keys(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or content.get("preset") != "mikula2024":
+            return content
+        content = {"variant": "reference", **content}
+        if isinstance(train := content.get("train"), dict):
+            content["train"] = {**train}
+            for section, key, paper, _ in OF_VARIANT:
+                if isinstance(own := train.get(section, {}), dict):
+                    content["train"][section] = {key: paper, **own}
+        return content
 
     @model_validator(mode="after")
     def _default_heuristics_can_be_measured(self) -> Self:

@@ -163,7 +163,7 @@ class BiasModelSpec(Section):
         return not self.tfidf and self.predictions is None
 
 
-_OF_VARIANT = (
+OF_VARIANT = (
     ("learned_mixin", "variant", "paper", "head"),
     ("confidence_regularization", "variant", "utama", "head"),
     ("bias_model", "init", "random", "pretrained"),
@@ -257,7 +257,7 @@ class QaTrainSpec(TrainingSpec):
     def resolved(self, variant: str) -> QaTrainSpec:
         """Return the section with the values that the spec's ``variant`` decides."""
         changes = {}
-        for section, key, paper, reference in _OF_VARIANT:
+        for section, key, paper, reference in OF_VARIANT:
             own = getattr(self, section)
             value = getattr(own, key) or (reference if variant == "reference" else paper)
             changes[section] = own.model_copy(update={key: value})

@@ -220,9 +220,10 @@ class Questions(Objective):
         """Return the weighted mean of the method's loss."""
         needs_states = self.layers is not None
         outputs = _outputs(model, batch, device, output_hidden_states=needs_states)
+        states = "decoder_hidden_states" if model.config.is_encoder_decoder else "hidden_states"
         reading = Reading(
             logits=(outputs.start_logits, outputs.end_logits),
-            hidden_states=outputs.hidden_states[-1] if needs_states else None,
+            hidden_states=outputs[states][-1] if needs_states else None,
             positions=(on_device(batch.start_positions, device), on_device(batch.end_positions, device)),
             mask=on_device(batch.is_token, device).bool() if self.padded_to is None else None,
             guides={

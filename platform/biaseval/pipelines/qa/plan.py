@@ -64,7 +64,7 @@ def model_plan(
                 notes.append(
                     f"{model.name}: {name} lists no answer twice: alternatives, not several people's; left out"
                 )
-        if not n_questions:
+        if not n_questions and len(sets) == len(spec.datasets.in_distribution) + len(spec.datasets.out_of_distribution):
             raise InputError(
                 f"{model.name}: no set has answers of several people, some of whom say the same; leave it out"
             )
