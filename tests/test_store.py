@@ -46,6 +46,7 @@ def test_temporary_names_do_not_end_in_parquet_and_are_swept(tmp_path: Path, mon
     assert len(names) == 1
     assert not names[0].endswith(".parquet")
     Path(names[0]).write_bytes(b"left by a killed process")
+    Run.open(str(tmp_path / "not there")).sweep()
     run.sweep()
     assert [path.name for path in (tmp_path / "scores").iterdir()] == ["part-00000.parquet"]
 
