@@ -59,7 +59,9 @@ def test_changes_on_the_command_line_are_of_one_model_or_of_all_and_choose(tmp_p
     changes = ["models.b.path=hub/c", "model.dtype=bfloat16", "prompt.n_demos=[4]"]
     assert found(*changes) == {"x/a": ("a", "bfloat16", [4]), "x/b": ("hub/c", "bfloat16", [4])}
     assert found("models=[b]", "models.b.path=hub/c") == {"x/b": ("hub/c", "float32", [0])}
-    readers = load_specs(ROOT / "jobs" / "specs" / "qa-finetuning-squad.yaml", ["train.bases.bert-base.path=hub/c"])
+    readers = load_specs(
+        ROOT / "jobs" / "specs" / "papers" / "p3-finetuning.yaml", ["train.bases.bert-base.path=hub/c"]
+    )
     [study] = readers.values()
     assert [base.path for base in study.train.bases if base.name == "bert-base"] == ["hub/c"]  # type: ignore[union-attr]
     for wrong, said in (("models=[c]", "'c'"), ("models.c.path=x", "models is a list"), ("models=[]", "at least 1")):
@@ -154,8 +156,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = [{"premise": one, "hypothesis": one[::-1], "label": number % 2} for number, one in enumerate(sentences)]
     tweets = [{"tweet": one, "label": number % 3} for number, one in enumerate(sentences)]
     for name, rows in (("rte", pairs), ("covid5g", tweets)):
-        write_jsonl(folder / f"{name}-test.jsonl", rows[:6])
-        write_jsonl(folder / f"{name}-train.jsonl", rows[6:])
+        write_jsonl(folder / f"{name}.jsonl", rows)
     asked = [message(str(n), None, f"why {n}", message_tree_id=str(n)) for n in range(60)]
     answers = [message(f"{n}a", str(n), f"so {n}", rank=0, message_tree_id=str(n)) for n in range(60)]
     write_jsonl(folder / "trees.jsonl", [*asked, *answers])
@@ -171,7 +172,7 @@ def _data(spec: dict[str, Any], folder: Path) -> list[str]:
         return [f"data.path={folder}/trees.jsonl"]
     if spec["name"] == "boolq":
         return [f"data.train={folder}/boolq.jsonl", "data.max_test=6"]
-    return [f"data.{role}={folder}/{spec['name']}-{role}.jsonl" for role in ("train", "test")]
+    return [f"data.train={folder}/{spec['name']}.jsonl", "data.test_rows=6"]
 
 
 @pytest.mark.parametrize("path", PAPERS, ids=lambda path: path.stem)

@@ -5,13 +5,13 @@ create macro log_likelihoods(label, token_logprobs, n_label_tokens, normalizatio
     list_transform(
         list(
             log_likelihood(
-                token_logprobs, n_label_tokens, if(normalization = 'where_unequal', 'mean', normalization), eos
+                token_logprobs, n_label_tokens, case normalization when 'where_unequal' then 'mean' else normalization end, eos
             )
             order by label
         ),
-        lambda x: x * if(
-            any_value(normalization) = 'where_unequal' and min(n_label_tokens) = max(n_label_tokens),
-            max(n_label_tokens + eos::int),
-            1
-        )
+        lambda x: x * case
+            when any_value(normalization) = 'where_unequal' and min(n_label_tokens) = max(n_label_tokens)
+                then max(n_label_tokens + eos::int)
+            else 1
+        end
     )

@@ -88,7 +88,7 @@ mitigated as (
     select
         array_to_string(list(
             format(
-                'with {}{} by {}{}', shown_method(named.method), named.given, as_rate(named.majority_effect),
+                'after {}{} by {}{}', shown_method(named.method), named.given, as_rate(named.majority_effect),
                 as_interval(named.majority_effect_low, named.majority_effect_high)
             )
             order by named.method, named.instruction

@@ -61,7 +61,8 @@ def _write_adapted(run: Run, plan: MajorityPlan, with_adapters: MajorityPlan) ->
     if set(plan.spec["predict"]) != {"likelihood"}:
         run.write_part("adapted_generations", 0, ADAPTED_GENERATIONS.rows(with_adapters.generations))
     adapters = [
-        {"adapter": context["context_id"], **{name: context[name] for name in ("n_demos", "setting", "instruction")}}
+        {"adapter": context["context_id"]}
+        | {name: context[name] for name in ("task", "n_demos", "demo_set", "setting", "instruction")}
         for context in plan.contexts
         if context["context_id"].count("/") == 3
     ]

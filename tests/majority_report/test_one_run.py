@@ -134,7 +134,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
             OF_ONE.format("false", "bias rises", "true", "sd_f1_verdict = 'higher', rb_at_10_verdict = 'lower', ")
             + JUDGED
         ],
-        ["Mixed: .*RB@10 falls; standard deviation over settings rises", "!Helps"],
+        ["Mixed: .*RB@10 falls, standard deviation over settings rises", "!Helps"],
     ),
     "F1 falls": (
         [OF_ONE.format("false", "not shown", "true", "mean_f1_verdict = 'lower', ") + JUDGED],
@@ -228,9 +228,9 @@ def test_the_page_with_adapters_has_costs_by_method(adapted_run: str) -> None:
     assert_of_marts(source, Run.open(adapted_run))
     costs = {tuple(line[:2]): line[2:] for line in table(source, "Beyond scoring the rows")[1:]}
     # 3 settings and 2 seeds; the run does not say how long scoring took.
-    assert costs["LoRA", "yes"] == ["0", "480", "6", "512", "6.0"]
+    assert costs["LoRA", "yes"] == ["2", "0", "480", "6", "512", "6.0"]
     # Each demonstration is left out of a context of its own, of 10 tokens, and has 5 more and two labels of 2.
-    assert costs["LOOC", "yes"][:2] == ["12", f"{12 * (10 + 5 + 4)}"]
+    assert costs["LOOC", "yes"][1:3] == ["12", f"{12 * (10 + 5 + 4)}"]
     assert costs["LoRA + LOOC", "yes"][-1] == "–"
     assert_said(" ".join(Page(source).values("alt")), ["likelihood, LoRA .* 0.643 at 100", "loss 2.000 at 1"])
 
