@@ -14,7 +14,8 @@ import pyarrow.ipc as paipc
 import pyarrow.parquet as pq
 import pytest
 
-from biaseval.records import Records, digest
+from biaseval.errors import InputError
+from biaseval.records import Records, digest, json_values
 
 ROWS: list[dict[str, Any]] = [
     {"text": 'He said "no, thanks".', "label": "bad"},
@@ -78,6 +79,14 @@ def test_places_are_those_of_the_file(tmp_path: Path) -> None:
         "jsonl": ["line 1", "line 3", "line 5"],
         "json": ["[0]", "[1]", "[2]"],
     }
+
+
+def test_lines_are_known_by_their_name_or_by_the_first() -> None:
+    lines = b'{"a": 1}\n{"a": 2}\n'
+    assert list(json_values("", lines, known_formats="")) == [("line 1", {"a": 1}), ("line 2", {"a": 2})]
+    with pytest.raises(InputError, match="line 1.*; write one JSON object a line"):
+        list(json_values("", lines.replace(b"1}", b"1"), known_formats="", is_lines=True))
+    assert list(json_values("", b"[\n1,\n2]", known_formats="")) == [("", [1, 2])]
 
 
 def test_a_data_set_of_hugging_faces_library_has_the_names_of_its_classes(tmp_path: Path) -> None:

@@ -169,3 +169,16 @@ def test_a_copy_of_a_qa_run_is_identical_until_an_answer_is_another(
         rows = agreement([run, copy], "qa_bias", first)
         assert (sum(row["n_predictions"] for row in rows), sum(row["n_differing"] for row in rows)) == (n_answers, 2)
     assert f"and 2 of {n_answers:,} predictions differ." in conclusions(compared)
+
+
+def test_equal_answers_without_a_gap_differ_by_nothing(tmp_path: Path) -> None:
+    """In half of the articles the short answers are right, in half the long ones: the gap is 0, and varies."""
+    plan = QaPlan(("bert",), heuristics=["ans_len"], thresholds={"ans_len": 5}, bootstrap={"trials": 20, "sample": 20})
+    plan.questions({"ans_len": [1.0, 9.0] * 40})
+    for example in plan.examples:
+        example["title"] = f"article {example['row'] // 4}"
+    plan.answers([1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0] * 10)
+    runs = [make(plan, tmp_path / name) for name in ("first", "other")]
+    [row] = compared_rows(runs, "qa_bias", "metric = 'gap' and run = 'first'")
+    assert (row["value"], row["other_value"], row["estimate"]) == (0, 0, 0)
+    assert row["standard_error"] == 0
