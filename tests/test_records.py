@@ -84,7 +84,7 @@ def test_places_are_those_of_the_file(tmp_path: Path) -> None:
 def test_lines_are_known_by_their_name_or_by_the_first() -> None:
     lines = b'{"a": 1}\n{"a": 2}\n'
     assert list(json_values("", lines, known_formats="")) == [("line 1", {"a": 1}), ("line 2", {"a": 2})]
-    with pytest.raises(InputError, match="line 1.*; write one JSON object a line"):
+    with pytest.raises(InputError, match=r"line 1.*; write one JSON object a line"):
         list(json_values("", lines.replace(b"1}", b"1"), known_formats="", is_lines=True))
     assert list(json_values("", b"[\n1,\n2]", known_formats="")) == [("", [1, 2])]
 
