@@ -13,7 +13,7 @@ from biaseval.label_bias.templates import infer_template, read_templates, templa
 from biaseval.prompting.calibration import split_by_template
 from biaseval.prompting.task_files import parse_task, read_task
 from biaseval.runs.commands import claimed_run, describe
-from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
+from biaseval.spec import LabelBiasSpec, LabelLoraSpec, ModelSpec, PromptSpec, TasksSpec
 from tests.label_bias.test_plan import write_rare
 from tests.taskfiles import task_content, write_task
 
@@ -184,7 +184,7 @@ def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tm
         tasks=TasksSpec(path=str(tasks), max_eval=5, templates=str(tmp_path / "templates.csv")),
         prompt=PromptSpec(n_demos=[0], demo_sets=1),
         calibration=["dc"],
-        lora=LoraSpec(max_tokens=20),
+        lora=LabelLoraSpec(max_tokens=20),
     )
     with pytest.raises(InputError) as shown:
         describe(spec)

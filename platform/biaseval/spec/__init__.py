@@ -43,7 +43,7 @@ from biaseval.spec.score import ScoreSpec
 from biaseval.spec.search import SearchedSpec, SearchSpec, StopEarlySpec
 from biaseval.spec.several_models import contents_of
 from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec
-from biaseval.spec.training import AdapterSpec, LoraSpec, TrainingSpec
+from biaseval.spec.training import AdapterSpec, LabelLoraSpec, LoraSpec, TrainingSpec
 
 CausalSpec = LabelBiasSpec | MajorityBiasSpec
 """Specs whose runs score labels with a causal LM."""
@@ -154,7 +154,7 @@ __all__ = [
     "ADDRESSING", "BASE", "GUIDED", "LABEL", "MIN_INSTANCES", "N_DEMONSTRATIONS", "POOL_SIZE", "AdapterSpec", "AnySpec",
     "CausalSpec", "ConversationsSpec", "DataSource", "DataSpec", "ExecutionSpec", "FormatSpec", "GeneratedSpec",
     "ImportedSection", "ImportedSpec", "InstructSpec", "InstructTrainingSpec", "LabelBiasSpec", "LabelDataSpec",
-    "LmEvalDataSpec", "LoraSpec", "MajorityBiasSpec", "MajorityPromptSpec", "ModelSpec", "OnBadRow", "Prediction",
+    "LabelLoraSpec", "LmEvalDataSpec", "LoraSpec", "MajorityBiasSpec", "MajorityPromptSpec", "ModelSpec", "OnBadRow", "Prediction",
     "PromptSpec", "QaBaseSpec", "QaBiasSpec", "QaDatasetsSpec", "QaModelSpec", "QaTextSpec", "QaTrainSpec", "ScoreSpec",
     "SearchSpec", "SearchedSpec", "SimplexSpec", "Source", "Spec", "StopEarlySpec", "TableSpec", "TasksSpec",
     "TrainingSpec", "WindowsSpec", "analysed_as", "blocking", "break_cautions", "differences", "dump_spec",
