@@ -4,6 +4,7 @@ python jobs/fetch_data.py squad boolq --out data
 """
 
 import argparse
+import http.client
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,7 +32,7 @@ def fetch(url: str, path: Path, size: int | None = None) -> None:
             with part.open("ab" if start else "wb") as file:
                 while block := answer.read(1 << 20):
                     file.write(block)
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise SystemExit(f"error: {url}: {error}; run the same command again, or delete {part} before") from error
     if (n_there := part.stat().st_size) != (total or n_there):
         more = "run the same command again to go on" if n_there < total else f"delete {part}, the file is another"

@@ -13,7 +13,7 @@ from biaseval.models import ModelSource, load_tokenizer
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.parts import n_prompts
 from biaseval.runs import run_spec
-from biaseval.spec import LabelBiasSpec, LoraSpec, ModelSpec, PromptSpec, TasksSpec
+from biaseval.spec import LabelBiasSpec, LabelLoraSpec, ModelSpec, PromptSpec, TasksSpec
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_window_of_512_tokens_is_enough_for_short_prompts(
 
 @pytest.mark.slow
 def test_lora_stands_beside_calibration_and_its_loss_falls(superni: Path, tmp_path: Path, here: None) -> None:
-    lora = LoraSpec(precision="float32", gradient_checkpointing=False)
+    lora = LabelLoraSpec(precision="float32", gradient_checkpointing=False)
     prompt, include = PromptSpec(n_demos=[2], demo_sets=1), ["task109_*", "task585_*"]
     run = run_spec(spec_on(superni, demo.MODEL_PATH, prompt, include, max_eval=8, lora=lora), str(tmp_path / "run"))
     methods = query([run.uri], "select method, n_tasks from label_bias_by_model where suite = 'all'").to_pylist()

@@ -28,11 +28,11 @@ heads as (
         run, other_run, who, against, is_headline, deployed,
         any_value(if(deployed = 'On', 'on ', '') || place) as setting,
         compared_phrase(
-            list({'word': word, 'shown': shown} order by number, shown) filter (measures = 'performance'),
-            'higher ', 'lower ', 'performance'
+            list({'word': word, 'shown': shown, 'doubt': doubt} order by number, shown) filter (measures = 'performance'),
+            'better ', 'worse ', 'performance'
         ) as performance,
         compared_phrase(
-            list({'word': word, 'shown': shown} order by number, shown) filter (measures = 'bias'),
+            list({'word': word, 'shown': shown, 'doubt': doubt} order by number, shown) filter (measures = 'bias'),
             'less bias in ', 'more bias in ', 'bias'
         ) as bias,
         case

@@ -78,7 +78,7 @@ headline as (
                             'it answers “{}” for {} of the rows, and {} of the gold labels are “{}”',
                             preferred.label, as_percent(preferred.share), as_percent(gold.gold_share), preferred.label
                         )
-                    else 'its most frequent answer changes with the demonstrations: ' || preferred.by_set
+                    else 'its most frequent answer depends on which demonstrations it sees: ' || preferred.by_set
                 end
                 order by n_demos
             ), '; ')
@@ -150,7 +150,7 @@ worded as (
     select
         by_format.n_demos, deviation, deviation_of_rows,
         list(
-            format('{} {} and {}', by_format.format, as_rate(rsd), as_rate(accuracy)) order by rsd, by_format.format
+            format('{} {} ({})', by_format.format, as_rate(rsd), as_rate(accuracy)) order by rsd, by_format.format
         ) as told,
         list(by_format.format order by rsd, by_format.format) filter (is_above_constant is distinct from true) as not_above
     from label_bias_by_format as by_format
@@ -276,7 +276,7 @@ lines as (
                 format('{} in place of {} ha{}', counted(n_demos, 'demonstration'), against_n_demos, if(n_demos = 1, 's', 've')),
                 shown_method(method) || ' ' || with_demos(n_demos) || coalesce(' (' || nullif(concat_ws(
                     ', ', if(method like 'lora%', 'training', null),
-                    if(n_prompts > 0, counted(n_prompts, 'extra prompt') || ' in all', null)
+                    if(n_prompts > 0, counted(n_prompts, 'extra prompt') || ', once for all rows', null)
                 ), '') || ')', '') || ' has'
             ),
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
@@ -312,17 +312,18 @@ lines as (
     select
         6, 'Wordings:',
         string_agg(
-            format(
-                'RSD and accuracy {}: {}', with_demos(n_demos),
+            if(len(not_above) = len(told), 'no wording is shown to be better than always answering one label; ', '')
+            || format(
+                'RSD (accuracy in brackets) {}, lowest RSD first: {}', with_demos(n_demos),
                 if(len(told) > 6, format('{}, the others between, {}', listed(told[:3]), listed(told[-3:])), listed(told))
             )
             || coalesce(format(
                 '; standard deviation of RSD {}, of which sampling noise explains {}', as_rate(deviation), as_rate(deviation_of_rows)
             ), '')
-            || coalesce('; ' || if(
-                len(not_above) = len(told), 'no wording is shown to be better than always answering one label',
-                'not shown to be better than always answering one label: ' || some_of(not_above, 6)
-            ), ''),
+            || if(
+                len(not_above) < len(told),
+                '; not shown to be better than always answering one label: ' || some_of(not_above, 6), ''
+            ),
             '; ' order by n_demos
         ) || '. All other numbers are of base.'
     from worded

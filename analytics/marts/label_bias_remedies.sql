@@ -105,7 +105,7 @@ select
     like_these.accuracy_evidence, these.accuracy_evidence as accuracy_same_tasks_evidence, like_these.bias_falls_in,
     these.bias_falls_in as same_tasks_bias_falls_in, like_these.evidence, these.evidence as same_tasks_evidence,
     like_these.advice, these.advice as same_tasks_advice, own.majority_macro_f1, own.is_above_constant,
-    plain.is_above_constant as is_above_constant_before
+    case when against_format = 'base' then plain.is_above_constant end as is_above_constant_before
 from (select * from graded where tasks = 'like_these') as like_these
 inner join (select * from graded where tasks = 'these') as these
     using (model, suite, n_demos, method, against_n_demos, against_method)

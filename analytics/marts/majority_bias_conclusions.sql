@@ -37,7 +37,7 @@ headline as (
         end as lead,
         array_to_string(list(
             format(
-                'mean weighted F1{}{} is {} and accuracy {}; always answering one label has {} and {}; over all draws, {} of the answers are the same',
+                'mean weighted F1{}{} is {} and accuracy {}; always answering one label has {} and {}; the most frequent answer makes up {} of all answers',
                 if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_rate(accuracy), as_rate(constant_f1), as_rate(majority_accuracy),
                 as_percent(share_most_frequent)
             )
@@ -114,12 +114,12 @@ boundary as (
         instruction,
         case
             when is_any_setting_above_constant is false
-                then 'RB@10 says nothing: no setting is better than always answering one label'
+                then 'RB@10 cannot be judged: no setting is better than always answering one label'
             when not has_enough_rows then 'too few rows for RB@10'
                 || coalesce(format(' (the intervals of settings reach {})', as_rate(half_width)), '')
             when is_any_setting_above_constant is null
-                then 'RB@10 says nothing: no setting is shown to be better than always answering one label'
-            when n_marked = 0 then 'RB@10 says nothing: most outputs are no label'
+                then 'RB@10 cannot be judged: no setting is shown to be better than always answering one label'
+            when n_marked = 0 then 'RB@10 cannot be judged: most outputs are no label'
             else format(
                 '{} of {} settings are within 10 points of the best one (RB@10 {}), for these draws of demonstrations',
                 n_marked, n_settings, as_rate(rb_at_10)
@@ -273,12 +273,12 @@ lines as (
             'these verdicts hold for new rows and new draws of demonstrations, judged by {} and {}. {}.',
             counted(n_rows, 'row'), counted(n_seeds, 'seed'),
             coalesce('The chance that any of them is wrong is ' || nullif(concat_ws(
-                ' and ', if(n_of_rows > 0, '5 % over ' || counted(n_of_rows, 'difference') || ' of weighted F1', null),
-                if(n_of_seeds > 0, format('5 % over {} of RB@10', n_of_seeds), null)
+                ' and ', if(n_of_rows > 0, '5 % for ' || counted(n_of_rows, 'difference') || ' of weighted F1', null),
+                if(n_of_seeds > 0, format('5 % for {} of RB@10', n_of_seeds), null)
             ), ''), 'No difference could be tested')
         )
         || coalesce(format(
-            ' One test over rows detects a change of weighted F1 of {} in 4 of 5 runs.',
+            ' One test over rows misses a change of weighted F1 of {} in 1 of 5 such runs, and smaller ones more often.',
             as_rate(least) || if(most - least < 0.0005, '', ' to ' || as_rate(most))
         ), '')
     from certainty, size

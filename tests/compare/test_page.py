@@ -73,11 +73,11 @@ _NOT = {"is_above_constant": None}
         ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W"]),
         (
             ({"at": "CC", **_HIGHER},),
-            ["^Better .CC.: higher accuracy; no difference in bias shown. new", r"0.500 → 0.600 \(\+0.100 \[−0.2"],
+            ["^Better .CC.: better accuracy; no difference in bias shown. new", r"0.500 → 0.600 \(\+0.100 \[−0.2"],
         ),
         (
             ({"at": "CC", **_LOWER},),
-            ["^Worse .CC.: lower accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
+            ["^Worse .CC.: worse accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
         ),
         (
             ({"at": "CC", **_RSD},),
@@ -89,10 +89,10 @@ _NOT = {"is_above_constant": None}
         ),
         (
             ({"at": "none", **_HIGHER},),
-            ["^CC: no difference in performance", "rows. Without mitigation: higher accuracy"],
+            ["^CC: no difference in performance", "rows. Without mitigation: better accuracy"],
         ),
         (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd"]),
-        (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: lower accuracy; less bias in rsd"]),
+        (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: worse accuracy; less bias in rsd"]),
         (
             ({"verdict": "negligible"},),
             ["^CC: no more than a negligible difference in performance; no more", "12 negligible"],
@@ -101,13 +101,21 @@ _NOT = {"is_above_constant": None}
         # A side that is not shown to be better than always answering one label earns no praise.
         (
             ({**_HIGHER, "other_is_above_constant": False},),
-            ["^CC: cannot say in performance", "!, better", "new is no better"],
+            ["^CC: performance cannot be compared, as new is no better", "!, better", "new is no better"],
         ),
-        (({**_HIGHER, **_NOT},), ["^Better .CC.: higher accuracy", "!is not shown to be better"]),
-        (({**_RSD, **_NOT},), ["cannot say in bias", "!less bias", "old is not shown to be better than always"]),
+        (({**_HIGHER, **_NOT},), ["^Better .CC.: better accuracy", "!is not shown to be better"]),
+        (
+            ({**_RSD, **_NOT},),
+            ["bias cannot be compared, as old is not shown", "!less bias", "old is not shown to be better than always"],
+        ),
         (
             ({**_LOWER, **_NOT},),
-            ["^CC: cannot say in performance", "!lower accuracy", "!Elsewhere new is worse", "3 with a side not shown"],
+            [
+                "^CC: performance cannot be compared",
+                "!worse accuracy",
+                "!Elsewhere new is worse",
+                "3 with a side not shown",
+            ],
         ),
         # Elsewhere
         (
@@ -145,7 +153,7 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     assert found.code == 0, found.err
     compared = compare_runs(labels)
     headline = (
-        "Better (no mitigation, without demonstrations): higher accuracy and macro-F1; no difference in bias shown."
+        "Better (no mitigation, without demonstrations): better accuracy and macro-F1; no difference in bias shown."
     )
     accuracy = r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268"
     assert_said(found.out, [f"^{re.escape(headline)}", accuracy, f"page: {page}\n$", "!further differences"])
@@ -243,6 +251,6 @@ def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(labels:
     source = Path(write_comparison(runs, str(tmp_path / "page.html"))).read_text()
     assert_said(
         conclusions(compared),
-        ["cannot say in performance, with a side not shown to be better than always answering one label; cannot say"],
+        ["erformance cannot be compared, as often is no better than always answering one label; bias cannot"],
     )
     assert not re.search(r'class="word (gain|cost)"', source)

@@ -83,7 +83,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["update majority_by_model set is_any_setting_above_constant = false, is_bias_shown = false"],
         [
             "^Cannot say: it does not do the task",
-            "RB@10 says nothing: no setting is better than always answering one",
+            "RB@10 cannot be judged: no setting is better than always answering one",
             "!settings are within",
         ],
     ),
@@ -95,7 +95,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["update majority_by_model set is_any_setting_above_constant = null"],
         [
             "^Cannot say: no setting is shown to be better",
-            "RB@10 says nothing: no setting is shown",
+            "RB@10 cannot be judged: no setting is shown",
             "!settings are within",
         ],
     ),
@@ -105,7 +105,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     ),
     "most outputs are no label": (
         ["update majority_by_model set n_marked = 0"],
-        ["RB@10 says nothing: most outputs are no label", "!settings are within"],
+        ["RB@10 cannot be judged: most outputs are no label", "!settings are within"],
     ),
     "a mitigation that helps": (
         [

@@ -94,7 +94,7 @@ def resumable(spec: Path | None = None) -> Iterator[None]:
         raise
     except InputError as error:
         text = "" if spec is None else spec.read_text(encoding="utf-8")
-        said = re.findall(r"^# (\S+[/.]\S*): (.+)$", text, re.MULTILINE)
+        said = re.findall(r"^# (\S*/\S*|\S+\.(?:csv|gz|jsonl?|parquet)): (.+)$", text, re.MULTILINE)
         added = {one: "".join(f"; {text}" for path, text in said if path in one) for one in error.problems}
         raise InputError.of([f"{one}{text}" for one, text in added.items()]) from error
     finally:

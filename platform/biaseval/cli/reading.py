@@ -101,7 +101,8 @@ def sql(
     from biaseval.store import Run
 
     if schema:
-        has_name = len(arguments) > 1 and not Run.open(arguments[-1]).has("spec.yaml")
+        is_run = Run.open(arguments[-1]).has("spec.yaml") or each_run(arguments[-1:]) != arguments[-1:]
+        has_name = len(arguments) > 1 and not is_run
         runs, name = (arguments[:-1], arguments[-1]) if has_name else (arguments, None)
         print_result(describe_tables(each_run(runs), name), output)
         return
@@ -280,12 +281,13 @@ def data_check(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOpt
 
     Exit code 1 if counts differ. Exit code 2 if data are missing or damaged; the output says where they come from.
 
-    Example: biaseval data check jobs/specs/qa-squad.yaml
+    Example: biaseval data check jobs/specs/papers/p3-measuring.yaml
     """
     from biaseval.runs.published_data import check_data
-    from biaseval.spec import load_spec
+    from biaseval.spec import load_specs
 
-    checked = check_data(load_spec(spec, overrides or ()))
+    specs = load_specs(spec, overrides or ()).values()
+    checked = list(dict.fromkeys(one for own in specs for one in check_data(own)))
     lines = [(own.state, f"{own.key}: {own.text}") for own in checked]
     show(checked, lambda _: print_lines(lines), as_json=as_json)
     raise typer.Exit(max(({"missing": 2, "differs": 1}.get(own.state, 0) for own in checked), default=0))

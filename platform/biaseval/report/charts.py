@@ -32,6 +32,7 @@ _CONFIG: Mapping[str, Any] = {
         "titleFontWeight": "normal",
         "gridColor": "#dddddd",
         "labelLimit": 260,
+        "labelFlush": False,
     },
     "axisX": {"grid": False},
     "legend": {
@@ -276,7 +277,7 @@ def triangle_chart(
     x = {"field": "x", "type": "quantitative", "axis": None, "scale": {"domain": [-0.12, 1.12]}}
     y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [-0.12, 1.0]}}
     named = [{**corner, "label": label} for corner, label in zip(corners, labels, strict=True)]
-    size = 520 if len(rows) <= 15 else 220
+    size = 720 if len(rows) <= 15 else 220
     color: dict[str, Any] = {"field": "value", "type": "quantitative", "title": "weighted F1"}
     color |= {"scale": {"scheme": "viridis", "domain": list(domain)}, "legend": {"orient": "right"}}
     tips = [{"field": "setting"}, {"field": "value", "format": ".4f"}, {"field": "ring", "title": "inside"}]

@@ -188,7 +188,7 @@ _TERMS = (
     (
         "RB@10",
         "Robustness boundary: the share of settings whose weighted F1 is at most 10 points below the best setting's. "
-        "0 to 1; higher is more robust. A model that always gives the same answer has 1, so RB@10 says nothing there.",
+        "0 to 1; higher is more robust. A model that always gives the same answer has 1, which says nothing.",
     ),
     (
         "Majority effect",

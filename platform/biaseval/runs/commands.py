@@ -69,14 +69,14 @@ def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
     The key of a spec is the directory of its run. All are in one folder, whose ``report.html`` is the page.
 
     Raises:
-        InputError: the input of a run is bad; the message has that of all runs, and no run begins.
+        InputError: keys or files of a run are bad, and no run begins; or the rows are, of all runs that failed.
         BiasevalError: a run failed, and the others were made all the same; the same call makes it again.
     """
     from biaseval.report import write_comparison
 
     new = {uri: own for uri, own in specs.items() if not is_planned(Run.open(uri))}
     for_each(new, lambda own: (read_with_weights(kind_of(own), own), fingerprints(own)))
-    failed = []
+    failed: dict[str, BiasevalError] = {}
     for uri, spec in specs.items():
         run = Run.open(uri)
         try:
@@ -85,9 +85,11 @@ def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
             _ = is_complete or run_spec(spec, uri)
         except BiasevalError as error:
             say(f"error: {error}")
-            failed.append(uri)
+            failed[uri] = error
     if failed:
-        raise BiasevalError(f"{', '.join(failed)}: failed, as said above; mend it, and run the same command again")
+        all_bad = all(isinstance(error, InputError) for error in failed.values())
+        said = f"{', '.join(failed)}: failed, as said above; mend it, and run the same command again"
+        raise (InputError if all_bad else BiasevalError)(said)
     return [*specs, write_comparison([*specs], f"{uri.rpartition('/')[0]}/report.html")]
 
 

@@ -217,7 +217,7 @@ class QaBiasSpec(RunSpec):
             content["train"] = {**train}
             for section, key, paper, _ in OF_VARIANT:
                 if isinstance(own := train.get(section, {}), dict):
-                    content["train"][section] = {key: paper, **own}
+                    content["train"][section] = {**own, key: own.get(key) or paper}
         return content
 
     @model_validator(mode="after")
