@@ -35,6 +35,7 @@ def in_this_process() -> Iterator[None]:
         patch.setattr(workers, "this_node", lambda: None)
         patch.setattr("ray.wait", lambda led, **of_ray: (led, []))
         patch.setattr("ray.get", _Led.result)
+        patch.setattr("ray.get_runtime_context", lambda: SimpleNamespace(get_worker_id=lambda: "this process"))
         patch.setattr("biaseval.execute.tune.try_all", _try_all)
         for module in (groups, workers):  # it would silence this process
             patch.setattr(module, "quiet_worker", lambda: None)
