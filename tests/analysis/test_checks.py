@@ -90,7 +90,11 @@ BROKEN: list[tuple[str, Callable[[Plan], None], str]] = [
         _set("label_scores", "token_logprobs", [-1.0, math.nan], prompt_id="task001_animals/2/1/looc/0", label="cat"),
         "task001_animals, n_demos 2, demo_set 1, looc",
     ),
-    ("settings_have_the_same_rows", _set("prompts", "instance_id", "another", n_demos=2), ", main, n_demos 2, demo_set 0"),
+    (
+        "settings_have_the_same_rows",
+        _set("prompts", "instance_id", "another", n_demos=2),
+        ", main, n_demos 2, demo_set 0",
+    ),
     ("tasks_have_the_same_settings", _without_calibration, "task001_animals has no n_demos 0, demo_set 0, cc"),
 ]
 

@@ -233,7 +233,17 @@ def _about(compared: Compared) -> list[str | None]:
     models: dict[str, Any] = next((row["values"] for row in compared.origins if row["fact"] == "spec.model.path"), {})
     named = [f"{name}: {str(model).rstrip('/').rpartition('/')[2]}" for name, model in models.items() if model]
     scopes = dict.fromkeys(row["scope"] for row in compared.told)
-    return [*named[:4], *list(scopes)[:1], "verdicts of each run against the first"]
+    differ = [
+        row["fact"].removeprefix("spec.")
+        for row in compared.facts
+        if row["fact"].startswith(("spec.model.", "spec.prompt."))
+    ]
+    return [
+        *named[:4],
+        f"different: {', '.join(differ[:4])}" if differ else None,
+        *list(scopes)[:1],
+        "verdicts of each run against the first",
+    ]
 
 
 def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
     The key of a spec is the directory of its run. All are in one folder, whose ``report.html`` is the page.
 
     Raises:
-        InputError: keys or files of a run are bad, and no run begins; or the rows are, of all runs that failed.
+        InputError: keys or files of a run are bad, and no run begins; or the rows of every run are.
         BiasevalError: a run failed, and the others were made all the same; the same call makes it again.
     """
     from biaseval.report import write_comparison
@@ -87,7 +87,7 @@ def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
             say(f"error: {error}")
             failed[uri] = error
     if failed:
-        all_bad = all(isinstance(error, InputError) for error in failed.values())
+        all_bad = failed.keys() == specs.keys() and all(isinstance(error, InputError) for error in failed.values())
         said = f"{', '.join(failed)}: failed, as said above; mend it, and run the same command again"
         raise (InputError if all_bad else BiasevalError)(said)
     return [*specs, write_comparison([*specs], f"{uri.rpartition('/')[0]}/report.html")]
