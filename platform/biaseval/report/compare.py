@@ -68,13 +68,7 @@ def write_comparison(run_uris: Sequence[str], out: str) -> str:
 
 
 def write_page(compared: Compared, ask: Ask, out: str) -> str:
-    """Write the page of a comparison, and return its URI.
-
-    Args:
-        compared: the compared runs.
-        ask: answers queries over the runs, with `RELATIONS`.
-        out: as for `write_comparison`.
-    """
+    """Write the page of a comparison to ``out`` (`write_comparison`) and return its URI; ``ask`` knows `RELATIONS`."""
     refuse_other_names(out)
     return write_file(out, compare_page(compared, ask))
 
