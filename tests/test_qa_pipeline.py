@@ -255,14 +255,11 @@ def test_bad_input_is_refused_before_anything_is_computed(tmp_path: Path, bert: 
         assert said in _without(write_spec(tmp_path, bert, **change), run_dir)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"heuristics": ["ans_len", "subj_pos"]}, "subj_pos"),
-        ({"thresholds": {"sim_ents": 0}, "text": {"spacy": None}}, "sim_ents"),
-        ({"train": {"biases": ["sim_ents", "subj_pos"]}}, "sim_ents, subj_pos"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "named"), [
+    ({"heuristics": ["ans_len", "subj_pos"]}, "subj_pos"),
+    ({"thresholds": {"sim_ents": 0}, "text": {"spacy": None}}, "sim_ents"),
+    ({"train": {"biases": ["sim_ents", "subj_pos"]}}, "sim_ents, subj_pos"),
+])  # fmt: skip
 def test_what_needs_a_pipeline_is_refused_without(
     changes: dict[str, Any], named: str, tmp_path: Path, bert: Path
 ) -> None:

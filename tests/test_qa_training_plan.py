@@ -51,22 +51,13 @@ def test_a_plan_refuses_thresholds_that_leave_too_few_questions_to_judge_by(bert
     assert "judging takes bootstrap.sample, 5, of each; choose another threshold" in found
 
 
-@pytest.mark.parametrize(
-    ("key", "domain", "wrong"),
-    [
-        ("train.thresholds.word_dist", [3, -5], ["with -5: train.biases: word_dist (threshold -5): check has 0 lower"]),
-        (
-            "train.thresholds.word_dist",
-            {"uniform": [-5.0, 90.0]},
-            [
-                "with -5.0: train.biases: word_dist",
-                "with 90.0: train.biases: word_dist (threshold 90): check has 24 lower",
-            ],
-        ),
-        ("train.thresholds", {"choice": [{"word_dist": -5}]}, ["with {'word_dist': -5}: train.biases: word_dist"]),
-        ("bootstrap.sample", {"int": [5, 13]}, ["with 13: train.biases: word_dist"]),
-    ],
-)
+@pytest.mark.parametrize(("key", "domain", "wrong"), [
+    ("train.thresholds.word_dist", [3, -5], ["with -5: train.biases: word_dist (threshold -5): check has 0 lower"]),
+    ("train.thresholds.word_dist", {"uniform": [-5.0, 90.0]}, ["with -5.0: train.biases: word_dist",
+            "with 90.0: train.biases: word_dist (threshold 90): check has 24 lower"]),
+    ("train.thresholds", {"choice": [{"word_dist": -5}]}, ["with {'word_dist': -5}: train.biases: word_dist"]),
+    ("bootstrap.sample", {"int": [5, 13]}, ["with 13: train.biases: word_dist"]),
+])  # fmt: skip
 def test_a_search_refuses_values_no_trial_can_have(
     key: str, domain: Any, wrong: list[str], bert: Path, tmp_path: Path
 ) -> None:

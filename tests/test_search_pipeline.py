@@ -59,14 +59,10 @@ def write_label_search(folder: Path, model: Path, **changes: Any) -> Path:
         execution={"part_rows": 400},
     )
     content = {
-        "spec": "spec.yaml",
-        "search": {"prompt.n_demos": [[0], [2]], "prompt.demo_sets": [1, 40]},
+        "spec": "spec.yaml", "search": {"prompt.n_demos": [[0], [2]], "prompt.demo_sets": [1, 40]},
         "objective": {"sql": "select avg(macro_f1) as f1 from label_bias_by_task", "maximize": True},
-        "algorithm": "grid",
-        "trials": ...,
-        "batch": 3,
-        **changes,
-    }
+        "algorithm": "grid", "trials": ..., "batch": 3, **changes,
+    }  # fmt: skip
     return write_file(folder / "search.yaml", searched(**content))
 
 

@@ -48,15 +48,10 @@ def write_study_search(folder: Path, **changes: Any) -> Path:
         },
     )
     content = {
-        "spec": "spec.yaml",
-        "search": {SCALE: {"uniform": [0.1, 1.0]}, PENALTY: {"choice": [0.03, 1000.0]}},
+        "spec": "spec.yaml", "search": {SCALE: {"uniform": [0.1, 1.0]}, PENALTY: {"choice": [0.03, 1000.0]}},
         "objective": {"sql": "select f1 from qa_by_dataset where model = 'bert+learned_mixin'", "maximize": True},
-        "trials": 4,
-        "batch": 2,
-        "stop_early": {"grace_steps": 3, "reduction": 2},
-        "seed": SEED,
-        **changes,
-    }
+        "trials": 4, "batch": 2, "stop_early": {"grace_steps": 3, "reduction": 2}, "seed": SEED, **changes,
+    }  # fmt: skip
     return write_file(folder / "search.yaml", searched(**content))
 
 
