@@ -13,14 +13,9 @@ from tests.specs import whole_spec, write_plan, write_spec
 Rows = list[dict[str, Any]]
 
 HEURISTIC_COLUMNS = {
-    "similar_words": "sim_word",
-    "distances": "word_dist",
-    "kth_sentence": "ans_pos",
-    "cosine_similarity": "cos_sim",
-    "answer_length": "ans_len",
-    "max_sim_ents": "sim_ents",
-    "answer_subject_positions": "subj_pos",
-}
+    "similar_words": "sim_word", "distances": "word_dist", "kth_sentence": "ans_pos", "cosine_similarity": "cos_sim",
+    "answer_length": "ans_len", "max_sim_ents": "sim_ents", "answer_subject_positions": "subj_pos",
+}  # fmt: skip
 """The golden tables' names to ours."""
 
 

@@ -94,16 +94,11 @@ def test_window_and_cache_of_families(
     assert (facts.window, facts.kv_values_per_token) == (window, kv_values)
 
 
-@pytest.mark.parametrize(
-    ("path", "what"),
-    [
-        ("/no/such/model", "no such directory"),
-        ("./nowhere", "no such directory"),
-        ("~/nowhere-at-all", "no such directory"),
-        ("some/where/deep", "no such directory"),
-        ("nobody/such-model", "neither a local directory"),
-    ],
-)
+@pytest.mark.parametrize(("path", "what"), [
+    ("/no/such/model", "no such directory"), ("./nowhere", "no such directory"),
+    ("~/nowhere-at-all", "no such directory"), ("some/where/deep", "no such directory"),
+    ("nobody/such-model", "neither a local directory"),
+])  # fmt: skip
 def test_a_path_without_model_is_refused_by_name(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for read in (describe_model, load_tokenizer, load_model, fingerprint_model):

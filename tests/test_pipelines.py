@@ -30,12 +30,8 @@ from tests.waiting import MARKERS, N_BEFORE
 pytestmark = pytest.mark.ray
 
 MARTS = [
-    "label_bias_by_task",
-    "label_bias_by_model",
-    "label_bias_by_label",
-    "label_bias_changes",
-    "calibration_parameters",
-]
+    "label_bias_by_task", "label_bias_by_model", "label_bias_by_label", "label_bias_changes", "calibration_parameters",
+]  # fmt: skip
 
 
 SPEC = """
