@@ -97,15 +97,12 @@ class Study(QaPlan):
         if "training" not in self.tables:
             self.whole_training()
         given = {
-            "qa_examples": self.examples,
-            "qa_attributes": self.attributes,
-            "qa_predictions": self.predictions,
+            "qa_examples": self.examples, "qa_attributes": self.attributes, "qa_predictions": self.predictions,
             "trained_models": self.trained,
             "qa_settings": [{"seed": seed, "variant": variant, "heuristics": list(self.tried), **bootstrap}],
             "qa_models": [{"number": number, "model": model, **facts} for number, model in enumerate(models)],
-            "qa_thresholds": thresholds,
-            **self.tables,
-        }
+            "qa_thresholds": thresholds, **self.tables,
+        }  # fmt: skip
         derived = {"qa_draws", "sign_flips", "qa_search_nulls", "qa_change_draws"} - self.tables.keys()
         for name, kind in tables_of("qa_bias").items():
             if name not in derived:

@@ -37,12 +37,9 @@ CONTEXTS = [
     "Yes",
 ]
 QUESTIONS = [
-    "  Who closed the harbour?",
-    "What does 東京 cost in the café of Jiří?",
-    "Why?",
-    "a b?",
+    "  Who closed the harbour?", "What does 東京 cost in the café of Jiří?", "Why?", "a b?",
     "In which year, if any at all, did the old mayor of the harbour of Brno say why it was closed to all the rivers?",
-]
+]  # fmt: skip
 WITH_TYPES = ["input_ids", "token_type_ids", "attention_mask"]
 _TEXTS = [text for text in CONTEXTS + QUESTIONS for _ in range(3)]
 

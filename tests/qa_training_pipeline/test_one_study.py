@@ -207,15 +207,10 @@ def test_a_killed_study_goes_on_and_becomes_the_same(
         assert rows(tmp_path / "run", f"from {mart} order by all") == rows(run_dir, f"from {mart} order by all")
 
 
-@pytest.mark.parametrize(
-    ("does", "what"),
-    [
-        ("write_bytes", "models/00000-bert/config.json"),
-        ("write_part", "trained_models"),
-        ("delete", "checkpoints/00000"),
-        ("write_bytes", ".train/outcomes/00000.json"),
-    ],
-)
+@pytest.mark.parametrize(("does", "what"), [
+    ("write_bytes", "models/00000-bert/config.json"), ("write_part", "trained_models"), ("delete", "checkpoints/00000"),
+    ("write_bytes", ".train/outcomes/00000.json"),
+])  # fmt: skip
 def test_a_reader_that_dies_at_its_end_is_not_lost(
     does: str, what: str, finished: tuple[Path, Path], bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     here: None,
@@ -341,18 +336,14 @@ def test_logits_of_a_file_must_be_those_of_all_windows(
 
     names, logits = pa.array(["planted-00001", "planted-00007"]), pa.list_(pa.float32())
     changes: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
-        "a": (
-            lambda table: table.filter(pc.invert(pc.is_in(table["example_id"], names))),
-            "has no logits of 2 of 48 training questions for ans_pos (first: planted-00001)",
-        ),
+        "a": (lambda table: table.filter(pc.invert(pc.is_in(table["example_id"], names))),
+            "has no logits of 2 of 48 training questions for ans_pos (first: planted-00001)"),
         "b": (started(lambda own: own[:-1], logits), "give one for each"),
         "c": (started(lambda own: [float("nan")] * len(own), logits), "is not finite"),
-        "d": (
-            lambda table: table.filter(pc.less(table["window"], 1)),
-            "(first: window 1 of question planted-00001); add them",
-        ),
+        "d": (lambda table: table.filter(pc.less(table["window"], 1)),
+            "(first: window 1 of question planted-00001); add them"),
         "e": (started(lambda own: 1.0, pa.float64()), "has no such column start_logits"),
-    }
+    }  # fmt: skip
     for name, (change, said) in changes.items():
         file = logits_file(tmp_path / f"{name}.parquet", run_dir, change)
         assert said in refused(spec_of(file), tmp_path / name)
