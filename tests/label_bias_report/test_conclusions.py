@@ -10,7 +10,7 @@ from biaseval.runs import reanalyse_run
 from biaseval.store import Run
 from tests.label_bias_report.runs import Row, make_run, said
 from tests.pages import assert_said, mart
-from tests.relation import Relations, told
+from tests.relation import Relations, changeable, told
 from tests.specs import as_older
 
 LAST = "where suite = 'all' and n_demos = 8 and method = 'none'"
@@ -22,10 +22,7 @@ UNSHOWN = "update label_bias_remedies set same_tasks_advice = 'not shown', " + "
 
 @pytest.fixture(scope="module")
 def relations(run: Run) -> Iterator[Relations]:
-    found = Relations(run.root).changeable()
-    found.rows("from label_bias_conclusions, label_bias_cautions limit 0")
-    yield found
-    found.connection.close()
+    yield from changeable(run, "label_bias_conclusions", "label_bias_cautions")
 
 
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {

@@ -14,7 +14,7 @@ from tests.majority_report.runs import HOSTILE, make_run, table
 from tests.majorityplans import ANSWERS, MajorityPlan
 from tests.measuring import measure
 from tests.pages import Page, assert_answered, assert_of_marts, assert_said, assert_whole, page_of
-from tests.relation import Relations, told
+from tests.relation import Relations, changeable, told
 
 CONCLUSIONS, CAUTIONS = "majority_bias_conclusions", "majority_bias_cautions"
 
@@ -42,10 +42,7 @@ def test_the_page_of_a_run_is_whole_and_says_what_relations_say(runs: list[str])
 
 @pytest.fixture(scope="module")
 def relations(runs: list[str]) -> Iterator[Relations]:
-    found = Relations(Run.open(runs[1]).root).changeable()
-    found.rows(f"from {CONCLUSIONS}, {CAUTIONS} limit 0")
-    yield found
-    found.connection.close()
+    yield from changeable(Run.open(runs[1]), CONCLUSIONS, CAUTIONS)
 
 
 OF_ONE = "update majority_remedies set is_supported = {}, evidence = '{}', is_above_constant = {}, {}"
