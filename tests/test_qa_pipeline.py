@@ -21,7 +21,7 @@ from biaseval.runs.commands import claimed_run
 from biaseval.spec import load_spec
 from tests.pages import page_of
 from tests.qa_models.families import t5_tokenizer, wordpiece
-from tests.test_pipelines import digests
+from tests.test_pipelines import digests, run_beside
 
 pytestmark = pytest.mark.ray
 
@@ -110,10 +110,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, bert: Path, ray_cluster: None) -> tuple[Path, Path]:
     """Return (spec file, run directory) of an undisturbed run."""
-    folder = tmp_path_factory.mktemp("finished")
-    spec = write_spec(folder, bert)
-    run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+    return run_beside(write_spec(tmp_path_factory.mktemp("finished"), bert))
 
 
 def rows(run_dir: Path, sql: str) -> list[dict[str, Any]]:

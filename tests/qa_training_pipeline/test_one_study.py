@@ -21,12 +21,13 @@ from biaseval.models import ModelSource, load_extractive_model, load_reader_toke
 from biaseval.qa_models import ExtractiveReader, WindowSettings, reader_inputs
 from biaseval.runs import describe, run_spec, run_status, train_qa
 from biaseval.runs.status import UnderWay
-from biaseval.spec import QaBiasSpec, load_spec
+from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
 from biaseval.training.questions import Questions, answer_logits
 from tests.inprocess import in_this_process
 from tests.qa_training_pipeline.disturbances import DyingSaying, KilledError, logits_file, written
 from tests.smallstudy import MAX_TOKENS, NAMES, load, refused, rows, trained, weights, write_spec
+from tests.test_pipelines import run_beside
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -34,11 +35,8 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> tuple[Path, Path]:
     """Return (spec file, run directory) of an undisturbed study."""
-    folder = tmp_path_factory.mktemp("finished")
-    spec = write_spec(folder, bert)
     with in_this_process():
-        run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+        return run_beside(write_spec(tmp_path_factory.mktemp("finished"), bert))
 
 
 # A whole study
