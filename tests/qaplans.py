@@ -24,11 +24,9 @@ class QaPlan:
 
     def __init__(self, models: Sequence[str] = ("bert",), **spec: Any) -> None:
         content = {
-            "kind": "qa_bias",
-            "models": [{"name": model, "path": model} for model in models],
-            "bootstrap": {"trials": 20, "sample": 10},
-            "heuristics": ["ans_len"],
-        }
+            "kind": "qa_bias", "models": [{"name": model, "path": model} for model in models],
+            "bootstrap": {"trials": 20, "sample": 10}, "heuristics": ["ans_len"],
+        }  # fmt: skip
         self.spec = whole_spec(content | spec)
         self.examples: Rows = []
         self.attributes: Rows = []

@@ -113,12 +113,10 @@ class Search:
     def opened(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a connection with the search's relations, until the block ends."""
         tables = {
-            "trials": TRIALS.rows(self.trials),
-            "trial_values": TRIAL_VALUES.rows(self.values),
-            "trial_evaluations": TRIAL_EVALUATIONS.empty(),
-            "search_settings": SEARCH_SETTINGS.rows([self.settings]),
+            "trials": TRIALS.rows(self.trials), "trial_values": TRIAL_VALUES.rows(self.values),
+            "trial_evaluations": TRIAL_EVALUATIONS.empty(), "search_settings": SEARCH_SETTINGS.rows([self.settings]),
             "sign_flips": sign_flips(12, 42),
-        }
+        }  # fmt: skip
         with within_transaction() as connection:
             for name in tables_of("search"):
                 connection.from_arrow(tables.get(name, TABLES[name].empty())).create(name)

@@ -42,12 +42,10 @@ def question(number: int, prefix: str) -> dict[str, Any]:
     context += "It was a fine building with a roof of slate and many windows. " * (number % 3)
     context += f"Its owner was {person}, who came from Brno."
     return {
-        "id": f"{prefix}-{number}",
-        "title": "Mills",
-        "context": context,
+        "id": f"{prefix}-{number}", "title": "Mills", "context": context,
         "question": f"Who was the owner of the mill of {prefix} {number}?",
         "answers": {"text": [person], "answer_start": [context.index(person)]},
-    }
+    }  # fmt: skip
 
 
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:

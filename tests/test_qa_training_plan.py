@@ -98,10 +98,8 @@ def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path
     places = {"llama": tiny_llama, "pegasus": tmp_path / "pegasus", "gone": tmp_path / "gone"}
     changes = {
         "bases": [{"name": name, "path": str(path)} for name, path in places.items()],
-        "data": {"d": str(tmp_path / "gone.json")},
-        "deepspeed_config": str(tmp_path / "ds.json"),
-        "zero": 2,
-    }
+        "data": {"d": str(tmp_path / "gone.json")}, "deepspeed_config": str(tmp_path / "ds.json"), "zero": 2,
+    }  # fmt: skip
     found = _refused_plan(write_spec(tmp_path, bert, train=changes))
     for expected in (
         *("llama: ", "is a decoder (llama)", "gone: ", "train.data.d: ", "gone.json: cannot be read"),
@@ -113,11 +111,9 @@ def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path
 P3 = sorted((ROOT / "jobs" / "specs" / "papers").glob("p3-*.yaml"))
 
 N_READERS = {
-    "p3-finetuning": {"standard": 4},
-    "p3-t5-large": {"standard": 1},
-    "p3-other-sets": {"standard": 4},
+    "p3-finetuning": {"standard": 4}, "p3-t5-large": {"standard": 1}, "p3-other-sets": {"standard": 4},
     "p3-debiasing": {"standard": 1, "bias models": 6, **dict.fromkeys(METHODS, 6)},
-}
+}  # fmt: skip
 N_TRIALS = {"learned-mixin": 36, "learned-mixin-per-bias": 36, "confidence-regularization": 12, "bias-model": 12}
 
 

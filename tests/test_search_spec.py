@@ -16,11 +16,9 @@ from biaseval.units import Unit
 from tests.searches import BASE, searched, write_file
 
 ANSWERED: dict[str, Any] = {
-    "kind": "qa_bias",
-    "name": "answered",
-    "models": [{"name": "bert", "path": "bert"}],
+    "kind": "qa_bias", "name": "answered", "models": [{"name": "bert", "path": "bert"}],
     "datasets": {"in_distribution": {"dev": "dev.json"}},
-}
+}  # fmt: skip
 QA: dict[str, Any] = {
     **{name: value for name, value in ANSWERED.items() if name != "models"},
     "train": {"bases": [{"name": "bert", "path": "bert"}], "data": {"squad": "train.json"},

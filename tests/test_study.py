@@ -12,11 +12,9 @@ EVERY = ["standard", "resample", "learned_mixin", "confidence_regularization", "
 
 def train(**changes: Any) -> QaTrainSpec:
     content: dict[str, Any] = {
-        "bases": [{"name": "bert", "path": "b"}],
-        "data": {"squad": "s.json"},
-        "validation": {"dev": "d.json"},
+        "bases": [{"name": "bert", "path": "b"}], "data": {"squad": "s.json"}, "validation": {"dev": "d.json"},
         **changes,
-    }
+    }  # fmt: skip
     return QaTrainSpec.model_validate(content).resolved("paper")
 
 

@@ -42,12 +42,10 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, str]]) -> Path:
 def spec_of(folder: Path, **changes: Any) -> LabelBiasSpec:
     """Return a spec on ``reviews.csv`` in ``folder``; ``changes`` go over its sections."""
     content: dict[str, Any] = {
-        "kind": "label_bias",
-        "name": "reviews",
-        "model": {"path": "unused"},
+        "kind": "label_bias", "name": "reviews", "model": {"path": "unused"},
         "data": {"train": str(folder / "reviews.csv"), "fields": {"input": "review"}, "label": "mood"},
         "prompt": {"n_demos": [0, 2], "demo_sets": 2},
-    }
+    }  # fmt: skip
     for key, value in changes.items():
         content[key] = {**content[key], **value} if isinstance(content.get(key), dict) else value
     return LabelBiasSpec.model_validate(content)

@@ -161,10 +161,8 @@ def test_outputs_stand_with_the_label_they_were_taken_for(tmp_path: Path) -> Non
     _, *lines = table(source, "most frequent outputs over all settings")
     # 0/100, seed 3, has one more output that is no label.
     assert [line[2:] for line in lines] == [
-        ["True", "17", "70.8 %"],
-        ["False", "5", "20.8 %"],
-        ["no label", "2", "8.3 %"],
-    ]
+        ["True", "17", "70.8 %"], ["False", "5", "20.8 %"], ["no label", "2", "8.3 %"],
+    ]  # fmt: skip
     found = Page(source)
     assert all(shown in found.text for shown in ('" true\\n"', f'"{HOSTILE}"', '""'))
     assert "onerror" not in {name for _, name, _ in found.attributes}

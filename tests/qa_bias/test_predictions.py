@@ -137,9 +137,7 @@ def test_people_are_scored_by_their_second_answer_against_the_others() -> None:
     )
     found = annotator_rows("people", examples)
     assert [tuple(row.values())[2:6] for row in found.select(found.column_names[:6]).to_pylist()] == [
-        ("q0", "Mill!", 1.0, 1.0),
-        ("q2", "1890", 0.0, pytest.approx(2 / 3)),
-        ("q3", "blue", 1.0, 1.0),
-    ]
+        ("q0", "Mill!", 1.0, 1.0), ("q2", "1890", 0.0, pytest.approx(2 / 3)), ("q3", "blue", 1.0, 1.0),
+    ]  # fmt: skip
     assert found["model"].to_pylist() == ["people"] * 3
     assert annotator_rows("people", examples.slice(1, 1)).num_rows == 0

@@ -211,11 +211,9 @@ def large_study(seed: int = 0, **spec: Any) -> tuple[Study, dict[str, Floats]]:
     rng = np.random.default_rng(seed)
     n_rows = 500
     columns: dict[str, Floats] = {
-        "ans_len": rng.integers(1, 6, size=n_rows).astype(float),
-        "cos_sim": rng.random(n_rows),
-        "word_dist": rng.integers(-1, 8, size=n_rows).astype(float),
-        "article": rng.integers(12, size=n_rows),
-    }
+        "ans_len": rng.integers(1, 6, size=n_rows).astype(float), "cos_sim": rng.random(n_rows),
+        "word_dist": rng.integers(-1, 8, size=n_rows).astype(float), "article": rng.integers(12, size=n_rows),
+    }  # fmt: skip
     study = Study(
         spec.pop("thresholds", {heuristic: [threshold] for heuristic, (threshold, _) in PLACES.items()}),
         bootstrap={"trials": 20, "sample": 100, **spec.pop("bootstrap", {})},

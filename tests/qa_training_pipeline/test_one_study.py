@@ -286,10 +286,8 @@ def test_what_is_lost_is_made_again_and_weights_only_if_something_needs_them(
     assert not run_status(str(copy)).under_way
     of_bias_model = {name for name in written(run_dir) if name.startswith(f"{folders['bert+bias_model']}/")}
     assert made_again(logits["bert+bias_model"]) == {
-        *of_bias_model,
-        row_files["bert+bias_model"],
-        logits["bert+bias_model"],
-    }
+        *of_bias_model, row_files["bert+bias_model"], logits["bert+bias_model"],
+    }  # fmt: skip
     of_resample = {name for name in written(run_dir) if name.startswith(f"{folders['bert+resample']}/")}
     assert made_again(row_files["bert+resample"]) == {*of_resample, row_files["bert+resample"]}
     for name in ("bert+bias_model", "bert+resample"):

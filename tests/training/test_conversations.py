@@ -206,11 +206,9 @@ def parts(tokenizer: Any, encoded: EncodedConversations) -> list[tuple[bool, str
 def test_the_plain_template_counts_answers_and_eos(tokenizer: PreTrainedTokenizerFast) -> None:
     encoded = encode(tokenizer, conversation("Say yes.", "yes", "And no?", "not sure"))
     assert parts(tokenizer, encoded) == [
-        (False, "<s>User: Say yes.\n\nAssistant:"),
-        (True, " yes</s>"),
-        (False, "User: And no?\n\nAssistant:"),
+        (False, "<s>User: Say yes.\n\nAssistant:"), (True, " yes</s>"), (False, "User: And no?\n\nAssistant:"),
         (True, " not sure</s>"),
-    ]
+    ]  # fmt: skip
     ids = encoded.kept[0][1].token_ids
     whole = "User: Say yes.\n\nAssistant: yes</s>User: And no?\n\nAssistant: not sure</s>"
     assert ids.tolist() == tokenizer(whole)["input_ids"]
@@ -222,11 +220,9 @@ def test_the_chat_template_counts_answers_and_their_end(tokenizer: PreTrainedTok
     chat = make_tokenizer()
     chat.chat_template = CHATML
     assert parts(chat, encode(chat, conversation("Say yes.", "yes", "no?", "no"), template="chat")) == [
-        (False, "<|user|>Say yes.</s>\n<|assistant|>"),
-        (True, "yes</s>"),
-        (False, "\n<|user|>no?</s>\n<|assistant|>"),
+        (False, "<|user|>Say yes.</s>\n<|assistant|>"), (True, "yes</s>"), (False, "\n<|user|>no?</s>\n<|assistant|>"),
         (True, "no</s>"),
-    ]
+    ]  # fmt: skip
     with pytest.raises(InputError, match="has no chat template; use template: plain"):
         encode(tokenizer, conversation("a", "b"), template="chat")
     # One that marks the last answer renders a beginning otherwise when more follows.
