@@ -19,21 +19,14 @@ def shown_by_browser(page: Path, width: int = 800) -> str:
     """Return a page as it stands after its scripts have run, in a window so many pixels wide (500 at least)."""
     done = subprocess.run(
         [
-            str(CHROMIUM),
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={page.parent / 'browser'}",
-            f"--window-size={width},900",
-            "--virtual-time-budget=2000",
-            "--dump-dom",
-            page.as_uri(),
+            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.parent / 'browser'}",
+            f"--window-size={width},900", "--virtual-time-budget=2000", "--dump-dom", page.as_uri(),
         ],
         check=True,
         capture_output=True,
         text=True,
         timeout=180,
-    )
+    )  # fmt: skip
     return done.stdout
 
 

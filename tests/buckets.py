@@ -41,13 +41,10 @@ def s3_server(bucket: str = "bias", log: int | IO[str] = subprocess.DEVNULL) -> 
     try:
         wait_for(port, server)
         variables = {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "NO_PROXY": "127.0.0.1",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1", "NO_PROXY": "127.0.0.1",
             "no_proxy": "127.0.0.1",
-        }
+        }  # fmt: skip
         client = boto3.client(
             "s3",
             endpoint_url=variables["AWS_ENDPOINT_URL"],

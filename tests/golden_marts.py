@@ -90,17 +90,14 @@ def _lacking(folder: Path) -> str:
 OLDER = ("label_bias", "label_bias_lora", "majority_bias", "qa_bias", "qa_training", "search")
 
 RUNS: dict[str, Callable[[Path], str]] = {
-    **{name: _older(name) for name in OLDER},
-    "imported": _imported,
-    "two tasks": lambda folder: two_tasks().write(folder / "two_tasks"),
-    "two formats": _formats,
+    **{name: _older(name) for name in OLDER}, "imported": _imported,
+    "two tasks": lambda folder: two_tasks().write(folder / "two_tasks"), "two formats": _formats,
     "two seeds": lambda folder: MajorityPlan(calibration=("cc", "looc")).write(folder / "two_seeds"),
     "large seeds": lambda folder: MajorityPlan(("likelihood",), ("cc",), n_repeats=60).write(folder / "large_seeds"),
     "one seed": lambda folder: MajorityPlan(("generate",)).only(demo_set=3).write(folder / "one_seed"),
-    "two models": lambda folder: two_models().write(folder / "two_models"),
-    "lacking answers": _lacking,
+    "two models": lambda folder: two_models().write(folder / "two_models"), "lacking answers": _lacking,
     "two scopes": _two_scopes,
-}
+}  # fmt: skip
 """By name, what writes a run whose tables are there: real ones, and made ones that have more."""
 
 

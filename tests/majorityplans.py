@@ -21,13 +21,9 @@ Rows = list[dict[str, Any]]
 GOLD = "TTTF"
 
 ANSWERS = {
-    ("0/100", True): ("TTFF", "TTFF"),
-    ("50/50", True): ("TTTF", "TTTF"),
-    ("100/0", True): ("TTTT", "TTTF"),
-    ("0/100", False): ("FFFF", "FFFF"),
-    ("50/50", False): ("TTFF", "TTTF"),
-    ("100/0", False): ("TTTT", "TTTT"),
-}
+    ("0/100", True): ("TTFF", "TTFF"), ("50/50", True): ("TTTF", "TTTF"), ("100/0", True): ("TTTT", "TTTF"),
+    ("0/100", False): ("FFFF", "FFFF"), ("50/50", False): ("TTFF", "TTTF"), ("100/0", False): ("TTTT", "TTTT"),
+}  # fmt: skip
 """(setting, instruction) to the predictions for the four test rows, with the seeds 3 and 5."""
 
 LARGE = {**ANSWERS, ("0/100", True): ("TTTF", "TTTF"), ("100/0", True): ("TTTT", "TTTT")}

@@ -104,14 +104,9 @@ class Study:
                 loss = 0.9 + 0.1 * (number % 5) + place_of_set + 1.5 * (1 - done) ** 3 + self.random.uniform(0, 0.05)
                 f1 = 0.85 - 0.15 * place_of_set - 0.02 * (number % 5) - 0.4 * (1 - done) ** 3
                 row = {
-                    "model": model,
-                    "step": step,
-                    "dataset": dataset,
-                    "loss": loss,
-                    "exact_match": 0.9 * f1,
-                    "f1": f1,
+                    "model": model, "step": step, "dataset": dataset, "loss": loss, "exact_match": 0.9 * f1, "f1": f1,
                     "seconds": 30.0,
-                }
+                }  # fmt: skip
                 self.evaluations.append(row)
         if method == "bias_model":
             segments: Row = {"f1_biased": 0.6, "f1_other": 0.2, "f1_difference": 0.4}
@@ -155,13 +150,8 @@ class Study:
             role = "out_of_distribution" if number else "in_distribution"
             f1 = STANDARD_F1[dataset]
             row = {
-                "dataset": dataset,
-                "role": role,
-                "n_rows": 2356,
-                "n_articles": 300,
-                "f1": f1,
-                "exact_match": 0.8 * f1,
-            }
+                "dataset": dataset, "role": role, "n_rows": 2356, "n_articles": 300, "f1": f1, "exact_match": 0.8 * f1,
+            }  # fmt: skip
             if method != "standard":
                 change = PUBLISHED_F1[method][BIASES.index(bias)][OUTSIDE.index(dataset)] / 100 if number else -0.004
                 row |= {"standard_f1": f1, "f1_change": change, "f1": f1 + change}

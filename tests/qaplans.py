@@ -13,14 +13,9 @@ from tests.specs import whole_spec, write_plan, write_spec
 Rows = list[dict[str, Any]]
 
 HEURISTIC_COLUMNS = {
-    "similar_words": "sim_word",
-    "distances": "word_dist",
-    "kth_sentence": "ans_pos",
-    "cosine_similarity": "cos_sim",
-    "answer_length": "ans_len",
-    "max_sim_ents": "sim_ents",
-    "answer_subject_positions": "subj_pos",
-}
+    "similar_words": "sim_word", "distances": "word_dist", "kth_sentence": "ans_pos", "cosine_similarity": "cos_sim",
+    "answer_length": "ans_len", "max_sim_ents": "sim_ents", "answer_subject_positions": "subj_pos",
+}  # fmt: skip
 """The golden tables' names to ours."""
 
 
@@ -29,11 +24,9 @@ class QaPlan:
 
     def __init__(self, models: Sequence[str] = ("bert",), **spec: Any) -> None:
         content = {
-            "kind": "qa_bias",
-            "models": [{"name": model, "path": model} for model in models],
-            "bootstrap": {"trials": 20, "sample": 10},
-            "heuristics": ["ans_len"],
-        }
+            "kind": "qa_bias", "models": [{"name": model, "path": model} for model in models],
+            "bootstrap": {"trials": 20, "sample": 10}, "heuristics": ["ans_len"],
+        }  # fmt: skip
         self.spec = whole_spec(content | spec)
         self.examples: Rows = []
         self.attributes: Rows = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,14 @@ class Relations:
             if is_undone:
                 self.connection.rollback()
                 self._left = left
+
+
+def changeable(run: Run, *names: str) -> Iterator[Relations]:
+    """Yield the relations of a run, for a fixture: as tables, with what these relations read computed."""
+    found = Relations(run.root).changeable()
+    found.rows(f"from {', '.join(names)} limit 0")
+    yield found
+    found.connection.close()
 
 
 def told(relations: Relations, name: str, *changes: str) -> str:

@@ -21,24 +21,17 @@ from tests.handmade import within_transaction
 Rows = list[dict[str, Any]]
 
 BASE: dict[str, Any] = {
-    "kind": "label_bias",
-    "name": "tiny",
-    "model": {"path": "models/tiny"},
-    "tasks": {"path": "tasks"},
-}
+    "kind": "label_bias", "name": "tiny", "model": {"path": "models/tiny"}, "tasks": {"path": "tasks"},
+}  # fmt: skip
 """What is searched: each of its trials plans and scores for itself where the number of its sets is searched."""
 
 
 def searched(**changes: Any) -> dict[str, Any]:
     """Return the content of a spec of the kind search."""
     content = {
-        "kind": "search",
-        "name": "sets",
-        "spec": BASE,
-        "search": {"prompt.demo_sets": [1, 2, 3, 4]},
-        "trials": 4,
+        "kind": "search", "name": "sets", "spec": BASE, "search": {"prompt.demo_sets": [1, 2, 3, 4]}, "trials": 4,
         "objective": {"sql": "select avg(rsd) as rsd from label_bias_by_task", "maximize": False},
-    }
+    }  # fmt: skip
     return {key: value for key, value in {**content, **changes}.items() if value is not ...}
 
 
@@ -58,19 +51,10 @@ class Search:
     def __init__(self, objectives: Mapping[str, bool] | None = None, **settings: Any) -> None:
         self.objectives = {"rsd": False} if objectives is None else objectives
         self.settings: dict[str, Any] = {
-            "name": "sets",
-            "searched": "label_bias",
-            "keys": ["prompt.demo_sets"],
-            "per": [],
-            "objectives": list(self.objectives),
-            "are_maximized": list(self.objectives.values()),
-            "algorithm": "optuna",
-            "choose_on": "half",
-            "batch": 4,
-            "seed": 42,
-            "shared_steps": 0,
-            **settings,
-        }
+            "name": "sets", "searched": "label_bias", "keys": ["prompt.demo_sets"], "per": [],
+            "objectives": list(self.objectives), "are_maximized": list(self.objectives.values()), "algorithm": "optuna",
+            "choose_on": "half", "batch": 4, "seed": 42, "shared_steps": 0, **settings,
+        }  # fmt: skip
         self.trials: Rows = []
         self.values: Rows = []
 
@@ -129,12 +113,10 @@ class Search:
     def opened(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a connection with the search's relations, until the block ends."""
         tables = {
-            "trials": TRIALS.rows(self.trials),
-            "trial_values": TRIAL_VALUES.rows(self.values),
-            "trial_evaluations": TRIAL_EVALUATIONS.empty(),
-            "search_settings": SEARCH_SETTINGS.rows([self.settings]),
+            "trials": TRIALS.rows(self.trials), "trial_values": TRIAL_VALUES.rows(self.values),
+            "trial_evaluations": TRIAL_EVALUATIONS.empty(), "search_settings": SEARCH_SETTINGS.rows([self.settings]),
             "sign_flips": sign_flips(12, 42),
-        }
+        }  # fmt: skip
         with within_transaction() as connection:
             for name in tables_of("search"):
                 connection.from_arrow(tables.get(name, TABLES[name].empty())).create(name)

@@ -41,20 +41,13 @@ def write_spec(folder: Path, model: Path, **changes: Any) -> Path:
         "checkpoint_steps": 2,
     }
     content: dict[str, Any] = {
-        "kind": "qa_bias",
-        "name": "study",
-        "datasets": {
-            "in_distribution": {"plain": generated(40, 0.0)},
-            "out_of_distribution": {"others": generated(12, 0.0)},
-        },
-        "heuristics": ["ans_pos", "word_dist"],
-        "thresholds": {"ans_pos": 0, "word_dist": 3},
-        "bootstrap": {"trials": 10, "sample": 5},
-        "windows": {"max_tokens": MAX_TOKENS, "stride": 24},
-        "execution": {"part_rows": 20},
-        "train": {**train, **changes.pop("train", {})},
-        **changes,
-    }
+        "kind": "qa_bias", "name": "study",
+        "datasets": {"in_distribution": {"plain": generated(40, 0.0)},
+            "out_of_distribution": {"others": generated(12, 0.0)}},
+        "heuristics": ["ans_pos", "word_dist"], "thresholds": {"ans_pos": 0, "word_dist": 3},
+        "bootstrap": {"trials": 10, "sample": 5}, "windows": {"max_tokens": MAX_TOKENS, "stride": 24},
+        "execution": {"part_rows": 20}, "train": {**train, **changes.pop("train", {})}, **changes,
+    }  # fmt: skip
     path = folder / "spec.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path

@@ -13,19 +13,11 @@ from biaseval.training.rows import adapters_of
 
 _MINIMAL: dict[str, dict[str, Any]] = {
     "label_bias": {"name": "tiny", "model": {"path": "models/tiny"}, "tasks": {"path": "tasks"}},
-    "majority_bias": {
-        "name": "tiny",
-        "model": {"path": "models/tiny"},
-        "data": {"train": "data/train.jsonl"},
-        "prompt": {"n_demos": 2},
-        "proportions": "binary_11",
-    },
-    "qa_bias": {
-        "name": "tiny",
-        "models": [{"name": "bert", "path": "models/bert"}],
-        "datasets": {"in_distribution": {"squad": "squad.json"}},
-    },
-}
+    "majority_bias": {"name": "tiny", "model": {"path": "models/tiny"}, "data": {"train": "data/train.jsonl"},
+        "prompt": {"n_demos": 2}, "proportions": "binary_11"},
+    "qa_bias": {"name": "tiny", "models": [{"name": "bert", "path": "models/bert"}],
+        "datasets": {"in_distribution": {"squad": "squad.json"}}},
+}  # fmt: skip
 """The least that a spec of each kind must say."""
 
 

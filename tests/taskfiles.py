@@ -5,22 +5,9 @@ from pathlib import Path
 from typing import Any
 
 WORDS = [
-    "amber",
-    "river",
-    "stone",
-    "quiet",
-    "market",
-    "lantern",
-    "winter",
-    "garden",
-    "copper",
-    "signal",
-    "harbor",
-    "meadow",
-    "thunder",
-    "velvet",
-    "orchard",
-]
+    "amber", "river", "stone", "quiet", "market", "lantern", "winter", "garden", "copper", "signal", "harbor", "meadow",
+    "thunder", "velvet", "orchard",
+]  # fmt: skip
 
 
 def task_content(n_instances: int = 400, labels: tuple[str, ...] = ("no", "yes"), number: int = 9500) -> dict[str, Any]:

@@ -39,15 +39,12 @@ def test_a_gate_holds_where_every_selected_row_meets_it(runs: list[str]) -> None
 
 def test_conditions_are_sql(runs: list[str]) -> None:
     held = [
-        "accuracy >= majority_accuracy or is_below_majority",
-        "rsd between 0 and 10",
-        "abs(label_bias_by_task.rsd) < 99",
-        "method in ('none', 'where')",
+        "accuracy >= majority_accuracy or is_below_majority", "rsd between 0 and 10",
+        "abs(label_bias_by_task.rsd) < 99", "method in ('none', 'where')",
         "RSD < 99 WHERE method = 'none' and (select count(*) from tasks where task <> 'where') = 7",
         "rsd <= 10 * (select max(t.rsd) from label_bias_by_task as t)",
-        "n_tasks = 7 where method = 'none' -- of the suite",
-        "accuracy > 0 where model <> 'größer, where'",
-    ]
+        "n_tasks = 7 where method = 'none' -- of the suite", "accuracy > 0 where model <> 'größer, where'",
+    ]  # fmt: skip
     checked = check_run(runs[0], held)
     assert checked.holds
     assert [gate.mart for gate in checked.gates if gate.mart != "label_bias_by_model"] == ["label_bias_by_task"]
@@ -94,16 +91,13 @@ def test_an_expression_can_neither_write_nor_read_outside_the_run(runs: list[str
     secret, written = tmp_path / "secret.csv", tmp_path / "written.csv"
     secret.write_text("a\n1\n")
     evil = [
-        f"(select count(*) from read_csv('{secret}')) = 1",
-        f"(select count(*) from '{secret}') = 1",
-        f"(select count(*) from read_text('{runs[1]}/spec.yaml')) = 1",
-        f"rsd < 1; copy (select 1) to '{written}'",
+        f"(select count(*) from read_csv('{secret}')) = 1", f"(select count(*) from '{secret}') = 1",
+        f"(select count(*) from read_text('{runs[1]}/spec.yaml')) = 1", f"rsd < 1; copy (select 1) to '{written}'",
         f"rsd < 1) from tasks; copy (select 1) to '{written}'; select (1",
-        "rsd < 1) from tasks; set enable_external_access = true; select (1",
-        f"(copy (select 1) to '{written}') = 1",
+        "rsd < 1) from tasks; set enable_external_access = true; select (1", f"(copy (select 1) to '{written}') = 1",
         f"(select count(*) from read_csv('{secret}')) = 1 where rsd < 99",
         f"rsd < 99 where (select count(*) from read_csv('{secret}')) = 1",
-    ]
+    ]  # fmt: skip
     with pytest.raises(InputError) as raised:
         check_run(runs[0], evil)
     assert len(raised.value.problems) == len(evil)

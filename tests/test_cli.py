@@ -85,16 +85,10 @@ def test_wrong_usage_exits_with_2(command: Command) -> None:
         assert command(*asked.split()).code == 2
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("rnu spec.yaml", "'run'"),
-        ("taks check tasks", "'tasks'"),
-        ("tasks chek tasks", "'check'"),
-        ("sql runs/demo query --formt csv", "--format"),
-        ("train lora spec.yaml --rundir runs/lora", "--run-dir"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "meant"), [
+    ("rnu spec.yaml", "'run'"), ("taks check tasks", "'tasks'"), ("tasks chek tasks", "'check'"),
+    ("sql runs/demo query --formt csv", "--format"), ("train lora spec.yaml --rundir runs/lora", "--run-dir"),
+])  # fmt: skip
 def test_typos_get_what_may_be_meant(typed: str, meant: str, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     found = command(*typed.split())

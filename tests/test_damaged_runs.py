@@ -213,11 +213,9 @@ def _acts(kind: str, spec: AnySpec, run_dir: Path) -> tuple[Callable[[], object]
     """Return what reads a run in some way."""
     ask = lambda: query([run_dir], f"from {MARTS[kind]}")  # noqa: E731
     return (
-        lambda: report_run(run_dir),
-        lambda: run_spec(spec, str(run_dir), page=False),
-        ask,
+        lambda: report_run(run_dir), lambda: run_spec(spec, str(run_dir), page=False), ask,
         lambda: run_status(str(run_dir)),
-    )
+    )  # fmt: skip
 
 
 def test_a_cut_spec_of_an_older_run_is_refused(tmp_path: Path) -> None:

@@ -193,15 +193,12 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path: Path, content: str, proble
     assert records.problems[0].startswith(problem)
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        ("a fine day,pos\na bad day,neg\nanother,pos\n", "'pos' stands below in its column, 1 time"),
-        ("a fine day;1\na bad day;0\nanother;1\n", "'1' stands below in its column, 1 time"),
-        ("17,a fine day,pos\n18,a bad day,neg\n", "17 is a number"),
-        ("it was a day of good weather,a\nit was a day of bad weather,b\n", "'it was a day of good weather' is a text"),
-    ],
-)
+@pytest.mark.parametrize(("content", "why"), [
+    ("a fine day,pos\na bad day,neg\nanother,pos\n", "'pos' stands below in its column, 1 time"),
+    ("a fine day;1\na bad day;0\nanother;1\n", "'1' stands below in its column, 1 time"),
+    ("17,a fine day,pos\n18,a bad day,neg\n", "17 is a number"),
+    ("it was a day of good weather,a\nit was a day of bad weather,b\n", "'it was a day of good weather' is a text"),
+])  # fmt: skip
 def test_a_first_line_that_looks_like_a_row_is_said(tmp_path: Path, content: str, why: str) -> None:
     assert _note(tmp_path / "rows.csv", content) == (
         f"line 1 looks like a row and not like the names of columns ({why}); where names are missing, write them into "
@@ -209,16 +206,11 @@ def test_a_first_line_that_looks_like_a_row_is_said(tmp_path: Path, content: str
     )
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "text,label\nlabel,text\ntext and label,neg\n",
-        "country,2019,2020\nNorway,1,2\n",
-        "How satisfied were you with our service,label\n1,a\n2,b\n",
-        "What did you like best about our service?,label\nThe people that were there,a\n",
-        "0,1\nfine,1\nbad,0\n",
-    ],
-)
+@pytest.mark.parametrize("content", [
+    "text,label\nlabel,text\ntext and label,neg\n", "country,2019,2020\nNorway,1,2\n",
+    "How satisfied were you with our service,label\n1,a\n2,b\n",
+    "What did you like best about our service?,label\nThe people that were there,a\n", "0,1\nfine,1\nbad,0\n",
+])  # fmt: skip
 def test_a_header_is_none(tmp_path: Path, content: str) -> None:
     _quiet(tmp_path / "rows.csv", content)
 

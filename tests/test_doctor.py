@@ -137,12 +137,10 @@ def test_what_is_wrong_with_a_cluster_file_is_said_by_its_keys(object_store: str
         (lambda own: own.update(head_node_type="tail"), tail),
         (lambda own: own.update(file_mounts={"/there": "./absent"}), "file_mounts: ./absent"),
         (lambda own: own["docker"].update(image="rayproject/ray:2.9.0-py311-gpu"), "2.9.0-py311-gpu has ray 2.9.0"),
-        (
-            lambda own: own.update(head_start_ray_commands=["ray start --head --dashboard-host=0.0.0.0"]),
-            "the dashboard",
-        ),
+        (lambda own: own.update(head_start_ray_commands=["ray start --head --dashboard-host=0.0.0.0"]),
+            "the dashboard"),
         (lambda own: own.clear(), "'cluster_name' is a required property"),
-    ]
+    ]  # fmt: skip
     for change, said in changes:
         [found] = [finding.found for finding in changed(tmp_path, change) if finding.state is State.problem]
         assert said in found

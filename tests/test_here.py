@@ -56,27 +56,18 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_expected"),
-    [
-        ({}, True),
-        ({"seconds": None}, False),
-        ({"seconds": here.LITTLE_S / 3}, True),
-        ({"seconds": here.LITTLE_S / 3 + 0.001}, False),
-    ],
-)
+@pytest.mark.parametrize(("changes", "is_expected"), [
+    ({}, True), ({"seconds": None}, False), ({"seconds": here.LITTLE_S / 3}, True),
+    ({"seconds": here.LITTLE_S / 3 + 0.001}, False),
+])  # fmt: skip
 def test_what_is_little_and_asks_for_nothing_is_made_here(changes: dict[str, Any], is_expected: bool) -> None:
     assert here.is_little(stage(**changes), UNITS, Cluster(ExecutionSpec())) is is_expected
 
 
-@pytest.mark.parametrize(
-    ("execution", "is_expected"),
-    [
-        (ExecutionSpec(part_rows=2, max_gpu_hours=3), True),
-        (ExecutionSpec(actors=1), False),
-        (ExecutionSpec(gpus_per_actor=0), False),
-    ],
-)
+@pytest.mark.parametrize(("execution", "is_expected"), [
+    (ExecutionSpec(part_rows=2, max_gpu_hours=3), True), (ExecutionSpec(actors=1), False),
+    (ExecutionSpec(gpus_per_actor=0), False),
+])  # fmt: skip
 def test_whoever_asks_for_actors_gets_them(tmp_path: Path, execution: ExecutionSpec, is_expected: bool) -> None:
     run = Run.open(str(tmp_path))
     run.write_json("environment.json", {"model_facts": {"n_parameters": 10**9}})
@@ -102,13 +93,10 @@ def test_a_cluster_or_a_gpu_that_is_there_is_used(monkeypatch: pytest.MonkeyPatc
     assert here.is_little(stage(), UNITS, cluster)
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (InputError("labels.json: is empty; fill it"), InputError, "^labels.json: is empty; fill it$"),
-        (ValueError("no\nluck"), BiasevalError, "^writing failed: ValueError: no luck; mend this and run the same"),
-    ],
-)
+@pytest.mark.parametrize(("error", "kind", "message"), [
+    (InputError("labels.json: is empty; fill it"), InputError, "^labels.json: is empty; fill it$"),
+    (ValueError("no\nluck"), BiasevalError, "^writing failed: ValueError: no luck; mend this and run the same"),
+])  # fmt: skip
 def test_an_error_is_ours_and_the_rest_stays(
     tmp_path: Path, error: Exception, kind: type[Exception], message: str
 ) -> None:

@@ -40,20 +40,16 @@ def of_ascii() -> PreTrainedTokenizerFast:
     return _tokenizer(Tokenizer(models.BPE(vocab={token: n for n, token in enumerate(tokens)}, merges=[])))
 
 
-@pytest.mark.parametrize(
-    ("tokenizer", "labels", "problem"),
-    [
-        (of_words("yes", "no"), ["yes", "no", "maybe"], None),
-        (of_words("yes", "no"), ["ja", "yes", "nein", "oui"], SAME.format("'ja' and 'nein' and 'oui'")),
-        (of_words("yes", "no", "Yes"), ["Yes", "no", "yes"], None),
-        (of_words("yes", "no", lower_cases=True), ["Yes", "no", "yes"], SAME.format("'Yes' and 'yes'")),
-        (of_ascii(), ["yes", "no"], None),
-        (of_ascii(), ["no", "да"], NONE.format("'да'")),
-        (of_ascii(), ["no", "no да"], SAME.format("'no' and 'no да'")),
-        (make_tokenizer(), ["yes", "Yes", "да", "нет", "yes да", "."], None),
-        (make_tokenizer(), ["yes", " yes"], SAME.format("'yes' and ' yes'")),
-    ],
-)
+@pytest.mark.parametrize(("tokenizer", "labels", "problem"), [
+    (of_words("yes", "no"), ["yes", "no", "maybe"], None),
+    (of_words("yes", "no"), ["ja", "yes", "nein", "oui"], SAME.format("'ja' and 'nein' and 'oui'")),
+    (of_words("yes", "no", "Yes"), ["Yes", "no", "yes"], None),
+    (of_words("yes", "no", lower_cases=True), ["Yes", "no", "yes"], SAME.format("'Yes' and 'yes'")),
+    (of_ascii(), ["yes", "no"], None), (of_ascii(), ["no", "да"], NONE.format("'да'")),
+    (of_ascii(), ["no", "no да"], SAME.format("'no' and 'no да'")),
+    (make_tokenizer(), ["yes", "Yes", "да", "нет", "yes да", "."], None),
+    (make_tokenizer(), ["yes", " yes"], SAME.format("'yes' and ' yes'")),
+])  # fmt: skip
 @pytest.mark.parametrize("prompt", ["Input: river stone.\n\nOutput:", "cut behind a space ", "Input: да"])
 def test_tokens_tell_labels_apart(
     tokenizer: PreTrainedTokenizerFast, labels: list[str], problem: str | None, prompt: str

@@ -211,18 +211,15 @@ def test_a_local_run_does_not_join_somebody_elses_head(ended: Commands) -> None:
     assert done.out.split()[:2] == ["True", "1"], done.err
 
 
-@pytest.mark.parametrize(
-    ("name", "what", "command"),
-    [
-        ("label_bias", "A label-bias run as a Ray job.", "biaseval run"),
-        ("majority_bias", "A majority-bias run as a Ray job.", "biaseval run"),
-        ("qa_bias", "A QA-bias run as a Ray job.", "biaseval run"),
-        ("train_lora", "Training the adapters of a label-bias or majority-bias run", "biaseval train lora"),
-        ("train_instruct", "Tuning a model on conversations as a Ray job.", "biaseval train instruct"),
-        ("train_qa", "Training the readers of a QA-bias run as a Ray job.", "biaseval train qa"),
-        ("tune", "A search over keys of a spec as a Ray job.", "biaseval tune"),
-    ],
-)
+@pytest.mark.parametrize(("name", "what", "command"), [
+    ("label_bias", "A label-bias run as a Ray job.", "biaseval run"),
+    ("majority_bias", "A majority-bias run as a Ray job.", "biaseval run"),
+    ("qa_bias", "A QA-bias run as a Ray job.", "biaseval run"),
+    ("train_lora", "Training the adapters of a label-bias or majority-bias run", "biaseval train lora"),
+    ("train_instruct", "Tuning a model on conversations as a Ray job.", "biaseval train instruct"),
+    ("train_qa", "Training the readers of a QA-bias run as a Ray job.", "biaseval train qa"),
+    ("tune", "A search over keys of a spec as a Ray job.", "biaseval tune"),
+])  # fmt: skip
 def test_each_job_says_what_it_does_and_leaves_its_run_behind(
     name: str, what: str, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

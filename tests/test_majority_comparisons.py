@@ -125,15 +125,10 @@ CHANGES: dict[str, Callable[[MajorityPlan], None]] = {
 SAME = ("has_same_rows", "has_same_contexts", "has_same_scoring")
 
 
-@pytest.mark.parametrize(
-    ("other", "reason"),
-    [
-        ("demonstrations", "has_same_contexts"),
-        ("seeds", "has_same_contexts"),
-        ("scoring", "has_same_scoring"),
-        ("resamples", "has_same_rows"),
-    ],
-)
+@pytest.mark.parametrize(("other", "reason"), [
+    ("demonstrations", "has_same_contexts"), ("seeds", "has_same_contexts"), ("scoring", "has_same_scoring"),
+    ("resamples", "has_same_rows"),
+])  # fmt: skip
 def test_other_prompts_scoring_or_resamples_leave_the_differences_without_interval(
     other: str, reason: str, small: str, tmp_path: Path
 ) -> None:

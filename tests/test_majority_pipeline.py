@@ -1,6 +1,5 @@
 """Whole majority-bias runs on a real Ray, with a tiny random model: every setting and way, and resumable."""
 
-import hashlib
 import re
 import shutil
 from itertools import product
@@ -19,8 +18,9 @@ from biaseval.runs import run_spec, write_report
 from biaseval.runs.commands import claimed_run
 from biaseval.runs.kinds import kind_of
 from biaseval.spec import load_spec
-from biaseval.store import LOG, Run
+from biaseval.store import Run
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
+from tests.test_pipelines import digests, run_beside
 
 pytestmark = pytest.mark.ray
 
@@ -51,18 +51,10 @@ def write_spec(folder: Path, model: Path) -> Path:
     return path
 
 
-def digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != LOG)  # each sitting adds to it
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[Path, Path]:
     """Return (spec file, run directory) of an undisturbed run."""
-    folder = tmp_path_factory.mktemp("finished")
-    spec = write_spec(folder, tiny_llama)
-    run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+    return run_beside(write_spec(tmp_path_factory.mktemp("finished"), tiny_llama))
 
 
 def test_the_marts_hold_every_setting_seed_instruction_and_way(finished: tuple[Path, Path]) -> None:

@@ -10,27 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
-from transformers import (
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForQuestionAnswering,
-    AutoModelForSeq2SeqLM,
-    BertConfig,
-    BloomConfig,
-    FalconConfig,
-    GemmaConfig,
-    GPT2Config,
-    GPTNeoXConfig,
-    LlamaConfig,
-    MistralConfig,
-    MptConfig,
-    OPTConfig,
-    PretrainedConfig,
-    T5Config,
-)
 
 import biaseval.models
 from biaseval.errors import InputError
@@ -55,8 +38,8 @@ def model_copy(tiny_llama: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_llama, tmp_path / "model"))
 
 
-def save_random(config: PretrainedConfig, folder: Path) -> Path:
-    AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
+def save_random(config: hf.PretrainedConfig, folder: Path) -> Path:
+    hf.AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
     return folder
 
 
@@ -75,35 +58,30 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "v
 @pytest.mark.parametrize(
     ("config", "window", "kv_values"),
     [
-        (MistralConfig(**SMALL, num_key_value_heads=1, intermediate_size=48, sliding_window=16,
-                       max_position_embeddings=4096), 4096, 2 * 2 * 8),
-        (GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=50, n_positions=77), 77, 2 * 2 * 32),
-        (OPTConfig(**SMALL, ffn_dim=48, word_embed_proj_dim=32, max_position_embeddings=99), 99, 2 * 2 * 32),
-        (GPTNeoXConfig(**SMALL, intermediate_size=48, max_position_embeddings=88), 88, 2 * 2 * 32),
-        (FalconConfig(**SMALL, alibi=False, multi_query=True, max_position_embeddings=66), 66, 2 * 2 * 8),
-        (FalconConfig(**SMALL, alibi=True, multi_query=False), None, 2 * 2 * 32),
-        (BloomConfig(hidden_size=32, n_layer=2, n_head=4, vocab_size=50), None, 2 * 2 * 32),
-        (MptConfig(d_model=32, n_layers=2, n_heads=4, vocab_size=50, max_seq_len=55), 55, 2 * 2 * 32),
+        (hf.MistralConfig(**SMALL, num_key_value_heads=1, intermediate_size=48, sliding_window=16,
+                          max_position_embeddings=4096), 4096, 2 * 2 * 8),
+        (hf.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=50, n_positions=77), 77, 2 * 2 * 32),
+        (hf.OPTConfig(**SMALL, ffn_dim=48, word_embed_proj_dim=32, max_position_embeddings=99), 99, 2 * 2 * 32),
+        (hf.GPTNeoXConfig(**SMALL, intermediate_size=48, max_position_embeddings=88), 88, 2 * 2 * 32),
+        (hf.FalconConfig(**SMALL, alibi=False, multi_query=True, max_position_embeddings=66), 66, 2 * 2 * 8),
+        (hf.FalconConfig(**SMALL, alibi=True, multi_query=False), None, 2 * 2 * 32),
+        (hf.BloomConfig(hidden_size=32, n_layer=2, n_head=4, vocab_size=50), None, 2 * 2 * 32),
+        (hf.MptConfig(d_model=32, n_layers=2, n_heads=4, vocab_size=50, max_seq_len=55), 55, 2 * 2 * 32),
     ],
-    ids=lambda value: f"{value.model_type}" if isinstance(value, PretrainedConfig) else None,
+    ids=lambda value: f"{value.model_type}" if isinstance(value, hf.PretrainedConfig) else None,
 )  # fmt: skip
 def test_window_and_cache_of_families(
-    config: PretrainedConfig, window: int | None, kv_values: int, tmp_path: Path
+    config: hf.PretrainedConfig, window: int | None, kv_values: int, tmp_path: Path
 ) -> None:
     facts = describe_model(ModelSource(str(save_random(config, tmp_path))))
     assert (facts.window, facts.kv_values_per_token) == (window, kv_values)
 
 
-@pytest.mark.parametrize(
-    ("path", "what"),
-    [
-        ("/no/such/model", "no such directory"),
-        ("./nowhere", "no such directory"),
-        ("~/nowhere-at-all", "no such directory"),
-        ("some/where/deep", "no such directory"),
-        ("nobody/such-model", "neither a local directory"),
-    ],
-)
+@pytest.mark.parametrize(("path", "what"), [
+    ("/no/such/model", "no such directory"), ("./nowhere", "no such directory"),
+    ("~/nowhere-at-all", "no such directory"), ("some/where/deep", "no such directory"),
+    ("nobody/such-model", "neither a local directory"),
+])  # fmt: skip
 def test_a_path_without_model_is_refused_by_name(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for read in (describe_model, load_tokenizer, load_model, fingerprint_model):
@@ -168,7 +146,7 @@ def adapter(tiny_llama: Path, tmp_path: Path) -> Path:
     [("hidden_size", 64, "size mismatch"), ("num_hidden_layers", 1, "the model has no place for 2 of its weights")],
 )
 def test_adapters_of_other_models_are_refused(adapter: Path, tmp_path: Path, key: str, size: int, message: str) -> None:
-    other = save_random(LlamaConfig(**{**SMALL, key: size}, intermediate_size=48), tmp_path / "other")
+    other = save_random(hf.LlamaConfig(**{**SMALL, key: size}, intermediate_size=48), tmp_path / "other")
     with pytest.raises(InputError, match=rf"does not fit the model .*{message}"):
         load_model(ModelSource(str(other), adapter=str(adapter)))
 
@@ -230,11 +208,11 @@ def test_what_fits_one_gpu_is_not_spread(
     monkeypatch.setattr(loading, "_resolved_device", lambda device: device)
     monkeypatch.setattr(loading, "_quantization_config", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    monkeypatch.setattr(hf.AutoModelForCausalLM, "from_pretrained", from_pretrained)
     for spare in (1.2, 1.3):  # a fifth of the memory stays free
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda spare=spare: (spare * of_a_weight * n_weights, 0))
         loaded = Loading("bfloat16", "cuda", quantization)
-        loading.read_model(AutoModelForCausalLM, "model", ModelSource(str(tiny_llama)), loaded)
+        loading.read_model(hf.AutoModelForCausalLM, "model", ModelSource(str(tiny_llama)), loaded)
     assert asked == ["auto", {"": "cuda"}]
 
 
@@ -257,8 +235,8 @@ def test_fingerprint_follows_content_and_not_place(tiny_llama: Path, model_copy:
 
 @pytest.fixture
 def qa_bert(tmp_path: Path) -> Path:
-    config = BertConfig(**SMALL, intermediate_size=48)
-    AutoModelForQuestionAnswering.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "qa")
+    config = hf.BertConfig(**SMALL, intermediate_size=48)
+    hf.AutoModelForQuestionAnswering.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "qa")
     return tmp_path / "qa"
 
 
@@ -276,7 +254,7 @@ def test_a_question_answering_model_keeps_its_head_and_its_body_misses_nothing(q
 
 def test_a_head_may_come_with_the_adapter(qa_bert: Path, tmp_path: Path) -> None:
     body = tmp_path / "body"
-    AutoModel.from_pretrained(qa_bert).save_pretrained(body)
+    hf.AutoModel.from_pretrained(qa_bert).save_pretrained(body)
     whole = ModelSource(str(qa_bert))
     lora = LoraConfig(task_type="QUESTION_ANS", target_modules=["query"], modules_to_save=["qa_outputs"])
     for config, name in ((lora, "with_head"), (LoraConfig(target_modules=["query"]), "without_head")):
@@ -290,11 +268,11 @@ def test_a_head_may_come_with_the_adapter(qa_bert: Path, tmp_path: Path) -> None
 
 
 def test_models_without_a_question_answering_form_are_refused(tmp_path: Path) -> None:
-    config = T5Config(vocab_size=50, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
-    AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "t5")
+    config = hf.T5Config(vocab_size=50, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
+    hf.AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "t5")
     assert is_sequence_model(ModelSource(str(tmp_path / "t5")))
     assert load_sequence_model(ModelSource(str(tmp_path / "t5"))).config.model_type == "t5"
-    save_random(GemmaConfig(**SMALL, intermediate_size=48, head_dim=8), tmp_path / "gemma")
+    save_random(hf.GemmaConfig(**SMALL, intermediate_size=48, head_dim=8), tmp_path / "gemma")
     assert not is_sequence_model(ModelSource(str(tmp_path / "gemma")))
     with pytest.raises(InputError, match="no usable question answering model"):
         load_extractive_model(ModelSource(str(tmp_path / "gemma")))

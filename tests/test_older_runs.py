@@ -60,13 +60,9 @@ def test_every_mart_and_comparison_is_stored_and_has_rows() -> None:
 MEASURED = ("label_bias", "label_bias_lora", "majority_bias", "qa_bias")
 
 MADE = {
-    "label_bias": {"rows": 248},
-    "label_bias_lora": {"adapters": 2, "rows": 84},
-    "majority_bias": {"rows": 32},
-    "qa_bias": {"questions": 34},
-    "instruct": {"steps": 6},
-    "score": {"rows": 20},
-}
+    "label_bias": {"rows": 248}, "label_bias_lora": {"adapters": 2, "rows": 84}, "majority_bias": {"rows": 32},
+    "qa_bias": {"questions": 34}, "instruct": {"steps": 6}, "score": {"rows": 20},
+}  # fmt: skip
 """What they consist of; several stages may count the same questions."""
 
 QUERIES = {

@@ -167,18 +167,13 @@ def test_files_with_mistakes_are_refused_together(bad: dict[str, tuple[str, str]
     assert [path for path, (_, message) in bad.items() if f"{path}: " not in said or message not in said] == []
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ({**CONTENT, "analysis": {"sql": str(EXAMPLE)}, "calibration": ["unknown"]}, r"unknown(.|\n)*half_bc"),
-        ({**CONTENT, "analysis": {"sql": "elsewhere"}}, r"analysis\.sql: .*elsewhere is no folder"),
-        ({**CONTENT, "analysis": {"metrics": ["f2"]}}, r"analysis\.metrics: 'f2' is no metric .*; use brier, ckld,"),
-        (
-            MajorityPlan().spec | {"analysis": {"metrics": ["brier"]}},
-            "brier: metrics are added to runs of label bias alone",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("content", "problem"), [
+    ({**CONTENT, "analysis": {"sql": str(EXAMPLE)}, "calibration": ["unknown"]}, r"unknown(.|\n)*half_bc"),
+    ({**CONTENT, "analysis": {"sql": "elsewhere"}}, r"analysis\.sql: .*elsewhere is no folder"),
+    ({**CONTENT, "analysis": {"metrics": ["f2"]}}, r"analysis\.metrics: 'f2' is no metric .*; use brier, ckld,"),
+    (MajorityPlan().spec | {"analysis": {"metrics": ["brier"]}},
+        "brier: metrics are added to runs of label bias alone"),
+])  # fmt: skip
 def test_what_is_no_name_or_folder_is_refused(content: dict[str, Any], problem: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=problem):
         spec_of(content, "spec.yaml", tmp_path)

@@ -31,15 +31,12 @@ _TEXTS = st.text(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        *((word, word) for word in ("yes", "no", "on", "off", "y", "n", "Yes", "NO", "none", "None", "=")),
-        *((text, text) for text in ("12:30", "2024-01-31", "1e-4", "007", "08", "1.2.3", "0o17")),
-        *(("true", True), ("True", True), ("FALSE", False), ("null", None), ("~", None), ("", None)),
-        *(("7", 7), ("-3", -3), ("1_000", 1000), ("0x1F", 31), ("1.0e-4", 1e-4), (".5", 0.5), ("2.", 2.0)),
-    ],
-)
+@pytest.mark.parametrize(("text", "value"), [
+    *((word, word) for word in ("yes", "no", "on", "off", "y", "n", "Yes", "NO", "none", "None", "=")),
+    *((text, text) for text in ("12:30", "2024-01-31", "1e-4", "007", "08", "1.2.3", "0o17")),
+    *(("true", True), ("True", True), ("FALSE", False), ("null", None), ("~", None), ("", None)),
+    *(("7", 7), ("-3", -3), ("1_000", 1000), ("0x1F", 31), ("1.0e-4", 1e-4), (".5", 0.5), ("2.", 2.0)),
+])  # fmt: skip
 def test_words_are_texts_but_those_of_yaml_1_2(text: str, value: object) -> None:
     found = yaml_value(text)
     assert found == value
@@ -50,44 +47,36 @@ def test_words_are_texts_but_those_of_yaml_1_2(text: str, value: object) -> None
         assert isinstance(found, str)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: 1\nb: 2\na: 3\n", "line 3: has the key 'a' a second time, after line 1"),
-        ("a:\n  b: {c: 1, c: 2}\n", "line 2: has the key 'c' twice"),
-        ("- {1: a}\n- '1': a\n  1: b\n", "line 3: has the key '1' a second time, after line 2"),
-        ("a: 1\na: 2\nb: 1\n'b': 2\n", "line 2: has the key 'a' a second time, after line 1; line 4: has the key 'b'"),
-        ("x: {? a : 1, a: 2}", "line 1: has the key 'a' twice"),
-        ("a: &a {x: 1}\nb: &b {x: 2}\nc:\n  <<: *a\n  <<: *b", "line 5: has the key '<<' a second time, after line 4"),
-        ("a: [", "is not valid YAML: while parsing"),
-        ("a: !!bool zz", "is not valid YAML: the value behind a tag"),
-        ('a: !!int ""', "is not valid YAML: the value behind a tag"),
-        ("a: !!timestamp foo", "is not valid YAML: the value behind a tag"),
-        ("a: !!python/object:os.system {}", "is not valid YAML: could not determine a constructor"),
-        ("a: 1\nb: don\x92t", "line 2: has the character U+0092, which YAML does not take; in double quotes write"),
-        ("[" * 5000, "is not valid YAML: maximum recursion depth exceeded"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("a: 1\nb: 2\na: 3\n", "line 3: has the key 'a' a second time, after line 1"),
+    ("a:\n  b: {c: 1, c: 2}\n", "line 2: has the key 'c' twice"),
+    ("- {1: a}\n- '1': a\n  1: b\n", "line 3: has the key '1' a second time, after line 2"),
+    ("a: 1\na: 2\nb: 1\n'b': 2\n", "line 2: has the key 'a' a second time, after line 1; line 4: has the key 'b'"),
+    ("x: {? a : 1, a: 2}", "line 1: has the key 'a' twice"),
+    ("a: &a {x: 1}\nb: &b {x: 2}\nc:\n  <<: *a\n  <<: *b", "line 5: has the key '<<' a second time, after line 4"),
+    ("a: [", "is not valid YAML: while parsing"), ("a: !!bool zz", "is not valid YAML: the value behind a tag"),
+    ('a: !!int ""', "is not valid YAML: the value behind a tag"),
+    ("a: !!timestamp foo", "is not valid YAML: the value behind a tag"),
+    ("a: !!python/object:os.system {}", "is not valid YAML: could not determine a constructor"),
+    ("a: 1\nb: don\x92t", "line 2: has the character U+0092, which YAML does not take; in double quotes write"),
+    ("[" * 5000, "is not valid YAML: maximum recursion depth exceeded"),
+])  # fmt: skip
 def test_what_is_wrong_with_yaml_is_said_with_its_lines(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         yaml_value(text)
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ('{"a": 1, "b": {"c": 1,\n "c": 2}}', "line 8: has the key 'c' a second time, after line 7"),
-        ('[{"a": 1}, {"a": 1, "b": [1], "a": {"x": 2}}]', "line 7: has the key 'a' twice"),
-        ('{"a": 1,\n"\\u0061": 2}', "line 8: has the key 'a' a second time, after line 7"),
-        ('{"a": 1, "a": 2, "b": 1, "b": 2}', "line 7: has the key 'a' twice; line 7: has the key 'b' twice"),
-        ("{" + ", ".join(f'"{key}": 1' for key in [*range(9), *range(9)]) + "}", "; and 4 more keys"),
-        ('{"a": ' * 400 + '{"b": 1, "b": 2}' + "}" * 400, "line 7: has "),
-        ('{"a" 1}', "line 7, column 6: is not JSON (Expecting ':' delimiter)"),
-        (b'{"a":\n "\xff"}', "line 8, byte 8: is not UTF-8"),
-        ("[" * 200_000, "is not JSON"),
-    ],
-)
+@pytest.mark.parametrize(("data", "message"), [
+    ('{"a": 1, "b": {"c": 1,\n "c": 2}}', "line 8: has the key 'c' a second time, after line 7"),
+    ('[{"a": 1}, {"a": 1, "b": [1], "a": {"x": 2}}]', "line 7: has the key 'a' twice"),
+    ('{"a": 1,\n"\\u0061": 2}', "line 8: has the key 'a' a second time, after line 7"),
+    ('{"a": 1, "a": 2, "b": 1, "b": 2}', "line 7: has the key 'a' twice; line 7: has the key 'b' twice"),
+    ("{" + ", ".join(f'"{key}": 1' for key in [*range(9), *range(9)]) + "}", "; and 4 more keys"),
+    ('{"a": ' * 400 + '{"b": 1, "b": 2}' + "}" * 400, "line 7: has "),
+    ('{"a" 1}', "line 7, column 6: is not JSON (Expecting ':' delimiter)"),
+    (b'{"a":\n "\xff"}', "line 8, byte 8: is not UTF-8"), ("[" * 200_000, "is not JSON"),
+])  # fmt: skip
 def test_what_is_wrong_with_json_is_said_with_its_lines(data: str | bytes, message: str) -> None:
     with pytest.raises(ParseError) as caught:
         json_value(data, line=7)

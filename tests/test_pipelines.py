@@ -30,12 +30,8 @@ from tests.waiting import MARKERS, N_BEFORE
 pytestmark = pytest.mark.ray
 
 MARTS = [
-    "label_bias_by_task",
-    "label_bias_by_model",
-    "label_bias_by_label",
-    "label_bias_changes",
-    "calibration_parameters",
-]
+    "label_bias_by_task", "label_bias_by_model", "label_bias_by_label", "label_bias_changes", "calibration_parameters",
+]  # fmt: skip
 
 
 SPEC = """
@@ -76,13 +72,16 @@ def assert_same(found: dict[str, list[Any]], expected: dict[str, list[Any]]) -> 
                 assert value == (pytest.approx(want, rel=1e-6, abs=1e-6) if isinstance(want, float) else want), name
 
 
+def run_beside(spec: Path) -> tuple[Path, Path]:
+    """Return a spec file and the directory of its run, made beside it."""
+    run_spec(load_spec(spec), str(spec.parent / "run"))
+    return spec, spec.parent / "run"
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, ray_cluster: None) -> tuple[Path, Path]:
     """Return (spec file, run directory) of an undisturbed run."""
-    folder = tmp_path_factory.mktemp("finished")
-    spec = write_spec(folder, tiny_llama)
-    run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+    return run_beside(write_spec(tmp_path_factory.mktemp("finished"), tiny_llama))
 
 
 def test_a_run_leaves_what_the_contract_names(finished: tuple[Path, Path]) -> None:

@@ -34,13 +34,11 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
         ({}, "prompt_id 'a' stands there twice; make ids unique"),
         ({"prompt_id": "b", "text": None}, "text is missing or not a string"),
         ({"prompt_id": "c", "text": "half \ud83d of one"}, f"text {half}"),
-        ({"prompt_id": "d", "labels": []}, wrong_labels),
-        ({"prompt_id": "e", "labels": ["yes", " "]}, wrong_labels),
+        ({"prompt_id": "d", "labels": []}, wrong_labels), ({"prompt_id": "e", "labels": ["yes", " "]}, wrong_labels),
         ({"prompt_id": "f", "labels": ["yes", "yes"]}, "labels names a label twice"),
         ({"prompt_id": "g", "labels": ["yes", "\ud800"]}, f"labels {half}"),
-        ({"prompt_id": "\udfff"}, f"prompt_id {half}"),
-        ({"prompt_id": "h", "labels": ["yes", "\u200b"]}, wrong_labels),
-    ]
+        ({"prompt_id": "\udfff"}, f"prompt_id {half}"), ({"prompt_id": "h", "labels": ["yes", "\u200b"]}, wrong_labels),
+    ]  # fmt: skip
     file.write_text("".join(json.dumps(good | change) + "\n" for change, _ in [({}, ""), *cases]))
     with pytest.raises(InputError) as raised:
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)

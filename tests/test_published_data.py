@@ -33,12 +33,9 @@ def test_each_file_is_compared_with_the_counts_of_its_paper(shared: Path, tmp_pa
     datasets = {
         "train": str(qa / "squad_train.jsonl.gz"),
         "in_distribution": {"squad": str(qa / "squad_dev.jsonl.gz"), "own": str(qa / "squad_addonesent.jsonl")},
-        "out_of_distribution": {
-            "adversarialqa": str(qa / "adversarialqa_dev.jsonl"),
-            "naturalquestions": str(qa / "naturalquestions_dev.jsonl"),
-            "triviaqa": str(tmp_path / "nothing.json"),
-        },
-    }
+        "out_of_distribution": {"adversarialqa": str(qa / "adversarialqa_dev.jsonl"),
+            "naturalquestions": str(qa / "naturalquestions_dev.jsonl"), "triviaqa": str(tmp_path / "nothing.json")},
+    }  # fmt: skip
     models, model = [{"name": "m", "annotators": True}], {"path": "unused"}
     found = _states(tmp_path, kind="qa_bias", models=models, datasets=datasets)
     assert {key.removeprefix("datasets."): state for key, (state, _) in found.items()} == {

@@ -21,7 +21,7 @@ from biaseval.runs.commands import claimed_run
 from biaseval.spec import load_spec
 from tests.pages import page_of
 from tests.qa_models.families import t5_tokenizer, wordpiece
-from tests.test_pipelines import digests
+from tests.test_pipelines import digests, run_beside
 
 pytestmark = pytest.mark.ray
 
@@ -42,12 +42,10 @@ def question(number: int, prefix: str) -> dict[str, Any]:
     context += "It was a fine building with a roof of slate and many windows. " * (number % 3)
     context += f"Its owner was {person}, who came from Brno."
     return {
-        "id": f"{prefix}-{number}",
-        "title": "Mills",
-        "context": context,
+        "id": f"{prefix}-{number}", "title": "Mills", "context": context,
         "question": f"Who was the owner of the mill of {prefix} {number}?",
         "answers": {"text": [person], "answer_start": [context.index(person)]},
-    }
+    }  # fmt: skip
 
 
 def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -110,10 +108,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, bert: Path, ray_cluster: None) -> tuple[Path, Path]:
     """Return (spec file, run directory) of an undisturbed run."""
-    folder = tmp_path_factory.mktemp("finished")
-    spec = write_spec(folder, bert)
-    run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+    return run_beside(write_spec(tmp_path_factory.mktemp("finished"), bert))
 
 
 def rows(run_dir: Path, sql: str) -> list[dict[str, Any]]:
@@ -255,14 +250,11 @@ def test_bad_input_is_refused_before_anything_is_computed(tmp_path: Path, bert: 
         assert said in _without(write_spec(tmp_path, bert, **change), run_dir)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"heuristics": ["ans_len", "subj_pos"]}, "subj_pos"),
-        ({"thresholds": {"sim_ents": 0}, "text": {"spacy": None}}, "sim_ents"),
-        ({"train": {"biases": ["sim_ents", "subj_pos"]}}, "sim_ents, subj_pos"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "named"), [
+    ({"heuristics": ["ans_len", "subj_pos"]}, "subj_pos"),
+    ({"thresholds": {"sim_ents": 0}, "text": {"spacy": None}}, "sim_ents"),
+    ({"train": {"biases": ["sim_ents", "subj_pos"]}}, "sim_ents, subj_pos"),
+])  # fmt: skip
 def test_what_needs_a_pipeline_is_refused_without(
     changes: dict[str, Any], named: str, tmp_path: Path, bert: Path
 ) -> None:

@@ -65,11 +65,8 @@ def test_the_preset_is_what_p3_ran_own_keys_win_and_the_stored_spec_has_all(tmp_
     assert found(load(tmp_path, {}, variant="reference")) == ("reference", "head", "head", "pretrained")
     given = {"learned_mixin": {"variant": "clark"}, "bias_model": {"init": "pretrained"}}
     assert found(load(tmp_path, given, preset="mikula2024", variant="paper")) == (
-        "paper",
-        "clark",
-        "utama",
-        "pretrained",
-    )
+        "paper", "clark", "utama", "pretrained",
+    )  # fmt: skip
     # The same keys without the preset are the same run, and a run of before has no preset.
     assert not differences(own, stored_spec({key: each for key, each in content.items() if key != "preset"}, "older"))
     with pytest.raises(InputError, match=r"preset: input should be 'mikula2024', found 'mikula'; change it"):
@@ -92,47 +89,34 @@ def test_paths_are_made_absolute_names_of_the_hub_and_generated_sets_stay(tmp_pa
     assert spec.train.data["b"] == spec.datasets.in_distribution["made"]
     assert stored_spec(yaml.safe_load(dump_spec(spec)), "stored") == spec
     files = {
-        "datasets.train",
-        "datasets.squad",
-        "train.data.a",
-        "train.validation.squad",
-        "train.bias_model.predictions",
-    }
+        "datasets.train", "datasets.squad", "train.data.a", "train.validation.squad", "train.bias_model.predictions",
+    }  # fmt: skip
     assert set(spec.files()) == files
     assert list(spec.models_used()) == [("bases", "bert")]
 
 
-@pytest.mark.parametrize(
-    ("train", "changes", "expected"),
-    [
-        ({"methods": ["resample"], "biases": ["word_dist"]}, {}, "train.methods: standard is missing"),
-        ({"biases": ["word_dist"]}, {}, "train.biases: no method addresses one; add resample or"),
-        ({"methods": ["standard", "resample"]}, {}, "train.biases: is empty; name the heuristics that"),
-        ({"methods": ["standard", "bold"]}, {}, "train.methods.1: input should be 'standard', 'resample'"),
-        (ADDRESSING, {"heuristics": ["ans_len"]}, "train.biases: word_dist is not among heuristics (ans_len); mend"),
-        (
-            {"methods": ["standard", "resample"], "biases": ["my:own"]},
-            {"heuristics": ["my:own"]},
-            "train.thresholds: none is published for my:own; give one ({my:own: NUMBER}), or search",
-        ),
-        ({**ADDRESSING, "thresholds": {"ans_len": 3}}, {}, "train.thresholds: ans_len not among train.biases"),
-        ({"validation": {"squad": "other.json"}}, {}, "train.validation.squad: is not the file that datasets"),
-        ({"bases": [{"name": "a", "path": "x"}] * 2}, {}, "bases ['a', 'a'] names one twice"),
-        ({"seeds": [1, 1]}, {}, "seeds [1, 1] names one twice"),
-        ({}, {"models": [{"name": "bert", "path": "x"}]}, "train.bases: bert is the name of one of models, too"),
-        ({"data": {"a": "x", "b": "y"}, "bias_model": {"predictions": "p"}}, {}, "train.bias_model.predictions: is"),
-        ({"workers": 3}, {}, "3 workers cannot share accumulation 1 evenly"),
-        ({"bias_model": {"tfidf": True, "predictions": "p"}}, {}, "has both tfidf and predictions; keep one"),
-        ({"learned_mixin": {"bias_scale": 2}}, {}, "bias_scale: input should be less than or equal to 1"),
-        ({"learned_mixin": {"entropy": 2}}, {}, "entropy: unknown key; did you mean entropy_penalty"),
-        (
-            {"data": {"a": {"planted": {"shortcut": "cos_sim", "strength": 0.5, "questions": 5}}}},
-            {},
-            "'cos_sim' cannot be planted; use ans_pos or word_dist",
-        ),
-        ({"learning_rate": "fast"}, {}, "train.learning_rate"),
-    ],
-)
+@pytest.mark.parametrize(("train", "changes", "expected"), [
+    ({"methods": ["resample"], "biases": ["word_dist"]}, {}, "train.methods: standard is missing"),
+    ({"biases": ["word_dist"]}, {}, "train.biases: no method addresses one; add resample or"),
+    ({"methods": ["standard", "resample"]}, {}, "train.biases: is empty; name the heuristics that"),
+    ({"methods": ["standard", "bold"]}, {}, "train.methods.1: input should be 'standard', 'resample'"),
+    (ADDRESSING, {"heuristics": ["ans_len"]}, "train.biases: word_dist is not among heuristics (ans_len); mend"),
+    ({"methods": ["standard", "resample"], "biases": ["my:own"]}, {"heuristics": ["my:own"]},
+        "train.thresholds: none is published for my:own; give one ({my:own: NUMBER}), or search"),
+    ({**ADDRESSING, "thresholds": {"ans_len": 3}}, {}, "train.thresholds: ans_len not among train.biases"),
+    ({"validation": {"squad": "other.json"}}, {}, "train.validation.squad: is not the file that datasets"),
+    ({"bases": [{"name": "a", "path": "x"}] * 2}, {}, "bases ['a', 'a'] names one twice"),
+    ({"seeds": [1, 1]}, {}, "seeds [1, 1] names one twice"),
+    ({}, {"models": [{"name": "bert", "path": "x"}]}, "train.bases: bert is the name of one of models, too"),
+    ({"data": {"a": "x", "b": "y"}, "bias_model": {"predictions": "p"}}, {}, "train.bias_model.predictions: is"),
+    ({"workers": 3}, {}, "3 workers cannot share accumulation 1 evenly"),
+    ({"bias_model": {"tfidf": True, "predictions": "p"}}, {}, "has both tfidf and predictions; keep one"),
+    ({"learned_mixin": {"bias_scale": 2}}, {}, "bias_scale: input should be less than or equal to 1"),
+    ({"learned_mixin": {"entropy": 2}}, {}, "entropy: unknown key; did you mean entropy_penalty"),
+    ({"data": {"a": {"planted": {"shortcut": "cos_sim", "strength": 0.5, "questions": 5}}}}, {},
+        "'cos_sim' cannot be planted; use ans_pos or word_dist"),
+    ({"learning_rate": "fast"}, {}, "train.learning_rate"),
+])  # fmt: skip
 def test_mistakes_name_the_key(train: dict[str, Any], changes: dict[str, Any], expected: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, train, **changes)
@@ -143,27 +127,14 @@ _CHECK = "train.validation.check"
 _PLANTED = {"shortcut": "ans_pos", "strength": 3, "questions": 5}
 
 
-@pytest.mark.parametrize(
-    ("train", "expected"),
-    [
-        (
-            {"thresholds": "mikula"},
-            ["train.thresholds: input should be 'mikula2024' or 'search', or a mapping of keys"],
-        ),
-        (
-            {"validation": {"check": {"planted": _PLANTED}}},
-            [f"{_CHECK}.planted.strength: input should be less than or equal to 1, found 3; change it"],
-        ),
-        (
-            {"validation": {"check": {"plantd": {}}}},
-            [
-                f"{_CHECK}.planted: is required and missing; add it",
-                f"{_CHECK}.plantd: unknown key; did you mean planted?",
-            ],
-        ),
-        ({"validation": {"check": 5}}, [f"{_CHECK}: input should be a valid string, or a mapping of keys, found 5"]),
-    ],
-)
+@pytest.mark.parametrize(("train", "expected"), [
+    ({"thresholds": "mikula"}, ["train.thresholds: input should be 'mikula2024' or 'search', or a mapping of keys"]),
+    ({"validation": {"check": {"planted": _PLANTED}}},
+        [f"{_CHECK}.planted.strength: input should be less than or equal to 1, found 3; change it"]),
+    ({"validation": {"check": {"plantd": {}}}}, [f"{_CHECK}.planted: is required and missing; add it",
+            f"{_CHECK}.plantd: unknown key; did you mean planted?"]),
+    ({"validation": {"check": 5}}, [f"{_CHECK}: input should be a valid string, or a mapping of keys, found 5"]),
+])  # fmt: skip
 def test_a_value_of_several_kinds_is_told_by_its_key(
     tmp_path: Path, train: dict[str, Any], expected: list[str]
 ) -> None:

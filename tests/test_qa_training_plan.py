@@ -51,22 +51,13 @@ def test_a_plan_refuses_thresholds_that_leave_too_few_questions_to_judge_by(bert
     assert "judging takes bootstrap.sample, 5, of each; choose another threshold" in found
 
 
-@pytest.mark.parametrize(
-    ("key", "domain", "wrong"),
-    [
-        ("train.thresholds.word_dist", [3, -5], ["with -5: train.biases: word_dist (threshold -5): check has 0 lower"]),
-        (
-            "train.thresholds.word_dist",
-            {"uniform": [-5.0, 90.0]},
-            [
-                "with -5.0: train.biases: word_dist",
-                "with 90.0: train.biases: word_dist (threshold 90): check has 24 lower",
-            ],
-        ),
-        ("train.thresholds", {"choice": [{"word_dist": -5}]}, ["with {'word_dist': -5}: train.biases: word_dist"]),
-        ("bootstrap.sample", {"int": [5, 13]}, ["with 13: train.biases: word_dist"]),
-    ],
-)
+@pytest.mark.parametrize(("key", "domain", "wrong"), [
+    ("train.thresholds.word_dist", [3, -5], ["with -5: train.biases: word_dist (threshold -5): check has 0 lower"]),
+    ("train.thresholds.word_dist", {"uniform": [-5.0, 90.0]}, ["with -5.0: train.biases: word_dist",
+            "with 90.0: train.biases: word_dist (threshold 90): check has 24 lower"]),
+    ("train.thresholds", {"choice": [{"word_dist": -5}]}, ["with {'word_dist': -5}: train.biases: word_dist"]),
+    ("bootstrap.sample", {"int": [5, 13]}, ["with 13: train.biases: word_dist"]),
+])  # fmt: skip
 def test_a_search_refuses_values_no_trial_can_have(
     key: str, domain: Any, wrong: list[str], bert: Path, tmp_path: Path
 ) -> None:
@@ -107,10 +98,8 @@ def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path
     places = {"llama": tiny_llama, "pegasus": tmp_path / "pegasus", "gone": tmp_path / "gone"}
     changes = {
         "bases": [{"name": name, "path": str(path)} for name, path in places.items()],
-        "data": {"d": str(tmp_path / "gone.json")},
-        "deepspeed_config": str(tmp_path / "ds.json"),
-        "zero": 2,
-    }
+        "data": {"d": str(tmp_path / "gone.json")}, "deepspeed_config": str(tmp_path / "ds.json"), "zero": 2,
+    }  # fmt: skip
     found = _refused_plan(write_spec(tmp_path, bert, train=changes))
     for expected in (
         *("llama: ", "is a decoder (llama)", "gone: ", "train.data.d: ", "gone.json: cannot be read"),
@@ -122,11 +111,9 @@ def test_all_that_planning_finds_wrong_comes_in_one_message(bert: Path, tmp_path
 P3 = sorted((ROOT / "jobs" / "specs" / "papers").glob("p3-*.yaml"))
 
 N_READERS = {
-    "p3-finetuning": {"standard": 4},
-    "p3-t5-large": {"standard": 1},
-    "p3-other-sets": {"standard": 4},
+    "p3-finetuning": {"standard": 4}, "p3-t5-large": {"standard": 1}, "p3-other-sets": {"standard": 4},
     "p3-debiasing": {"standard": 1, "bias models": 6, **dict.fromkeys(METHODS, 6)},
-}
+}  # fmt: skip
 N_TRIALS = {"learned-mixin": 36, "learned-mixin-per-bias": 36, "confidence-regularization": 12, "bias-model": 12}
 
 

@@ -149,31 +149,28 @@ def test_splits_beside_each_other_are_no_one_data_set(tmp_path: Path, names: tup
     assert len(_rows(tmp_path)) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
-        ("a.csv", b"text,label\na,b\na,b,c\n", "line 3: has 3 columns and the header 2; mend the commas, or quote"),
-        ("a.csv", b'text,label\n"a,b\n', "line 2: is no row of a table (unexpected end of data); mend its quotes"),
-        ("a.csv", b'text,label\na,b\n"a,b\nc,d\ne,f\n', "lines 3 to 5: is no row of a table (unexpected end of data)"),
-        ("a.csv", b"text,text\na,b\n", "line 1: names the columns 'text' twice; name each once"),
-        ("a.csv", "text,label\nда,нет\nснова,нет".encode("cp1251"), "is not UTF-8 (byte 11 in line 2: invalid"),
-        ("a.csv", "text,label\na,b\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
-        ("a.csv", "text,label\na,b\n".encode("utf-16-be"), "is UTF-16; save it as UTF-8"),
-        ("a.tsv", "text\tlabel\na\tb\n".encode("utf-16-le"), "is UTF-16; save it as UTF-8"),
-        ("a.csv", "text,label\na,b\n".encode("utf-32"), "is UTF-32; save it as UTF-8"),
-        ("a.csv", "text,label\na,b\n".encode("utf-32-be"), "is UTF-32; save it as UTF-8"),
-        ("a.jsonl", '{"text": "a"}'.encode("utf-32-le"), "is UTF-32; save it as UTF-8"),
-        ("a.tsv", b'\xef\xbb\xbf{"text": "a", "label": "b"}', "looks like JSON; name it .json, or .jsonl where each"),
-        ("a.csv", b"", "is empty; CSV (.csv), TSV (.tsv), JSON"),
-        ("a.jsonl", b'{"a": 1}\n{"a": \n[1]\n', "line 2, column 6: is not JSON"),
-        ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: is no JSON object"),
-        ("a.json", b'[{"a": 1},\n 2]', "[1]: is no JSON object"),
-        ("a.json", b'[{"a": 1},\n {"b": }]', "line 2, column 8: is not JSON"),
-        ("a.parquet", b"PAR1 and no more", "is no readable Parquet or Arrow file"),
-        ("a.csv.gz", gzip.compress(b"text,label\na,b\n" * 99, mtime=0)[:-9], "is no complete gzip file"),
-        ("a.xlsx", b"PK\x03\x04 and more", "is a zip file, as Excel's are; save the table as CSV"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "problem"), [
+    ("a.csv", b"text,label\na,b\na,b,c\n", "line 3: has 3 columns and the header 2; mend the commas, or quote"),
+    ("a.csv", b'text,label\n"a,b\n', "line 2: is no row of a table (unexpected end of data); mend its quotes"),
+    ("a.csv", b'text,label\na,b\n"a,b\nc,d\ne,f\n', "lines 3 to 5: is no row of a table (unexpected end of data)"),
+    ("a.csv", b"text,text\na,b\n", "line 1: names the columns 'text' twice; name each once"),
+    ("a.csv", "text,label\nда,нет\nснова,нет".encode("cp1251"), "is not UTF-8 (byte 11 in line 2: invalid"),
+    ("a.csv", "text,label\na,b\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
+    ("a.csv", "text,label\na,b\n".encode("utf-16-be"), "is UTF-16; save it as UTF-8"),
+    ("a.tsv", "text\tlabel\na\tb\n".encode("utf-16-le"), "is UTF-16; save it as UTF-8"),
+    ("a.csv", "text,label\na,b\n".encode("utf-32"), "is UTF-32; save it as UTF-8"),
+    ("a.csv", "text,label\na,b\n".encode("utf-32-be"), "is UTF-32; save it as UTF-8"),
+    ("a.jsonl", '{"text": "a"}'.encode("utf-32-le"), "is UTF-32; save it as UTF-8"),
+    ("a.tsv", b'\xef\xbb\xbf{"text": "a", "label": "b"}', "looks like JSON; name it .json, or .jsonl where each"),
+    ("a.csv", b"", "is empty; CSV (.csv), TSV (.tsv), JSON"),
+    ("a.jsonl", b'{"a": 1}\n{"a": \n[1]\n', "line 2, column 6: is not JSON"),
+    ("a.jsonl", b'{"a": 1}\n[1]\n', "line 2: is no JSON object"),
+    ("a.json", b'[{"a": 1},\n 2]', "[1]: is no JSON object"),
+    ("a.json", b'[{"a": 1},\n {"b": }]', "line 2, column 8: is not JSON"),
+    ("a.parquet", b"PAR1 and no more", "is no readable Parquet or Arrow file"),
+    ("a.csv.gz", gzip.compress(b"text,label\na,b\n" * 99, mtime=0)[:-9], "is no complete gzip file"),
+    ("a.xlsx", b"PK\x03\x04 and more", "is a zip file, as Excel's are; save the table as CSV"),
+])  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)

@@ -110,13 +110,10 @@ def test_no_more_is_asked_for_than_can_come() -> None:
     assert [runs_at_once(asked, ExecutionSpec(gpus_per_actor=1), 1, 4, head) for asked in (None, 3)] == [4, 3]
 
 
-@pytest.mark.parametrize(
-    ("n_gpus", "words"),
-    [
-        (1, "a node with a GPU: .* set execution.gpus_per_actor to 0$"),
-        (2, "2 GPUs: .* set execution.gpus_per_actor to less$"),
-    ],
-)
+@pytest.mark.parametrize(("n_gpus", "words"), [
+    (1, "a node with a GPU: .* set execution.gpus_per_actor to 0$"),
+    (2, "2 GPUs: .* set execution.gpus_per_actor to less$"),
+])  # fmt: skip
 def test_gpus_of_which_nobody_says_that_they_come_are_waited_for_with_a_word(n_gpus: int, words: str) -> None:
     execution, bare = ExecutionSpec(gpus_per_actor=n_gpus), Resources([node(4)], is_local=False, n_cores=4)
     found = allocate(execution, 9, bare).caution or ""
@@ -200,17 +197,11 @@ H100, L4 = {"CPU": 16.0, "GPU": 2.0, "accelerator_type:H100": 1.0}, {"CPU": 8, "
 TWO = Resources([{"CPU": 8}, H100], is_local=False, n_cores=8)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        ([{"CPU": 8}], None),
-        ([H100, {"CPU": 8}], 79),
-        ([H100, L4], 22),
-        ([H100, {"GPU": 1}], None),
-        ([{"GPU": 1, "accelerator_type:A100": 1, "accelerator_type:A100-80G": 1}], 39),
-        ([{"GPU": 1, "accelerator_type:TPU-V4": 1}], None),
-    ],
-)
+@pytest.mark.parametrize(("nodes", "expected"), [
+    ([{"CPU": 8}], None), ([H100, {"CPU": 8}], 79), ([H100, L4], 22), ([H100, {"GPU": 1}], None),
+    ([{"GPU": 1, "accelerator_type:A100": 1, "accelerator_type:A100-80G": 1}], 39),
+    ([{"GPU": 1, "accelerator_type:TPU-V4": 1}], None),
+])  # fmt: skip
 def test_the_smallest_gpu_counts_and_an_unknown_one_forbids(
     nodes: list[dict[str, float]], expected: int | None
 ) -> None:

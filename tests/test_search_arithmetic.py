@@ -61,11 +61,9 @@ def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_pat
     run = Run.open(two_tasks().write(tmp_path / "run"))
     search = _search(["looc", "cc"])
     points: list[Point] = [
-        {STRENGTH: 0.3},
-        {STRENGTH: 1.2, "scoring.normalization": "sum"},
-        {STRENGTH: 1.2},
+        {STRENGTH: 0.3}, {STRENGTH: 1.2, "scoring.normalization": "sum"}, {STRENGTH: 1.2},
         {STRENGTH: 1, "calibration.cc.inputs": 2},
-    ]
+    ]  # fmt: skip
     specs = [search.at(point) for point in points]
     assert [list(own.own) for own in together(dict(enumerate(specs)))] == [[0, 2, 3], [1]]
     for name, sql in QUERIES.items():

@@ -71,35 +71,28 @@ def test_an_objective_is_called_as_its_column_beside_which_other_numbers_may_sta
 ONE = "it must return one number"
 
 
-@pytest.mark.parametrize(
-    ("sql", "per", "expected"),
-    [
-        ("select macro_fl from label_bias_by_task", [], 'Referenced column "macro_fl" not found in FROM clause!'),
-        ("select avg(x) from qa_by_dataset", [], "Table with name qa_by_dataset does not exist!"),
-        ("select 1 as a; select 2 as b", [], "Parser Error: syntax error"),
-        ("select task from label_bias_by_task", [], f"returns task (VARCHAR); {ONE}: select task"),
-        ("select rsd > 0 as is_biased from label_bias_by_task", [], f"returns is_biased (BOOLEAN); {ONE}"),
-        ("select rsd, bias_score from label_bias_by_task", [], f"returns rsd (DOUBLE), bias_score (DOUBLE); {ONE}"),
-        ("select task, method, rsd from label_bias_by_task", ["task"], "returns method (VARCHAR), rsd (DOUBLE) beside"),
-        ("select task from label_bias_by_task", ["task"], f"returns nothing beside task; {ONE}: select task"),
-        (F1, ["task"], "objective.sql: lacks the column task that per names; select it: select avg(macro_f1)"),
-    ],
-)
+@pytest.mark.parametrize(("sql", "per", "expected"), [
+    ("select macro_fl from label_bias_by_task", [], 'Referenced column "macro_fl" not found in FROM clause!'),
+    ("select avg(x) from qa_by_dataset", [], "Table with name qa_by_dataset does not exist!"),
+    ("select 1 as a; select 2 as b", [], "Parser Error: syntax error"),
+    ("select task from label_bias_by_task", [], f"returns task (VARCHAR); {ONE}: select task"),
+    ("select rsd > 0 as is_biased from label_bias_by_task", [], f"returns is_biased (BOOLEAN); {ONE}"),
+    ("select rsd, bias_score from label_bias_by_task", [], f"returns rsd (DOUBLE), bias_score (DOUBLE); {ONE}"),
+    ("select task, method, rsd from label_bias_by_task", ["task"], "returns method (VARCHAR), rsd (DOUBLE) beside"),
+    ("select task from label_bias_by_task", ["task"], f"returns nothing beside task; {ONE}: select task"),
+    (F1, ["task"], "objective.sql: lacks the column task that per names; select it: select avg(macro_f1)"),
+])  # fmt: skip
 def test_what_is_no_objective_is_refused(sql: str, per: list[str], expected: str) -> None:
     with pytest.raises(InputError) as caught:
         objective_columns("label_bias", sql, per)
     assert expected in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("kind", "sql"),
-    [
-        ("qa_bias", "select max(f1) as f1 from evaluations"),
-        ("qa_bias", "select max(f1_biased) as f1 from qa_bias_models"),
-        ("label_bias", "select max(weight) as weight from calibration_parameters"),
-        ("label_bias", "select 1 as one"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "sql"), [
+    ("qa_bias", "select max(f1) as f1 from evaluations"),
+    ("qa_bias", "select max(f1_biased) as f1 from qa_bias_models"),
+    ("label_bias", "select max(weight) as weight from calibration_parameters"), ("label_bias", "select 1 as one"),
+])  # fmt: skip
 def test_what_is_the_same_on_every_half_can_only_be_asked_of_all(kind: str, sql: str) -> None:
     assert objective_columns(kind, sql, [], "published")
     with pytest.raises(InputError, match=r"objective.sql: is the same on every half .*choose_on: published"):
@@ -120,19 +113,15 @@ def one_task_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 NO_NUMBER = "null or no finite number; it must return one number"
 
 
-@pytest.mark.parametrize(
-    ("sql", "per", "problem"),
-    [
-        ("select recall as x from label_bias_by_label", [], "2 rows; it must return one number"),
-        ("select accuracy as x from label_bias_by_task where n_demos = 9", [], "no row; it must return one"),
-        ("select null::double as x", [], NO_NUMBER),
-        ("select 'nan'::double as x", [], NO_NUMBER),
-        ("select 'inf'::double as x", [], NO_NUMBER),
-        ("select max(task)::int as x from label_bias_by_task", [], "Could not convert string 'task001' to INT32"),
-        ("select 'a' as task, recall as x from label_bias_by_label", ["task"], "several rows of a; let per name what"),
-        ("select task, 1 as x from tasks where task = 'absent'", ["task"], "no row; it must return one of every trial"),
-    ],
-)
+@pytest.mark.parametrize(("sql", "per", "problem"), [
+    ("select recall as x from label_bias_by_label", [], "2 rows; it must return one number"),
+    ("select accuracy as x from label_bias_by_task where n_demos = 9", [], "no row; it must return one"),
+    ("select null::double as x", [], NO_NUMBER), ("select 'nan'::double as x", [], NO_NUMBER),
+    ("select 'inf'::double as x", [], NO_NUMBER),
+    ("select max(task)::int as x from label_bias_by_task", [], "Could not convert string 'task001' to INT32"),
+    ("select 'a' as task, recall as x from label_bias_by_label", ["task"], "several rows of a; let per name what"),
+    ("select task, 1 as x from tasks where task = 'absent'", ["task"], "no row; it must return one of every trial"),
+])  # fmt: skip
 def test_a_trial_without_one_number_of_each_scope_has_failed(
     one_task_run: Run, sql: str, per: list[str], problem: str
 ) -> None:

@@ -21,6 +21,7 @@ from biaseval.store import Run
 from biaseval.tables import TRIALS
 from tests.inprocess import in_this_process
 from tests.searches import searched, write_file
+from tests.test_pipelines import run_beside
 from tests.test_pipelines import write_spec as write_label_bias
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.usefixtures("few_groups")]
@@ -59,14 +60,10 @@ def write_label_search(folder: Path, model: Path, **changes: Any) -> Path:
         execution={"part_rows": 400},
     )
     content = {
-        "spec": "spec.yaml",
-        "search": {"prompt.n_demos": [[0], [2]], "prompt.demo_sets": [1, 40]},
+        "spec": "spec.yaml", "search": {"prompt.n_demos": [[0], [2]], "prompt.demo_sets": [1, 40]},
         "objective": {"sql": "select avg(macro_f1) as f1 from label_bias_by_task", "maximize": True},
-        "algorithm": "grid",
-        "trials": ...,
-        "batch": 3,
-        **changes,
-    }
+        "algorithm": "grid", "trials": ..., "batch": 3, **changes,
+    }  # fmt: skip
     return write_file(folder / "search.yaml", searched(**content))
 
 
@@ -77,11 +74,8 @@ def copy_of(run_dir: Path, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> tuple[Path, Path]:
     """Return (spec file, run directory) of a search of a label-bias spec."""
-    folder = tmp_path_factory.mktemp("grid")
-    spec = write_label_search(folder, tiny_llama)
     with in_this_process():
-        run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+        return run_beside(write_label_search(tmp_path_factory.mktemp("grid"), tiny_llama))
 
 
 def test_every_combination_is_tried_in_order_and_one_that_cannot_be_is_recorded(grid: tuple[Path, Path]) -> None:
@@ -218,11 +212,8 @@ def write_arithmetic_search(folder: Path, model: Path, **changes: Any) -> Path:
 @pytest.fixture(scope="module")
 def arithmetic(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> tuple[Path, Path]:
     """Return (spec file, run directory) of a search whose trials are computed of the same scores."""
-    folder = tmp_path_factory.mktemp("arithmetic")
-    spec = write_arithmetic_search(folder, tiny_llama)
     with in_this_process():
-        run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+        return run_beside(write_arithmetic_search(tmp_path_factory.mktemp("arithmetic"), tiny_llama))
 
 
 def test_what_trials_share_is_scored_once_and_they_have_no_runs(arithmetic: tuple[Path, Path]) -> None:

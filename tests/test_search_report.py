@@ -137,12 +137,9 @@ def test_what_was_chosen_its_worth_and_its_cost_are_told(studied: Run) -> None:
         f"find {row['n_told_worse']} worse and {row['n_told_better']} better of 11",
         f"Gain over the mean of all trials: {four(row['evaluation_gain'])} ",
         "15 trials of bias_scale and entropy_penalty, chosen by Optuna, 4 at a time: 12 done, 1 stopped early",
-        "2 failed; they took 2,440 optimizer steps",
-        "2 trials failed, so the search did not see their values",
-        "where dataset <> '<b>'",
-        "RuntimeError: <b>no memory</b> & \\$5 failed 2 12, 13",
-        "best.yaml",
-    ]
+        "2 failed; they took 2,440 optimizer steps", "2 trials failed, so the search did not see their values",
+        "where dataset <> '<b>'", "RuntimeError: <b>no memory</b> & \\$5 failed 2 12, 13", "best.yaml",
+    ]  # fmt: skip
     assert_said(told(studied), words)
     assert "<b>no" not in studied.read_text("report.html")
 
@@ -203,23 +200,12 @@ def test_a_search_is_told_what_its_tests_show(name: str, tmp_path: Path) -> None
 # Many trials, one and none, and values of any sort
 
 
-@pytest.mark.parametrize(
-    ("n_done", "left_out", "words"),
-    [
-        (
-            0,
-            [],
-            [
-                "^Nothing is chosen. No trial is done",
-                "2 trials of demo_sets, .*: 0 done, 2 failed",
-                "it broke failed 2 0, 1",
-                *("!best.yaml", "!None%", "!nan"),
-            ],
-        ),
-        (1, [0.1], [r"^Chosen: demo_sets 1 \(of 1 trial\)", "no other trial is done, so there was noth", NOT_BETTER]),
-        (2, [None, 0.1], ["Some values of rsd have no interval", "no difference has an interval, so nothing says"]),
-    ],
-)
+@pytest.mark.parametrize(("n_done", "left_out", "words"), [
+    (0, [], ["^Nothing is chosen. No trial is done", "2 trials of demo_sets, .*: 0 done, 2 failed",
+            "it broke failed 2 0, 1", *("!best.yaml", "!None%", "!nan")]),
+    (1, [0.1], [r"^Chosen: demo_sets 1 \(of 1 trial\)", "no other trial is done, so there was noth", NOT_BETTER]),
+    (2, [None, 0.1], ["Some values of rsd have no interval", "no difference has an interval, so nothing says"]),
+])  # fmt: skip
 def test_few_trials_and_values_without_an_interval_are_told(
     n_done: int, left_out: list[float | None], words: list[str], tmp_path: Path
 ) -> None:

@@ -16,21 +16,14 @@ from biaseval.units import Unit
 from tests.searches import BASE, searched, write_file
 
 ANSWERED: dict[str, Any] = {
-    "kind": "qa_bias",
-    "name": "answered",
-    "models": [{"name": "bert", "path": "bert"}],
+    "kind": "qa_bias", "name": "answered", "models": [{"name": "bert", "path": "bert"}],
     "datasets": {"in_distribution": {"dev": "dev.json"}},
-}
+}  # fmt: skip
 QA: dict[str, Any] = {
     **{name: value for name, value in ANSWERED.items() if name != "models"},
-    "train": {
-        "bases": [{"name": "bert", "path": "bert"}],
-        "data": {"squad": "train.json"},
-        "validation": {"dev": "dev.json"},
-        "methods": ["standard", "learned_mixin"],
-        "biases": ["ans_len"],
-    },
-}
+    "train": {"bases": [{"name": "bert", "path": "bert"}], "data": {"squad": "train.json"},
+        "validation": {"dev": "dev.json"}, "methods": ["standard", "learned_mixin"], "biases": ["ans_len"]},
+}  # fmt: skip
 """A study whose readers are trained."""
 
 MIXINS: dict[str, Any] = {
@@ -88,27 +81,14 @@ def test_a_trial_is_the_spec_with_its_values(tmp_path: Path) -> None:
     assert heuristics.at({"thresholds.*": 0.3}).thresholds == {"ans_len": 0.3, "cos_sim": 0.3}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"algorithm": "grid", "trials": ...},
-        {
-            "spec": QA,
-            "search": {SCALE: [0.1, 1], PENALTY: {"loguniform": [0.03, 2.0]}, "train.best": ["loss", "f1"]},
-            "stop_early": {"grace_steps": 3, "reduction": 2},
-            "choose_on": "published",
-            "execution": {"at_once": 2},
-        },
-        {
-            "spec": {**BASE, "held_out": True, "calibration": ["cc@0.5", "dc"]},
-            "search": {STRENGTH: [0, 0.5, 1.5], "calibration.dc.inputs": {"int": [1, 20]}},
-            "algorithm": "random",
-            "per": ["task", "n_demos"],
-            "choose_on": "held_out",
-        },
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {}, {"algorithm": "grid", "trials": ...},
+    {"spec": QA, "search": {SCALE: [0.1, 1], PENALTY: {"loguniform": [0.03, 2.0]}, "train.best": ["loss", "f1"]},
+        "stop_early": {"grace_steps": 3, "reduction": 2}, "choose_on": "published", "execution": {"at_once": 2}},
+    {"spec": {**BASE, "held_out": True, "calibration": ["cc@0.5", "dc"]},
+        "search": {STRENGTH: [0, 0.5, 1.5], "calibration.dc.inputs": {"int": [1, 20]}}, "algorithm": "random",
+        "per": ["task", "n_demos"], "choose_on": "held_out"},
+])  # fmt: skip
 def test_a_stored_search_is_the_one_that_was_written(tmp_path: Path, changes: dict[str, Any]) -> None:
     spec = loaded(tmp_path, **changes)
     content = yaml.safe_load(dump_spec(spec))
@@ -118,44 +98,33 @@ def test_a_stored_search_is_the_one_that_was_written(tmp_path: Path, changes: di
     assert load_spec(write_file(tmp_path / "elsewhere" / "again.yaml", content)) == spec
 
 
-@pytest.mark.parametrize(
-    ("base", "search", "expected"),
-    [
-        ({**BASE, "calibration": ["dc", "cc"]}, {STRENGTH: [0, 1]}, True),
-        (BASE, {"scoring.normalization": ["mean", "sum"], "scoring.eos": [True, False]}, True),
-        (QA, {"thresholds": [{"ans_len": 1}, {"ans_len": 3}], "bootstrap.trials": [9, 99]}, True),
-        (ANSWERED, {"thresholds.*": [0.5, 1]}, True),
-        (BASE, {"scoring.eos": [True, False], "prompt.demo_sets": [1, 2]}, False),
-        (BASE, {"seed": [1, 2]}, False),
-        (QA, {SCALE: [0.1, 0.2]}, False),
-    ],
-)
+@pytest.mark.parametrize(("base", "search", "expected"), [
+    ({**BASE, "calibration": ["dc", "cc"]}, {STRENGTH: [0, 1]}, True),
+    (BASE, {"scoring.normalization": ["mean", "sum"], "scoring.eos": [True, False]}, True),
+    (QA, {"thresholds": [{"ans_len": 1}, {"ans_len": 3}], "bootstrap.trials": [9, 99]}, True),
+    (ANSWERED, {"thresholds.*": [0.5, 1]}, True),
+    (BASE, {"scoring.eos": [True, False], "prompt.demo_sets": [1, 2]}, False), (BASE, {"seed": [1, 2]}, False),
+    (QA, {SCALE: [0.1, 0.2]}, False),
+])  # fmt: skip
 def test_trials_are_arithmetic_where_no_output_differs(tmp_path: Path, base: Any, search: Any, expected: bool) -> None:
     assert loaded(tmp_path, spec=base, search=search).is_arithmetic is expected
 
 
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"search": {"prompt.demo_sets": [1]}}, "search.prompt.demo_sets.grid: the run has [1, 2, 3, 4], the spec [1]"),
-        ({"search": {"seed": [1, 2]}}, "search.seed.grid: the run has None, the spec [1, 2]"),
-        ({"trials": 8}, "trials: the run has 4, the spec 8"),
-        ({"algorithm": "random", "per": ["task"]}, "per: the run has [], the spec ['task']"),
-        ({"spec": {**BASE, "seed": 1}}, "spec.seed: the run has 42, the spec 1"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "line"), [
+    ({"search": {"prompt.demo_sets": [1]}}, "search.prompt.demo_sets.grid: the run has [1, 2, 3, 4], the spec [1]"),
+    ({"search": {"seed": [1, 2]}}, "search.seed.grid: the run has None, the spec [1, 2]"),
+    ({"trials": 8}, "trials: the run has 4, the spec 8"),
+    ({"algorithm": "random", "per": ["task"]}, "per: the run has [], the spec ['task']"),
+    ({"spec": {**BASE, "seed": 1}}, "spec.seed: the run has 42, the spec 1"),
+])  # fmt: skip
 def test_another_search_cannot_have_the_run_directory(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
     assert line in differences(loaded(tmp_path), loaded(tmp_path, **changes))
 
 
-@pytest.mark.parametrize(
-    ("name", "base", "n_trials", "per"),
-    [
-        ("mikula2024-scale", MIXINS, 12 * 3, []),
-        ("mikula2024-scale-per-bias", MIXINS, 12 * 3, ["bias"]),
-        ("mikula2024-thresholds", ANSWERED, 110, ["model", "dataset", "heuristic"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "base", "n_trials", "per"), [
+    ("mikula2024-scale", MIXINS, 12 * 3, []), ("mikula2024-scale-per-bias", MIXINS, 12 * 3, ["bias"]),
+    ("mikula2024-thresholds", ANSWERED, 110, ["model", "dataset", "heuristic"]),
+])  # fmt: skip
 def test_a_search_of_a_paper_has_a_name(tmp_path: Path, name: str, base: Any, n_trials: int, per: list[str]) -> None:
     spec = loaded(tmp_path, **preset(name, base))
     assert (spec.n_trials, spec.per, spec.algorithm, spec.choose_on) == (n_trials, per, "grid", "half")

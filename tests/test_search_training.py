@@ -41,22 +41,15 @@ def write_study_search(folder: Path, **changes: Any) -> Path:
         heuristics=["ans_pos"],
         thresholds={"ans_pos": 0},
         train={
-            "methods": ["standard", "learned_mixin"],
-            "learned_mixin": {"max_steps": N_STEPS},
-            "learning_rate": 1e-2,
+            "methods": ["standard", "learned_mixin"], "learned_mixin": {"max_steps": N_STEPS}, "learning_rate": 1e-2,
             "evaluation_steps": 3,
         },
-    )
+    )  # fmt: skip
     content = {
-        "spec": "spec.yaml",
-        "search": {SCALE: {"uniform": [0.1, 1.0]}, PENALTY: {"choice": [0.03, 1000.0]}},
+        "spec": "spec.yaml", "search": {SCALE: {"uniform": [0.1, 1.0]}, PENALTY: {"choice": [0.03, 1000.0]}},
         "objective": {"sql": "select f1 from qa_by_dataset where model = 'bert+learned_mixin'", "maximize": True},
-        "trials": 4,
-        "batch": 2,
-        "stop_early": {"grace_steps": 3, "reduction": 2},
-        "seed": SEED,
-        **changes,
-    }
+        "trials": 4, "batch": 2, "stop_early": {"grace_steps": 3, "reduction": 2}, "seed": SEED, **changes,
+    }  # fmt: skip
     return write_file(folder / "search.yaml", searched(**content))
 
 

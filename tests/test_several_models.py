@@ -69,23 +69,20 @@ def test_changes_on_the_command_line_are_of_one_model_or_of_all_and_choose(tmp_p
             found(wrong)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"model": {"path": "x"}}, "has model and models; keep one of the two"),
-        ({"models": []}, "models: list should have at least 1 item after validation"),
-        ({"models": [TWO[0], TWO[0]]}, r"models \['a', 'a'\] names one twice"),
-        ({"models": [{"name": "a/b", "path": "x"}]}, r"models.0.name: string should match pattern"),
-        ({"models": [{"name": "..", "path": "x"}]}, r"models.0.name: string should match pattern"),
-        ({"models": [{"path": "x"}]}, "models.0.name: is required and missing"),
-        ({"models": [TWO[0], {"name": "b", "pth": "x"}]}, "models.1.pth: unknown key; did you mean path?"),
-        ({"models": "a"}, "models: input should be a valid list, found 'a'"),
-        ({"name": None}, "name: is required and missing"),
-        ({"models": [{**TWO[0], "set": {"prompt.n_demo": 1}}]}, "a: prompt.n_demo: unknown key; did you mean n_demos?"),
-        ({"models": [{**TWO[0], "set": {"name.x": 1}}]}, "name is 'a' and not a section"),
-        ({"kind": "qa_bias", "models": [TWO[0]]}, "models.0.family: unknown key"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"model": {"path": "x"}}, "has model and models; keep one of the two"),
+    ({"models": []}, "models: list should have at least 1 item after validation"),
+    ({"models": [TWO[0], TWO[0]]}, r"models \['a', 'a'\] names one twice"),
+    ({"models": [{"name": "a/b", "path": "x"}]}, r"models.0.name: string should match pattern"),
+    ({"models": [{"name": "..", "path": "x"}]}, r"models.0.name: string should match pattern"),
+    ({"models": [{"path": "x"}]}, "models.0.name: is required and missing"),
+    ({"models": [TWO[0], {"name": "b", "pth": "x"}]}, "models.1.pth: unknown key; did you mean path?"),
+    ({"models": "a"}, "models: input should be a valid list, found 'a'"),
+    ({"name": None}, "name: is required and missing"),
+    ({"models": [{**TWO[0], "set": {"prompt.n_demo": 1}}]}, "a: prompt.n_demo: unknown key; did you mean n_demos?"),
+    ({"models": [{**TWO[0], "set": {"name.x": 1}}]}, "name is 'a' and not a section"),
+    ({"kind": "qa_bias", "models": [TWO[0]]}, "models.0.family: unknown key"),
+])  # fmt: skip
 def test_what_is_wrong_comes_in_one_message(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=said):
         load_specs(_written(tmp_path, **changes))

@@ -74,36 +74,25 @@ lora: {}
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("kind: nonsense\n", "kind: 'nonsense' is unknown"),
-        ("name: x\n", "kind: is missing"),
-        ("- a\n- b\n", "a spec is a mapping"),
-        ("a: [1\n", "is not valid YAML"),
-        (MINIMAL + "sed: 3\n", "sed: unknown key; did you mean seed?"),
-        (MINIMAL + "lora: {rank: 64}\n", "lora.rank: unknown key"),
-        (
-            MINIMAL + "lora: {n_demos: [8, 3]}\n",
-            "lora: n_demos 3 is not in prompt.n_demos; take it out, or add it there",
-        ),
-        (MINIMAL + "lora: {demo_sets: 4}\n", "lora: demo_sets 4 is more than prompt.demo_sets 3; lower it"),
-        (MINIMAL + "lora: {n_demos: []}\n", "lora.n_demos"),
-        (MINIMAL + "seed: -1\n", "seed:"),
-        (MINIMAL + "calibration: [cc, cc]\n", "names a method twice"),
-        (
-            MINIMAL + "calibration: [cd]\n",
-            "calibration.0: 'cd' is no calibration; use one of cc, dc, looc, pride, bc, cc_softmax, "
-            "dc_softmax, pmi, or with a strength, as in cc@0.7",
-        ),
-        (MINIMAL + "calibration: [cc@1.6]\n", "calibration.0: 'cc@1.6': a strength is 0 (no calibration) to 1.5"),
-        (MINIMAL + "calibration: [cc@1-2]\n", "calibration.0: 'cc@1-2': '1-2' is no number; write a strength as in"),
-        (MINIMAL + "calibration: [dc/21]\n", "calibration.0: 'dc/21': dc has 20 inputs, not 21; lower the number"),
-        (MINIMAL + "calibration: [cc, cc@1.0]\n", "calibration ['cc', 'cc'] names a method twice; name each once"),
-        (MINIMAL.replace("path: tasks", "path: tasks, suite: selection"), "tasks.table"),
-        (MINIMAL.replace("path: tasks", "path: tasks, min_instances: 96"), "tasks.min_instances"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("kind: nonsense\n", "kind: 'nonsense' is unknown"), ("name: x\n", "kind: is missing"),
+    ("- a\n- b\n", "a spec is a mapping"), ("a: [1\n", "is not valid YAML"),
+    (MINIMAL + "sed: 3\n", "sed: unknown key; did you mean seed?"),
+    (MINIMAL + "lora: {rank: 64}\n", "lora.rank: unknown key"),
+    (MINIMAL + "lora: {n_demos: [8, 3]}\n", "lora: n_demos 3 is not in prompt.n_demos; take it out, or add it there"),
+    (MINIMAL + "lora: {demo_sets: 4}\n", "lora: demo_sets 4 is more than prompt.demo_sets 3; lower it"),
+    (MINIMAL + "lora: {n_demos: []}\n", "lora.n_demos"), (MINIMAL + "seed: -1\n", "seed:"),
+    (MINIMAL + "calibration: [cc, cc]\n", "names a method twice"),
+    (MINIMAL + "calibration: [cd]\n",
+        "calibration.0: 'cd' is no calibration; use one of cc, dc, looc, pride, bc, cc_softmax, "
+        "dc_softmax, pmi, or with a strength, as in cc@0.7"),
+    (MINIMAL + "calibration: [cc@1.6]\n", "calibration.0: 'cc@1.6': a strength is 0 (no calibration) to 1.5"),
+    (MINIMAL + "calibration: [cc@1-2]\n", "calibration.0: 'cc@1-2': '1-2' is no number; write a strength as in"),
+    (MINIMAL + "calibration: [dc/21]\n", "calibration.0: 'dc/21': dc has 20 inputs, not 21; lower the number"),
+    (MINIMAL + "calibration: [cc, cc@1.0]\n", "calibration ['cc', 'cc'] names a method twice; name each once"),
+    (MINIMAL.replace("path: tasks", "path: tasks, suite: selection"), "tasks.table"),
+    (MINIMAL.replace("path: tasks", "path: tasks, min_instances: 96"), "tasks.min_instances"),
+])  # fmt: skip
 def test_a_mistake_names_the_key_and_the_remedy(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(InputError) as caught:
         load_spec(_write(tmp_path, text))
@@ -171,44 +160,41 @@ predict: [likelihood, generate]
     assert list(spec.data.labels.items()) == [("true", "True"), ("false", "False")]
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"data": {"tst": "x"}}, "data.tst: unknown key; did you mean test?"),
-        ({"tasks": {"path": "x"}}, "tasks: unknown key; known keys here: kind, name, seed, model, data, prompt,"),
-        ({"data": {"labels": {True: True, False: False}}}, "data.labels: true: the label True is no text; quote it"),
-        ({"data": {"labels": {"a": " a", "b": "b"}}}, "data.labels: a: the label ' a' is empty, invisible or has"),
-        ({"data": {"labels": {"a": "\u200b", "b": "b"}}}, "data.labels: a: the label '\\u200b' is empty, invisible or"),
-        ({"data": {"labels": {"a": "x", "b": "x"}}}, "data.labels: holds fewer than two labels"),
-        ({"data": {"labels": {"yes": "good", "yes ": "bad"}}}, "data.labels: yes: stands there twice, with and"),
-        ({"data": {"labels": {True: "x", "true": "y"}}}, "line 9: has the key 'true' a second time, after line 8"),
-        ({"data": {"on_shortage": "skip"}}, "data.on_shortage: input should be 'error' or 'reduce', found 'skip'"),
-        ({"prompt": {"n_demos": 0}}, "prompt.n_demos: input should be greater than 0"),
-        ({"prompt": {"preset": None}}, "prompt: has both preset and item or neither"),
-        ({"prompt": {"item": "{tweet} {label}"}}, "prompt: has both preset and item or neither"),
-        ({"prompt": {"instruction_text": "x"}}, "prompt: instruction_text does not go with a preset"),
-        ({"prompt": {"instruction": [True, True]}}, "names a choice twice"),
-        ({"prompt": {"instruction": []}}, "prompt.instruction: list should have at least 1 item"),
-        ({"prompt": {"separator": "###"}}, "prompt.separator: '###' is not white space"),
-        ({"prompt": {"preset": None, "item": "Label: {label}"}}, "prompt.item: 'Label: {label}' has the fields"),
-        ({"proportions": "binary"}, "proportions: 'binary' is no grid; write binary_11, ternary_15, {simplex: 0.25},"),
-        ({"proportions": []}, "proportions: [] is no grid"),
-        ({"proportions": {"simplex": 0.3}}, "proportions: the step 0.3 does not divide 1 evenly"),
-        ({"proportions": {"simplex": True}}, "proportions: the step True does not divide 1 evenly"),
-        ({"proportions": {"simplex": 1e-300}}, "proportions: the step 1e-300 makes too many settings; use 0.001 or"),
-        ({"prompt": {"preset": "rte", "n_demos": 10**9}}, "prompt.n_demos: input should be less than or equal to"),
-        ({"proportions": {"simplex": 0}}, "proportions: the step 0 does not divide 1 evenly"),
-        ({"proportions": [{"a": 1}, {"a": 0.3, "b": 0.6}]}, "proportions: setting 1: the shares sum to 0.9; make it 1"),
-        ({"proportions": [{"a": 1.5, "b": -0.5}]}, "setting 0: the share 1.5 of 'a' is not between 0 and 1"),
-        ({"proportions": [{"a": float("nan")}]}, "setting 0: the share nan of 'a' is not between 0 and 1"),
-        ({"proportions": ["a"]}, "setting 0: 'a' is no mapping of label to share"),
-        ({"seeds": [1, 1]}, "seeds [1, 1] names one twice"),
-        ({"seeds": [-1]}, "seeds.0: input should be greater than or equal to 0"),
-        ({"predict": ["likelyhood"]}, "predict.0: input should be 'likelihood', 'generate' or 'constrained'"),
-        ({"predict": []}, "predict: list should have at least 1 item"),
-        ({"predict": ["generate"], "calibration": ["cc"]}, "add likelihood to predict"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"data": {"tst": "x"}}, "data.tst: unknown key; did you mean test?"),
+    ({"tasks": {"path": "x"}}, "tasks: unknown key; known keys here: kind, name, seed, model, data, prompt,"),
+    ({"data": {"labels": {True: True, False: False}}}, "data.labels: true: the label True is no text; quote it"),
+    ({"data": {"labels": {"a": " a", "b": "b"}}}, "data.labels: a: the label ' a' is empty, invisible or has"),
+    ({"data": {"labels": {"a": "\u200b", "b": "b"}}}, "data.labels: a: the label '\\u200b' is empty, invisible or"),
+    ({"data": {"labels": {"a": "x", "b": "x"}}}, "data.labels: holds fewer than two labels"),
+    ({"data": {"labels": {"yes": "good", "yes ": "bad"}}}, "data.labels: yes: stands there twice, with and"),
+    ({"data": {"labels": {True: "x", "true": "y"}}}, "line 9: has the key 'true' a second time, after line 8"),
+    ({"data": {"on_shortage": "skip"}}, "data.on_shortage: input should be 'error' or 'reduce', found 'skip'"),
+    ({"prompt": {"n_demos": 0}}, "prompt.n_demos: input should be greater than 0"),
+    ({"prompt": {"preset": None}}, "prompt: has both preset and item or neither"),
+    ({"prompt": {"item": "{tweet} {label}"}}, "prompt: has both preset and item or neither"),
+    ({"prompt": {"instruction_text": "x"}}, "prompt: instruction_text does not go with a preset"),
+    ({"prompt": {"instruction": [True, True]}}, "names a choice twice"),
+    ({"prompt": {"instruction": []}}, "prompt.instruction: list should have at least 1 item"),
+    ({"prompt": {"separator": "###"}}, "prompt.separator: '###' is not white space"),
+    ({"prompt": {"preset": None, "item": "Label: {label}"}}, "prompt.item: 'Label: {label}' has the fields"),
+    ({"proportions": "binary"}, "proportions: 'binary' is no grid; write binary_11, ternary_15, {simplex: 0.25},"),
+    ({"proportions": []}, "proportions: [] is no grid"),
+    ({"proportions": {"simplex": 0.3}}, "proportions: the step 0.3 does not divide 1 evenly"),
+    ({"proportions": {"simplex": True}}, "proportions: the step True does not divide 1 evenly"),
+    ({"proportions": {"simplex": 1e-300}}, "proportions: the step 1e-300 makes too many settings; use 0.001 or"),
+    ({"prompt": {"preset": "rte", "n_demos": 10**9}}, "prompt.n_demos: input should be less than or equal to"),
+    ({"proportions": {"simplex": 0}}, "proportions: the step 0 does not divide 1 evenly"),
+    ({"proportions": [{"a": 1}, {"a": 0.3, "b": 0.6}]}, "proportions: setting 1: the shares sum to 0.9; make it 1"),
+    ({"proportions": [{"a": 1.5, "b": -0.5}]}, "setting 0: the share 1.5 of 'a' is not between 0 and 1"),
+    ({"proportions": [{"a": float("nan")}]}, "setting 0: the share nan of 'a' is not between 0 and 1"),
+    ({"proportions": ["a"]}, "setting 0: 'a' is no mapping of label to share"),
+    ({"seeds": [1, 1]}, "seeds [1, 1] names one twice"),
+    ({"seeds": [-1]}, "seeds.0: input should be greater than or equal to 0"),
+    ({"predict": ["likelyhood"]}, "predict.0: input should be 'likelihood', 'generate' or 'constrained'"),
+    ({"predict": []}, "predict: list should have at least 1 item"),
+    ({"predict": ["generate"], "calibration": ["cc"]}, "add likelihood to predict"),
+])  # fmt: skip
 def test_a_mistake_in_a_majority_bias_spec_names_the_key(
     tmp_path: Path, changes: dict[str, Any], expected: str
 ) -> None:
@@ -230,29 +216,24 @@ def _qa(folder: Path, overrides: Sequence[str] = (), **changes: Any) -> QaBiasSp
     return spec
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"models": [{"name": "a"}]}, "models.0: has several of path, predictions and annotators or none; keep one"),
-        ({"models": [{"name": "a", "path": "x", "predictons": {}}]}, "models.0.predictons: unknown key; did you mean"),
-        ({"models": [{"name": "a", "predictions": {}}]}, "dictionary should have at least 1 item"),
-        ({"models": [{"name": "a", "path": "x", "on_missing": "drop"}]}, "on_missing: goes with predictions"),
-        ({"thresholds": {"ans_len": float("nan")}}, "finite number"),
-        ({"models": [{"name": "a", "path": "x"}] * 2}, "models ['a', 'a'] names one twice"),
-        ({"models": [{"name": "a", "predictions": {"nq": "n"}}]}, "predictions of a for nq, no set of datasets"),
-        ({"models": [{"name": "a", "path": "x", "prompt": "{context}"}]}, "must hold {context} and {question} once"),
-        ({"datasets": {"in_distribution": {}}}, "datasets.in_distribution: dictionary should have at least 1 item"),
-        (
-            {"datasets": {"in_distribution": {"a": "x"}, "out_of_distribution": {"a": "y"}}},
-            "a: stands under in_distribution and out_of_distribution",
-        ),
-        ({"heuristics": ["word-dist"]}, "'word-dist' is unknown; use word_dist, sim_word"),
-        ({"thresholds": {"word_dist": 7}, "heuristics": ["ans_len"]}, "thresholds: word_dist not among heuristics"),
-        ({"thresholds": "published"}, "thresholds"),
-        ({"windows": {"max_tokens": 100, "stride": 100}}, "stride must be smaller than max_tokens"),
-        ({"bootstrap": {"sample": 1}}, "bootstrap.sample: input should be greater than 1"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"models": [{"name": "a"}]}, "models.0: has several of path, predictions and annotators or none; keep one"),
+    ({"models": [{"name": "a", "path": "x", "predictons": {}}]}, "models.0.predictons: unknown key; did you mean"),
+    ({"models": [{"name": "a", "predictions": {}}]}, "dictionary should have at least 1 item"),
+    ({"models": [{"name": "a", "path": "x", "on_missing": "drop"}]}, "on_missing: goes with predictions"),
+    ({"thresholds": {"ans_len": float("nan")}}, "finite number"),
+    ({"models": [{"name": "a", "path": "x"}] * 2}, "models ['a', 'a'] names one twice"),
+    ({"models": [{"name": "a", "predictions": {"nq": "n"}}]}, "predictions of a for nq, no set of datasets"),
+    ({"models": [{"name": "a", "path": "x", "prompt": "{context}"}]}, "must hold {context} and {question} once"),
+    ({"datasets": {"in_distribution": {}}}, "datasets.in_distribution: dictionary should have at least 1 item"),
+    ({"datasets": {"in_distribution": {"a": "x"}, "out_of_distribution": {"a": "y"}}},
+        "a: stands under in_distribution and out_of_distribution"),
+    ({"heuristics": ["word-dist"]}, "'word-dist' is unknown; use word_dist, sim_word"),
+    ({"thresholds": {"word_dist": 7}, "heuristics": ["ans_len"]}, "thresholds: word_dist not among heuristics"),
+    ({"thresholds": "published"}, "thresholds"),
+    ({"windows": {"max_tokens": 100, "stride": 100}}, "stride must be smaller than max_tokens"),
+    ({"bootstrap": {"sample": 1}}, "bootstrap.sample: input should be greater than 1"),
+])  # fmt: skip
 def test_a_mistake_in_a_qa_bias_spec_names_the_key(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError) as caught:
         _qa(tmp_path, **changes)

@@ -116,12 +116,9 @@ def test_the_keys_of_analysis() -> None:
     bootstrap = {"bootstrap.trials", "bootstrap.sample", "bootstrap.replacement"}
     found = {kind.__name__: _matching(set(_leaf_keys(kind, "")), kind.ANALYSIS) for kind in KINDS}
     assert found == {
-        "LabelBiasSpec": {*scoring, "suites.*", "primary.metric", "primary.method"},
-        "MajorityBiasSpec": scoring,
-        "QaBiasSpec": {"thresholds", "thresholds.*", *bootstrap},
-        "InstructSpec": set(),
-        "SearchSpec": set(),
-    }
+        "LabelBiasSpec": {*scoring, "suites.*", "primary.metric", "primary.method"}, "MajorityBiasSpec": scoring,
+        "QaBiasSpec": {"thresholds", "thresholds.*", *bootstrap}, "InstructSpec": set(), "SearchSpec": set(),
+    }  # fmt: skip
 
 
 def test_an_analysis_of_another_family_keeps_the_model_and_another_model_is_no_analysis() -> None:
@@ -159,15 +156,12 @@ def test_input_files_are_recorded_under_these_names(tmp_path: Path, kind: str, f
     assert list(_spec_of(tmp_path, kind).files().items()) == list(expected.items())
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (None, "run/spec.yaml: is no spec; name the directory of a run"),
-        ({"kind": "scores"}, "run/spec.yaml: kind: 'scores' is unknown; use label_bias or majority_bias or qa_bias"),
-        ({"kind": "score"}, "run/spec.yaml: prompts_sha256: is required and missing; add it"),
-        ({"kind": "instruct", "name": "x"}, "run/spec.yaml: training: is required and missing; add it"),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), [
+    (None, "run/spec.yaml: is no spec; name the directory of a run"),
+    ({"kind": "scores"}, "run/spec.yaml: kind: 'scores' is unknown; use label_bias or majority_bias or qa_bias"),
+    ({"kind": "score"}, "run/spec.yaml: prompts_sha256: is required and missing; add it"),
+    ({"kind": "instruct", "name": "x"}, "run/spec.yaml: training: is required and missing; add it"),
+])  # fmt: skip
 def test_what_is_no_stored_spec_is_refused(content: object, expected: str) -> None:
     with pytest.raises(InputError) as caught:
         stored_spec(content, "run/spec.yaml")
@@ -250,21 +244,18 @@ def _leaves(annotation: Any) -> Iterator[Any]:
 _JSON = '[{"text": "a", "label": %s}, {"text": "b", "label": %s}]'
 
 
-@pytest.mark.parametrize(
-    ("labels", "rows", "found"),
-    [
-        ("{yes: Ja, no: Nein}", "text,label\na,yes\nb,no\n", ["Ja", "Nein"]),
-        ("{yes: good, no: bad}", _JSON % ('"yes"', '"no"'), ["good", "bad"]),
-        ("{on: On, off: Off, n: No}", "text,label\na,on\nb,off\nc,n\n", ["On", "Off", "No"]),
-        ("{true: Right, false: Wrong}", _JSON % ("true", "false"), ["Right", "Wrong"]),
-        ("{True: Right, False: Wrong}", _JSON % ("true", "false"), ["Right", "Wrong"]),
-        ("{True: Right, False: Wrong}", "text,label\na,True\nb,False\n", ["Right", "Wrong"]),
-        ("{0: bad, 1: good}", _JSON % (1, 0), ["good", "bad"]),
-        ("{007: Bond, 008: Bill}", "text,label\na,007\nb,008\n", ["Bond", "Bill"]),
-        ("{1e3: much, 1e0: little}", "text,label\na,1e3\nb,1e0\n", ["much", "little"]),
-        ("{null: nothing, none: no}", "text,label\na,null\nb,none\n", ["nothing", "no"]),
-    ],
-)
+@pytest.mark.parametrize(("labels", "rows", "found"), [
+    ("{yes: Ja, no: Nein}", "text,label\na,yes\nb,no\n", ["Ja", "Nein"]),
+    ("{yes: good, no: bad}", _JSON % ('"yes"', '"no"'), ["good", "bad"]),
+    ("{on: On, off: Off, n: No}", "text,label\na,on\nb,off\nc,n\n", ["On", "Off", "No"]),
+    ("{true: Right, false: Wrong}", _JSON % ("true", "false"), ["Right", "Wrong"]),
+    ("{True: Right, False: Wrong}", _JSON % ("true", "false"), ["Right", "Wrong"]),
+    ("{True: Right, False: Wrong}", "text,label\na,True\nb,False\n", ["Right", "Wrong"]),
+    ("{0: bad, 1: good}", _JSON % (1, 0), ["good", "bad"]),
+    ("{007: Bond, 008: Bill}", "text,label\na,007\nb,008\n", ["Bond", "Bill"]),
+    ("{1e3: much, 1e0: little}", "text,label\na,1e3\nb,1e0\n", ["much", "little"]),
+    ("{null: nothing, none: no}", "text,label\na,null\nb,none\n", ["nothing", "no"]),
+])  # fmt: skip
 def test_labels_are_named_as_the_files_have_them(tmp_path: Path, labels: str, rows: str, found: list[str]) -> None:
     file = tmp_path / ("a.json" if rows.startswith("[") else "a.csv")
     file.write_text(rows)
@@ -280,15 +271,12 @@ def test_labels_are_named_as_the_files_have_them(tmp_path: Path, labels: str, ro
 # Keys twice
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("model: {path: m}\nseed: 1\nseed: 2\n", "line 5: has the key 'seed' a second time, after line 4"),
-        (f"{_PROMPT}prompt:\n  item: x\n", "line 4: has the key 'prompt' a second time, after line 3"),
-        ("model: {path: m, path: n}\n", "line 3: has the key 'path' twice"),
-        ("data: {train: a.csv, labels: {0: a, '0': b}}\n", "line 3: has the key '0' twice"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("model: {path: m}\nseed: 1\nseed: 2\n", "line 5: has the key 'seed' a second time, after line 4"),
+    (f"{_PROMPT}prompt:\n  item: x\n", "line 4: has the key 'prompt' a second time, after line 3"),
+    ("model: {path: m, path: n}\n", "line 3: has the key 'path' twice"),
+    ("data: {train: a.csv, labels: {0: a, '0': b}}\n", "line 3: has the key '0' twice"),
+])  # fmt: skip
 def test_a_key_twice_is_refused_with_both_lines(tmp_path: Path, text: str, message: str, command: Command) -> None:
     path = _written(tmp_path, f"{_HEAD}{text}")
     with pytest.raises(InputError) as caught:
@@ -307,25 +295,20 @@ def test_a_key_twice_is_refused_with_both_lines(tmp_path: Path, text: str, messa
 _ENDS = "ends with a line break, as a text behind | does in YAML"
 
 
-@pytest.mark.parametrize(
-    ("prompt", "cautions"),
-    [
-        ('{item: "T: {text}\\nL: {label}"}', []),
-        ("{item: 'T: {text}\\nL: {label}'}", [r"prompt.item: holds \n as two characters"]),
-        (r"{item: 'T: {text}\tL: {label}'}", ["prompt.item: holds \\t"]),
-        (r"{item: '{text} {label}', instruction_text: 'Read.\nSay:'}", ["prompt.instruction_text: holds \\n"]),
-        (r"{item: 'Solve $\nabla x \neq \nu \theta$ {text} {label}'}", []),
-        ("\n  item: |\n    T: {text}\n    L: {label}\n", [f"prompt.item: {_ENDS}, so 3 line breaks"]),
-        ("\n  item: '{text} {label}'\n  instruction_text: |\n    Say.\n", [f"prompt.instruction_text: {_ENDS}"]),
-        ("\n  item: |-\n    T: {text}\n    L: {label}\n", []),
-        ('\n  item: |\n    T: {text}\n    L: {label}\n  separator: "\\n"\n', []),
-        (r"{item: '{text} {label}', formats: {b: {item: '{text}\n {label}'}}}", ["prompt.formats.b.item: holds"]),
-        (
-            r"""{item: '{text} {label}', formats: {c: {separator: "\n\n\n", item: "{text}: {label}\n"}}}""",
-            [f"prompt.formats.c.item: {_ENDS}, so 4"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "cautions"), [
+    ('{item: "T: {text}\\nL: {label}"}', []),
+    ("{item: 'T: {text}\\nL: {label}'}", [r"prompt.item: holds \n as two characters"]),
+    (r"{item: 'T: {text}\tL: {label}'}", ["prompt.item: holds \\t"]),
+    (r"{item: '{text} {label}', instruction_text: 'Read.\nSay:'}", ["prompt.instruction_text: holds \\n"]),
+    (r"{item: 'Solve $\nabla x \neq \nu \theta$ {text} {label}'}", []),
+    ("\n  item: |\n    T: {text}\n    L: {label}\n", [f"prompt.item: {_ENDS}, so 3 line breaks"]),
+    ("\n  item: '{text} {label}'\n  instruction_text: |\n    Say.\n", [f"prompt.instruction_text: {_ENDS}"]),
+    ("\n  item: |-\n    T: {text}\n    L: {label}\n", []),
+    ('\n  item: |\n    T: {text}\n    L: {label}\n  separator: "\\n"\n', []),
+    (r"{item: '{text} {label}', formats: {b: {item: '{text}\n {label}'}}}", ["prompt.formats.b.item: holds"]),
+    (r"""{item: '{text} {label}', formats: {c: {separator: "\n\n\n", item: "{text}: {label}\n"}}}""",
+        [f"prompt.formats.c.item: {_ENDS}, so 4"]),
+])  # fmt: skip
 def test_line_breaks_that_may_not_be_meant_are_said(tmp_path: Path, prompt: str, cautions: list[str]) -> None:
     spec = _loaded(tmp_path, f"{_HEAD}model: {{path: m}}\n{_DATA}prompt: {prompt}\n")
     found = break_cautions(spec)

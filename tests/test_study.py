@@ -12,11 +12,9 @@ EVERY = ["standard", "resample", "learned_mixin", "confidence_regularization", "
 
 def train(**changes: Any) -> QaTrainSpec:
     content: dict[str, Any] = {
-        "bases": [{"name": "bert", "path": "b"}],
-        "data": {"squad": "s.json"},
-        "validation": {"dev": "d.json"},
+        "bases": [{"name": "bert", "path": "b"}], "data": {"squad": "s.json"}, "validation": {"dev": "d.json"},
         **changes,
-    }
+    }  # fmt: skip
     return QaTrainSpec.model_validate(content).resolved("paper")
 
 
@@ -46,14 +44,10 @@ def test_names_leave_out_what_there_is_one_of() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("bias_model", "expected"),
-    [
-        ({}, ["bert+bias_model(word_dist)", "bert+bias_model(ans_len)"]),
-        ({"tfidf": True}, ["bert+tfidf"]),
-        ({"predictions": "p.parquet"}, ["bert+predictions(word_dist)", "bert+predictions(ans_len)"]),
-    ],
-)
+@pytest.mark.parametrize(("bias_model", "expected"), [
+    ({}, ["bert+bias_model(word_dist)", "bert+bias_model(ans_len)"]), ({"tfidf": True}, ["bert+tfidf"]),
+    ({"predictions": "p.parquet"}, ["bert+predictions(word_dist)", "bert+predictions(ans_len)"]),
+])  # fmt: skip
 def test_guides_are_bias_models_or_their_like_and_teachers(bias_model: dict[str, Any], expected: list[str]) -> None:
     own = train(methods=EVERY, biases=["word_dist", "ans_len"], seeds=[3, 4], bias_model=bias_model)
     assert [guide.name for guide in guides_of(own)] == [*expected, "bert#3", "bert#4"]

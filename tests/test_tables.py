@@ -202,15 +202,11 @@ def test_a_table_says_its_grain_its_key_and_who_has_it(name: str) -> None:
     assert table.empty().schema == table.rows([]).schema == table.schema
 
 
-@pytest.mark.parametrize(
-    ("kind", "write"),
-    [
-        ("label_bias", lambda folder: two_tasks().write(folder)),
-        ("majority_bias", lambda folder: MajorityPlan(calibration=("cc",)).write(folder)),
-        ("qa_bias", lambda folder: two_segments().write(folder)),
-        ("search", lambda folder: one_trial().write(folder)),
-    ],
-)
+@pytest.mark.parametrize(("kind", "write"), [
+    ("label_bias", lambda folder: two_tasks().write(folder)),
+    ("majority_bias", lambda folder: MajorityPlan(calibration=("cc",)).write(folder)),
+    ("qa_bias", lambda folder: two_segments().write(folder)), ("search", lambda folder: one_trial().write(folder)),
+])  # fmt: skip
 def test_a_run_has_the_tables_of_its_kind(kind: str, write: Callable[[Path], str], tmp_path: Path) -> None:
     run = Run.open(write(tmp_path / "run"))
     measure(run.uri)

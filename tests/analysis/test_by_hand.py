@@ -62,17 +62,13 @@ def test_a_mean_or_change_that_a_task_or_one_of_its_sets_lacks_is_null(missing: 
         assert row["n_tasks"] == 2
 
 
-@pytest.mark.parametrize(
-    ("scoring", "expected"),
-    [
-        ({"normalization": "mean", "eos": True}, [(-1 - 1) / 2, (-0.5 - 2.5 - 0.6) / 3]),
-        ({"normalization": "mean", "eos": False}, [-1, (-0.5 - 2.5) / 2]),
-        ({"normalization": "sum", "eos": True}, [-2, -3.6]),
-        ({"normalization": "sum", "eos": False}, [-1, -3]),
-        ({"normalization": "where_unequal", "eos": True}, [(-1 - 1) / 2, (-0.5 - 2.5 - 0.6) / 3]),
-        ({"normalization": "where_unequal", "eos": False}, [-1, (-0.5 - 2.5) / 2]),
-    ],
-)
+@pytest.mark.parametrize(("scoring", "expected"), [
+    ({"normalization": "mean", "eos": True}, [(-1 - 1) / 2, (-0.5 - 2.5 - 0.6) / 3]),
+    ({"normalization": "mean", "eos": False}, [-1, (-0.5 - 2.5) / 2]),
+    ({"normalization": "sum", "eos": True}, [-2, -3.6]), ({"normalization": "sum", "eos": False}, [-1, -3]),
+    ({"normalization": "where_unequal", "eos": True}, [(-1 - 1) / 2, (-0.5 - 2.5 - 0.6) / 3]),
+    ({"normalization": "where_unequal", "eos": False}, [-1, (-0.5 - 2.5) / 2]),
+])  # fmt: skip
 def test_the_spec_says_how_tokens_become_a_likelihood(
     scoring: dict[str, Any], expected: list[float], tmp_path: Path
 ) -> None:

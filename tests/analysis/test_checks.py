@@ -136,12 +136,9 @@ def test_a_mart_that_leaves_its_range_is_caught(tmp_path: Path, monkeypatch: pyt
 
 def test_every_check_has_a_run_that_breaks_it() -> None:
     elsewhere = {
-        "label_bias_draws_are_whole",
-        "metrics_are_there",
-        "calibration_logits_are_whole",
-        "training_rows_are_held_out",
+        "label_bias_draws_are_whole", "metrics_are_there", "calibration_logits_are_whole", "training_rows_are_held_out",
         "permuted_questions_are_whole",
-    }
+    }  # fmt: skip
     broken = {check for check, _, _ in BROKEN} | elsewhere
     assert broken - set(tables_of("label_bias")) == set(names_of("label_bias", "checks"))
 
@@ -191,13 +188,10 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
     return run.uri
 
 
-@pytest.mark.parametrize(
-    ("instance_id", "problem"),
-    [
-        ("shown", "training_rows_are_held_out: 1 problems, first: adapter task001/k0 is trained on shown, which is"),
-        ("example1", "training_rows: 1 problems, first: {'adapter': task001/k0, 'instance_id': example1}: 2 rows"),
-    ],
-)
+@pytest.mark.parametrize(("instance_id", "problem"), [
+    ("shown", "training_rows_are_held_out: 1 problems, first: adapter task001/k0 is trained on shown, which is"),
+    ("example1", "training_rows: 1 problems, first: {'adapter': task001/k0, 'instance_id': example1}: 2 rows"),
+])  # fmt: skip
 def test_an_adapter_that_saw_its_demonstrations_is_not_measured(tmp_path: Path, instance_id: str, problem: str) -> None:
     run = Run.open(_priced(tmp_path))
     training_rows = run.read_table("training_rows").to_pylist()

@@ -43,22 +43,15 @@ def test_the_same_run_twice_is_refused(built: str) -> None:
         open_runs([built, f"{built}/../{Path(built).name}"])
 
 
-@pytest.mark.parametrize(
-    ("sql", "message"),
-    [
-        ("selec 1", "syntax error"),
-        ("select nope from prompts", "nope"),
-        ("from nope", "Table with name nope does not exist"),
-        ("select 'x'::int", "Could not convert"),
-        ("", "single select"),
-        ("select 1; select 2", "single select"),
-        ("create table x (a int)", "single select"),
-        ("copy prompts to '{folder}/written.csv'", "single select"),
-        ("with q as (copy prompts to '{folder}/written.csv') select 1", "COPY"),
-        ("attach '{folder}/written.duckdb'", "single select"),
-        ("explain analyze copy prompts to '{folder}/written.csv'", "single select"),
-    ],
-)
+@pytest.mark.parametrize(("sql", "message"), [
+    ("selec 1", "syntax error"), ("select nope from prompts", "nope"),
+    ("from nope", "Table with name nope does not exist"), ("select 'x'::int", "Could not convert"),
+    ("", "single select"), ("select 1; select 2", "single select"), ("create table x (a int)", "single select"),
+    ("copy prompts to '{folder}/written.csv'", "single select"),
+    ("with q as (copy prompts to '{folder}/written.csv') select 1", "COPY"),
+    ("attach '{folder}/written.duckdb'", "single select"),
+    ("explain analyze copy prompts to '{folder}/written.csv'", "single select"),
+])  # fmt: skip
 def test_a_wrong_or_writing_query_is_the_users_mistake(built: str, sql: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         query([built], sql.format(folder=tmp_path))
@@ -152,19 +145,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
 PURPOSES = "no row has purpose = {}; it has bias_score, main"
 
 
-@pytest.mark.parametrize(
-    ("sql", "sentences"),
-    [
-        ("from prompts where purpose = 'mian'", [PURPOSES.format("'mian'")]),
-        ("from prompts p where p.PURPOSE='mian' or purpose = 'mian'", [PURPOSES.format("'mian'")]),
-        ("from prompts where purpose in ('mian', 'main', 'it''s')", [PURPOSES.format("'mian' or 'it's'")]),
-        ("from prompts where purpose = 'main' and gold = 'z'", ["no row has gold = 'z'; it has a, b"]),
-        ("from prompts where purpose = 'main' and row < 0", []),
-        ("from prompts where purpose not in ('mian') and row < 0", []),
-        ("from prompts where lower(purpose) = 'mian' and row <> 1", []),
-        ("select 1 where 'purpose' = 'mian'", []),
-    ],
-)
+@pytest.mark.parametrize(("sql", "sentences"), [
+    ("from prompts where purpose = 'mian'", [PURPOSES.format("'mian'")]),
+    ("from prompts p where p.PURPOSE='mian' or purpose = 'mian'", [PURPOSES.format("'mian'")]),
+    ("from prompts where purpose in ('mian', 'main', 'it''s')", [PURPOSES.format("'mian' or 'it's'")]),
+    ("from prompts where purpose = 'main' and gold = 'z'", ["no row has gold = 'z'; it has a, b"]),
+    ("from prompts where purpose = 'main' and row < 0", []),
+    ("from prompts where purpose not in ('mian') and row < 0", []),
+    ("from prompts where lower(purpose) = 'mian' and row <> 1", []), ("select 1 where 'purpose' = 'mian'", []),
+])  # fmt: skip
 def test_texts_that_no_row_has_are_named_with_those_that_there_are(run: str, sql: str, sentences: list[str]) -> None:
     assert vain_literals([run], sql) == sentences
 

@@ -45,14 +45,10 @@ def make(plan: Plan | MajorityPlan | QaPlan, folder: Path) -> str:
 
 
 HITS = {
-    "task1": ("11110000", "11111100"),
-    "task2": ("11110000", "11111110"),
-    "task3": ("11111100", "11111110"),
-    "task4": ("11000000", "11110011"),
-    "task5": ("11110001", "11111101"),
-    "task6": ("10110000", "11011010"),
+    "task1": ("11110000", "11111100"), "task2": ("11110000", "11111110"), "task3": ("11111100", "11111110"),
+    "task4": ("11000000", "11110011"), "task5": ("11110001", "11111101"), "task6": ("10110000", "11011010"),
     "task7": ("11110000", "11110100"),
-}
+}  # fmt: skip
 """Of seven tasks, in which rows the first and the other run are right: the other always more often."""
 
 

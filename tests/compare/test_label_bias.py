@@ -60,14 +60,10 @@ def test_effects_of_size_and_tuning_are_the_differences_of_their_pairs(labels: l
     """Of a family the next size, base with base; by hand: all seven differences of accuracy have one sign."""
     first, other = labels
     models = {
-        "small": (first, 1_000, "a", None),
-        "large": (other, 2_000, "a", None),
-        "largest": (first, 4_000, "a", None),
-        "tuned": (other, 1_000, "a", "small"),
-        "tuned-large": (first, 2_000, "a", "large"),
-        "elsewhere": (other, 3_000, None, None),
-        "nowhere": (first, 5_000, None, None),
-    }
+        "small": (first, 1_000, "a", None), "large": (other, 2_000, "a", None), "largest": (first, 4_000, "a", None),
+        "tuned": (other, 1_000, "a", "small"), "tuned-large": (first, 2_000, "a", "large"),
+        "elsewhere": (other, 3_000, None, None), "nowhere": (first, 5_000, None, None),
+    }  # fmt: skip
     for name, (source, size, family, tuned_from) in models.items():
         run = as_older(shutil.copytree(source, tmp_path / name))
         facts = {"n_parameters": size, "family": family, "tuned_from": tuned_from}
@@ -79,12 +75,9 @@ def test_effects_of_size_and_tuning_are_the_differences_of_their_pairs(labels: l
     assert {"macro_f1", "accuracy", "rsd", "bias_score"} <= {row["metric"] for row in found}
     by_pair = {(row["run"], row["larger_run"], row["other_run"]): row for row in found if row["metric"] == "accuracy"}
     sign_of = {
-        ("small", "large", None): 1,
-        ("large", "largest", None): -1,
-        ("tuned", "tuned-large", None): -1,
-        ("small", None, "tuned"): 1,
-        ("large", None, "tuned-large"): -1,
-    }
+        ("small", "large", None): 1, ("large", "largest", None): -1, ("tuned", "tuned-large", None): -1,
+        ("small", None, "tuned"): 1, ("large", None, "tuned-large"): -1,
+    }  # fmt: skip
     assert by_pair.keys() == sign_of.keys()
     for pair, sign in sign_of.items():
         row, estimate = by_pair[pair], sign * differences.mean()
@@ -201,27 +194,18 @@ def _another_set(plan: Plan) -> None:
 SCORING = {"normalization": "sum", "eos": True}
 
 
-@pytest.mark.parametrize(
-    ("change", "column", "said"),
-    [
-        (lambda plan: plan.spec.update(seed=43), "has_same_seed", "other seeds in the specs"),
-        (lambda plan: plan.spec.update(scoring=SCORING), "has_same_scoring", "scored in another way"),
-        (lambda plan: plan.spec.update(prompt={"prefix_mode": "reference"}), "has_same_scoring", "prompt.prefix_mode"),
-        (
-            lambda plan: plan.contexts[0].update(text="Another."),
-            "has_same_contexts",
-            "the demonstrations, or other text before the rows, differ",
-        ),
-        (
-            lambda plan: plan.prompts[0].update(input_text="Another"),
-            "has_same_inputs",
-            "the prompts show the rows in another way",
-        ),
-        (_more_settings, "has_same_n_demos", "other numbers of demonstrations"),
-        (_another_task, None, "left out, because only one of the two runs has it: task8"),
-        (_another_set, "has_same_sets", "other demonstration sets"),
-    ],
-)
+@pytest.mark.parametrize(("change", "column", "said"), [
+    (lambda plan: plan.spec.update(seed=43), "has_same_seed", "other seeds in the specs"),
+    (lambda plan: plan.spec.update(scoring=SCORING), "has_same_scoring", "scored in another way"),
+    (lambda plan: plan.spec.update(prompt={"prefix_mode": "reference"}), "has_same_scoring", "prompt.prefix_mode"),
+    (lambda plan: plan.contexts[0].update(text="Another."), "has_same_contexts",
+        "the demonstrations, or other text before the rows, differ"),
+    (lambda plan: plan.prompts[0].update(input_text="Another"), "has_same_inputs",
+        "the prompts show the rows in another way"),
+    (_more_settings, "has_same_n_demos", "other numbers of demonstrations"),
+    (_another_task, None, "left out, because only one of the two runs has it: task8"),
+    (_another_set, "has_same_sets", "other demonstration sets"),
+])  # fmt: skip
 def test_what_runs_do_not_share_is_named_and_left_out_of_means(
     change: Callable[[Plan], None], column: str | None, said: str, labels: list[str], tmp_path: Path
 ) -> None:

@@ -79,15 +79,12 @@ def _other_seeds(plan: MajorityPlan) -> None:
         row["demo_set"] += 1
 
 
-@pytest.mark.parametrize(
-    ("change", "lacking", "said"),
-    [
-        (_other_questions, None, "0 of 12 test rows of the first are in both"),
-        (_other_grid, None, "their proportions are others"),
-        (_other_demonstrations, {"has_same_contexts"}, "other demonstrations or another instruction"),
-        (_other_seeds, {"has_same_contexts", "has_same_seeds"}, "other seeds of the demonstrations"),
-    ],
-)
+@pytest.mark.parametrize(("change", "lacking", "said"), [
+    (_other_questions, None, "0 of 12 test rows of the first are in both"),
+    (_other_grid, None, "their proportions are others"),
+    (_other_demonstrations, {"has_same_contexts"}, "other demonstrations or another instruction"),
+    (_other_seeds, {"has_same_contexts", "has_same_seeds"}, "other seeds of the demonstrations"),
+])  # fmt: skip
 def test_what_majority_runs_do_not_share_is_named_or_refused(
     change: Callable[[MajorityPlan], None], lacking: set[str] | None, said: str, majority: list[str], tmp_path: Path
 ) -> None:

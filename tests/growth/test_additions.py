@@ -79,12 +79,9 @@ def test_a_format_is_added_and_what_was_there_says_the_same(run: Run, spec: Spec
     assert of_base == pq.read_table(pa.BufferReader(marts[CONSTANT])).to_pylist()
     changed = {name for name, content in marts.items() if run.read_bytes(name) != content}
     of_formats = (
-        "by_format",
-        "metrics",
-        "conclusions",
-        "constant_differences",
+        "by_format", "metrics", "conclusions", "constant_differences",
         *(f"format_{x}" for x in ("changes", "labels", "spread")),
-    )
+    )  # fmt: skip
     named = (*(f"label_bias_{name}" for name in of_formats), "metric_errors", "metric_values")
     assert changed == {f"marts/{name}.parquet" for name in named}
     both = {"terse": terse, "back": back}
@@ -226,16 +223,13 @@ def test_analysis_is_changed_on_what_is_stored(
 NO_KEY = "is no key of the analysis of a run of the kind label_bias"
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ("bootstrap.sample=100", f"bootstrap.sample: {NO_KEY} (scoring"),
-        ("prompt.n_demos=[0, 2, 4]", f"prompt.n_demos: {NO_KEY}"),
-        ("calibration=[cc, dc]", "calibration: dc: nothing is stored for it; biaseval run adds it"),
-        ("calibration=[]", "calibration: cc is stored and stays in every table; name it too"),
-        ("scoring.normalisation=sum", "scoring.normalisation: unknown key; did you mean normalization?"),
-    ],
-)
+@pytest.mark.parametrize(("change", "problem"), [
+    ("bootstrap.sample=100", f"bootstrap.sample: {NO_KEY} (scoring"),
+    ("prompt.n_demos=[0, 2, 4]", f"prompt.n_demos: {NO_KEY}"),
+    ("calibration=[cc, dc]", "calibration: dc: nothing is stored for it; biaseval run adds it"),
+    ("calibration=[]", "calibration: cc is stored and stays in every table; name it too"),
+    ("scoring.normalisation=sum", "scoring.normalisation: unknown key; did you mean normalization?"),
+])  # fmt: skip
 def test_what_is_no_analysis_is_refused(run: Run, change: str, problem: str) -> None:
     before = digests(Path(run.uri))
     with pytest.raises(InputError) as caught:

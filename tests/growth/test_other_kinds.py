@@ -63,14 +63,11 @@ def _questions(folder: Path) -> None:
 
 def _qa_spec(folder: Path, models: Sequence[str], heuristics: Sequence[str]) -> Any:
     content = {
-        "kind": "qa_bias",
-        "name": "mills",
+        "kind": "qa_bias", "name": "mills",
         "models": [{"name": name, "predictions": {"dev": f"{name}.json"}} for name in models],
-        "datasets": {"in_distribution": {"dev": "dev.jsonl"}},
-        "heuristics": list(heuristics),
-        "bootstrap": {"trials": 20, "sample": 10},
-        "execution": {"part_rows": 25},
-    }
+        "datasets": {"in_distribution": {"dev": "dev.jsonl"}}, "heuristics": list(heuristics),
+        "bootstrap": {"trials": 20, "sample": 10}, "execution": {"part_rows": 25},
+    }  # fmt: skip
     return _loaded(folder, content)
 
 

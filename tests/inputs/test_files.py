@@ -71,13 +71,9 @@ def _wanted(path: Path, labels: dict[str, str] | None = None, **data: Any) -> Ex
 
 
 GAPS: list[dict[str, Any]] = [
-    {"text": "one", "label": "a"},
-    {"text": "two", "label": None},
-    {"text": "three", "label": " "},
-    {"text": "four", "label": "b"},
-    {"text": "", "label": "b"},
-    {"text": "five", "label": 0.5},
-]
+    {"text": "one", "label": "a"}, {"text": "two", "label": None}, {"text": "three", "label": " "},
+    {"text": "four", "label": "b"}, {"text": "", "label": "b"}, {"text": "five", "label": 0.5},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.jsonl", "rows.parquet"])

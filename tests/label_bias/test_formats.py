@@ -102,22 +102,18 @@ def test_options_without_an_item_take_another_instruction_and_separator(tmp_path
         plans(own_spec(tmp_path, data=data, prompt={"formats": {"x": {"item": "{input} {label}"}}}))
 
 
-@pytest.mark.parametrize(
-    ("formats", "message"),
-    [
-        ({"same": {}}, r"formats\.same: is the same as base; change something of it"),
-        ({"a": {"order": 1}, "b": {"order": 1}}, r"formats\.b: is the same as a"),
-        ({"same": {"item": ITEM}}, r"formats\.same: is the same as base"),
-        ({"base": {"order": 1}}, r"formats\.base: is the name of what the section itself says; choose another"),
-        ({"a": {"item": "{review} {label}"}}, r"formats\.a\.item: shows review, and prompt\.item review, shop"),
-        ({"a": {"item": "{review}, {shop}"}}, r"prompt\.formats\.a\.item: .*has the fields \['review', 'shop'\]"),
-        ({"a": {"separator": "--"}}, r"prompt\.formats\.a\.separator: .*is not white space"),
-        ({"a": {"order": "sorted"}}, r"prompt\.formats\.a\.order: .*'drawn' or 'reversed'"),
-        ({"a": {"order": 0}}, r"prompt\.formats\.a\.order: .*greater than or equal to 1"),
-        ({"a": {"wording": "x"}}, r"prompt\.formats\.a\.wording: "),
-        ({"a/b": {"order": 1}}, r"prompt\.formats\.a/b"),
-    ],
-)
+@pytest.mark.parametrize(("formats", "message"), [
+    ({"same": {}}, r"formats\.same: is the same as base; change something of it"),
+    ({"a": {"order": 1}, "b": {"order": 1}}, r"formats\.b: is the same as a"),
+    ({"same": {"item": ITEM}}, r"formats\.same: is the same as base"),
+    ({"base": {"order": 1}}, r"formats\.base: is the name of what the section itself says; choose another"),
+    ({"a": {"item": "{review} {label}"}}, r"formats\.a\.item: shows review, and prompt\.item review, shop"),
+    ({"a": {"item": "{review}, {shop}"}}, r"prompt\.formats\.a\.item: .*has the fields \['review', 'shop'\]"),
+    ({"a": {"separator": "--"}}, r"prompt\.formats\.a\.separator: .*is not white space"),
+    ({"a": {"order": "sorted"}}, r"prompt\.formats\.a\.order: .*'drawn' or 'reversed'"),
+    ({"a": {"order": 0}}, r"prompt\.formats\.a\.order: .*greater than or equal to 1"),
+    ({"a": {"wording": "x"}}, r"prompt\.formats\.a\.wording: "), ({"a/b": {"order": 1}}, r"prompt\.formats\.a/b"),
+])  # fmt: skip
 def test_mistakes_are_named(folder: Path, formats: dict[str, Any], message: str) -> None:
     content = own_spec(folder, prompt={"item": ITEM}).model_dump(mode="json", exclude_none=True)
     content["prompt"]["formats"] = formats

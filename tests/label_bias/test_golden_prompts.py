@@ -44,13 +44,9 @@ def expected(golden: Path) -> list[dict[str, Any]]:
 
 def _tasks(golden: Path, **changes: Any) -> TasksSpec:
     content = {
-        "path": str(golden / "tasks"),
-        "table": str(golden / "task_info.csv"),
-        "suite": "selection",
-        "templates": str(golden / "templates.csv"),
-        "max_eval": 100,
-        "sampling": "reif2024",
-    }
+        "path": str(golden / "tasks"), "table": str(golden / "task_info.csv"), "suite": "selection",
+        "templates": str(golden / "templates.csv"), "max_eval": 100, "sampling": "reif2024",
+    }  # fmt: skip
     return TasksSpec(**{**content, **changes})
 
 

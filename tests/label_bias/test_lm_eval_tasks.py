@@ -48,13 +48,9 @@ def write(folder: Path, task: str = TASK, **changes: Any) -> Path:
 
 def spec_of(data: Any, **changes: Any) -> LabelBiasSpec:
     content: dict[str, Any] = {
-        "kind": "label_bias",
-        "name": "harness",
-        "model": {"path": "unused"},
-        "data": data,
-        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
-        "calibration": ["cc", "dc", "looc"],
-    }
+        "kind": "label_bias", "name": "harness", "model": {"path": "unused"}, "data": data,
+        "prompt": {"n_demos": [0, 2], "demo_sets": 2}, "calibration": ["cc", "dc", "looc"],
+    }  # fmt: skip
     return LabelBiasSpec.model_validate(content | changes)
 
 
@@ -96,28 +92,25 @@ def test_a_changed_document_is_another_task_and_no_run_is_resumed_on_it(tmp_path
     assert LABEL_BIAS.changes(spec, environment) == [f"{uri}: the file, or one that it names, changed"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ("multiple_choice", "generate_until", "output_type: generate_until has no set of labels"),
-        ("output_type", "group: x\noutput_type", "group: makes the file a group of tasks"),
-        ("output_type", "outputtype: x\noutput_type", "unexpected keyword argument 'outputtype'"),
-        ("{{question}}", "{{query}}", "lm_eval: fails (UndefinedError: 'query' is undefined); mend the task"),
-        ("doc_to_text", "doc_to_text: !function nowhere.text\n_", "Cannot import module 'nowhere'"),
-        ('target_delimiter: " "', 'target_delimiter: ""', "document train-0: target_delimiter: '' stands behind"),
-        ('["A", "B"]', "options", "document train-0: doc_to_choice: choices differ between documents, as options do"),
-        ('["A", "B"]', '["A", "A"]', "are no two or more different texts"),
-        ("target: answer", "target: question", "doc_to_target: 'what is 0?' is neither one of the choices"),
-        ("target: answer", 'target: "[0, 1]"', "document train-0: doc_to_target: [0, 1] is neither one of the choices"),
-        ("Which?", "{{question}}", "description: differs between documents"),
-        ("dataset_path: json", "dataset_path: glue", "dataset_path: the data of 'glue' are neither local nor in the"),
-        ("test: test.jsonl", "dev: test.jsonl", "dataset_path: json has no split test (it has train, dev)"),
-        ("test: test.jsonl", "test: none.jsonl", "none.jsonl'); name files in dataset_kwargs.data_files, or let"),
-        ("test: test.jsonl", "test: https://x.org/y", "dataset_kwargs: https://x.org/y is no local file; fetch it"),
-        ("test_split: test", "", "test_split: is missing, and validation_split too"),
-        ("output_type", "include: odd-even.yaml\noutput_type", "Include cycle at"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "problem"), [
+    ("multiple_choice", "generate_until", "output_type: generate_until has no set of labels"),
+    ("output_type", "group: x\noutput_type", "group: makes the file a group of tasks"),
+    ("output_type", "outputtype: x\noutput_type", "unexpected keyword argument 'outputtype'"),
+    ("{{question}}", "{{query}}", "lm_eval: fails (UndefinedError: 'query' is undefined); mend the task"),
+    ("doc_to_text", "doc_to_text: !function nowhere.text\n_", "Cannot import module 'nowhere'"),
+    ('target_delimiter: " "', 'target_delimiter: ""', "document train-0: target_delimiter: '' stands behind"),
+    ('["A", "B"]', "options", "document train-0: doc_to_choice: choices differ between documents, as options do"),
+    ('["A", "B"]', '["A", "A"]', "are no two or more different texts"),
+    ("target: answer", "target: question", "doc_to_target: 'what is 0?' is neither one of the choices"),
+    ("target: answer", 'target: "[0, 1]"', "document train-0: doc_to_target: [0, 1] is neither one of the choices"),
+    ("Which?", "{{question}}", "description: differs between documents"),
+    ("dataset_path: json", "dataset_path: glue", "dataset_path: the data of 'glue' are neither local nor in the"),
+    ("test: test.jsonl", "dev: test.jsonl", "dataset_path: json has no split test (it has train, dev)"),
+    ("test: test.jsonl", "test: none.jsonl", "none.jsonl'); name files in dataset_kwargs.data_files, or let"),
+    ("test: test.jsonl", "test: https://x.org/y", "dataset_kwargs: https://x.org/y is no local file; fetch it"),
+    ("test_split: test", "", "test_split: is missing, and validation_split too"),
+    ("output_type", "include: odd-even.yaml\noutput_type", "Include cycle at"),
+])  # fmt: skip
 def test_what_is_not_measured_as_the_harness_does_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
     assert old in TASK
     uri = write(tmp_path, TASK.replace(old, new))

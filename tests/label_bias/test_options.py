@@ -43,13 +43,10 @@ def plan_of(rows: Sequence[dict[str, Any]], folder: Path, *, item: str | None = 
 
 def plan_for(path: Path, *, item: str | None = None, **data: Any) -> TaskPlan:
     content = {
-        "kind": "label_bias",
-        "name": "animals",
-        "model": {"path": "unused"},
+        "kind": "label_bias", "name": "animals", "model": {"path": "unused"},
         "data": {"train": str(path), "options": COLUMNS} | data,
-        "prompt": {"n_demos": [0, 2], "demo_sets": 1} | ({"item": item} if item else {}),
-        "calibration": ["cc"],
-    }
+        "prompt": {"n_demos": [0, 2], "demo_sets": 1} | ({"item": item} if item else {}), "calibration": ["cc"],
+    }  # fmt: skip
     spec = LabelBiasSpec.model_validate(content)
     [plan] = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
     assert plan.problems == []
@@ -64,16 +61,10 @@ def expected(n_rows: int = 30) -> dict[str, str]:
     return {f"train-{number}": "ABC"[number % 3] for number in range(n_rows)}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda number: "ABC"[number % 3],
-        lambda number: number % 3,
-        lambda number: f" {number % 3} ",
-        lambda number: options_of(number)[number % 3],
-    ],
-    ids=["label", "place", "place-as-text", "text"],
-)
+@pytest.mark.parametrize("answer", [
+    lambda number: "ABC"[number % 3], lambda number: number % 3, lambda number: f" {number % 3} ",
+    lambda number: options_of(number)[number % 3],
+], ids=["label", "place", "place-as-text", "text"])  # fmt: skip
 def test_a_row_names_the_right_option_in_one_of_three_ways(tmp_path: Path, answer: Any) -> None:
     plan = plan_of([columns(answer(number), number) for number in range(30)], tmp_path)
     assert labels_of(plan) == expected()
@@ -146,13 +137,10 @@ def quiz(folder: Path, n_rows: int, name: str = "quiz.csv") -> Path:
 
 def quiz_spec(train: Path, **changes: Any) -> LabelBiasSpec:
     content: dict[str, Any] = {
-        "kind": "label_bias",
-        "name": "quiz",
-        "model": {"path": "unused"},
-        "data": {"train": str(train), "options": COLUMNS},
-        "prompt": {"n_demos": [0, 2], "demo_sets": 2},
+        "kind": "label_bias", "name": "quiz", "model": {"path": "unused"},
+        "data": {"train": str(train), "options": COLUMNS}, "prompt": {"n_demos": [0, 2], "demo_sets": 2},
         "calibration": ["pride"],
-    }
+    }  # fmt: skip
     for key, value in changes.items():
         content[key] = {**content[key], **value} if isinstance(content.get(key), dict) else value
     return LabelBiasSpec.model_validate(content)

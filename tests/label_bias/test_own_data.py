@@ -42,12 +42,10 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, str]]) -> Path:
 def spec_of(folder: Path, **changes: Any) -> LabelBiasSpec:
     """Return a spec on ``reviews.csv`` in ``folder``; ``changes`` go over its sections."""
     content: dict[str, Any] = {
-        "kind": "label_bias",
-        "name": "reviews",
-        "model": {"path": "unused"},
+        "kind": "label_bias", "name": "reviews", "model": {"path": "unused"},
         "data": {"train": str(folder / "reviews.csv"), "fields": {"input": "review"}, "label": "mood"},
         "prompt": {"n_demos": [0, 2], "demo_sets": 2},
-    }
+    }  # fmt: skip
     for key, value in changes.items():
         content[key] = {**content[key], **value} if isinstance(content.get(key), dict) else value
     return LabelBiasSpec.model_validate(content)
@@ -234,29 +232,20 @@ def _refused(spec: LabelBiasSpec) -> str:
     return "\n".join(plan.problems)
 
 
-@pytest.mark.parametrize(
-    ("rows", "changes", "problem"),
-    [
-        (
-            reviews(10),
-            {},
-            "data.train: has 10 rows that can be used, and 4 demonstrations (prompt.n_demos 2 x prompt.demo_sets 2), "
-            "6 BiasScore rows and 10 test rows are needed; add rows",
-        ),
-        (reviews(30), {"prompt": {"n_demos": [16]}}, "lower prompt.n_demos to at most 7, or demo_sets"),
-        (
-            reviews(30),
-            {"data": {"label": "mode"}},
-            "data.label: no row has mode; name the file's field in data.label (its fields: review, shop, mood); "
-            "did you mean mood?",
-        ),
-        (reviews(30), {"data": {"fields": {"review": "review"}}}, "data.fields.review: the prompt has no such field"),
-        (reviews(30), {"data": {"fields": {}}}, "data.fields.input: no row has input or text"),
-        ([*reviews(30), {"review": "x", "shop": "x", "mood": " "}], {}, "line 32: mood: is empty; fill it in"),
-        ([{**row, "review": ""} for row in reviews(30)], {}, "review: no row has a text; name the columns that have"),
-        ([{**row, "mood": "good"} for row in reviews(30)], {}, "every row has the label 'good'"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "changes", "problem"), [
+    (reviews(10), {},
+        "data.train: has 10 rows that can be used, and 4 demonstrations (prompt.n_demos 2 x prompt.demo_sets 2), "
+        "6 BiasScore rows and 10 test rows are needed; add rows"),
+    (reviews(30), {"prompt": {"n_demos": [16]}}, "lower prompt.n_demos to at most 7, or demo_sets"),
+    (reviews(30), {"data": {"label": "mode"}},
+        "data.label: no row has mode; name the file's field in data.label (its fields: review, shop, mood); "
+        "did you mean mood?"),
+    (reviews(30), {"data": {"fields": {"review": "review"}}}, "data.fields.review: the prompt has no such field"),
+    (reviews(30), {"data": {"fields": {}}}, "data.fields.input: no row has input or text"),
+    ([*reviews(30), {"review": "x", "shop": "x", "mood": " "}], {}, "line 32: mood: is empty; fill it in"),
+    ([{**row, "review": ""} for row in reviews(30)], {}, "review: no row has a text; name the columns that have"),
+    ([{**row, "mood": "good"} for row in reviews(30)], {}, "every row has the label 'good'"),
+])  # fmt: skip
 def test_mistakes_have_a_remedy(
     tmp_path: Path, rows: list[dict[str, str]], changes: dict[str, Any], problem: str
 ) -> None:

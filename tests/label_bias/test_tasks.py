@@ -50,24 +50,18 @@ def test_all_real_tasks_are_usable_and_in_the_suite(shared: Path) -> None:
     assert len(selection.left_out) == 239
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"Definition": None}, "Definition: is missing"),
-        ({"Definition": ["  "]}, "Definition: is empty"),
-        ({"Definition": "text"}, "Definition: must be a list of strings"),
-        ({"Instances": None}, "Instances: is missing"),
-        ({"Instances": []}, "Instances: must be a list with at least one"),
-        ({"Categories": [3]}, "Categories: must be a list of strings"),
-        ({"Instances": [{"id": "a", "input": "x", "output": []}]}, "Instances[0]: has no output"),
-        ({"Instances": [{"id": "a", "input": "x", "output": [3]}]}, "holds a label that is not a string; quote it"),
-        ({"Instances": [{"id": "a", "input": "x", "output": [" "]}]}, "first output is an empty label"),
-        ({"Instances": [{"id": "a", "input": 3, "output": ["y"]}]}, "input is missing or not a string"),
-        ({"Instances": [{"input": "x", "output": ["y"]}]}, "id is missing"),
-        ({"Instances": ["text"]}, "is not an object"),
-        ({"Instances": [{"id": "a", "input": "x", "output": ["y"]}] * 2}, "id 'a' is that of Instances[0] too"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"Definition": None}, "Definition: is missing"), ({"Definition": ["  "]}, "Definition: is empty"),
+    ({"Definition": "text"}, "Definition: must be a list of strings"), ({"Instances": None}, "Instances: is missing"),
+    ({"Instances": []}, "Instances: must be a list with at least one"),
+    ({"Categories": [3]}, "Categories: must be a list of strings"),
+    ({"Instances": [{"id": "a", "input": "x", "output": []}]}, "Instances[0]: has no output"),
+    ({"Instances": [{"id": "a", "input": "x", "output": [3]}]}, "holds a label that is not a string; quote it"),
+    ({"Instances": [{"id": "a", "input": "x", "output": [" "]}]}, "first output is an empty label"),
+    ({"Instances": [{"id": "a", "input": 3, "output": ["y"]}]}, "input is missing or not a string"),
+    ({"Instances": [{"input": "x", "output": ["y"]}]}, "id is missing"), ({"Instances": ["text"]}, "is not an object"),
+    ({"Instances": [{"id": "a", "input": "x", "output": ["y"]}] * 2}, "id 'a' is that of Instances[0] too"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
     changed = {**task_content(), **changes}
     path = tmp_path / "task1_x.json"
@@ -125,15 +119,11 @@ def test_a_folder_without_tasks_is_said(tmp_path: Path) -> None:
     assert len(check_tasks(tmp_path, min_instances=396).bad["task3_bad_classification"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("inputs", "template"),
-    [
-        (["a b", "c d e"], "{INPUT}"),
-        (["Topic: x y\n Text: z", "Topic: u\n Text: v w"], "Topic: {INPUT}\n Text: {INPUT}"),
-        (["what (A)x y (B)z", "who (A)u (B)v w"], "{INPUT} (A){INPUT} (B){INPUT}"),
-        (["Is a good?", "Is b good?"], "Is {INPUT} good?"),
-    ],
-)
+@pytest.mark.parametrize(("inputs", "template"), [
+    (["a b", "c d e"], "{INPUT}"), (["Topic: x y\n Text: z", "Topic: u\n Text: v w"], "Topic: {INPUT}\n Text: {INPUT}"),
+    (["what (A)x y (B)z", "who (A)u (B)v w"], "{INPUT} (A){INPUT} (B){INPUT}"),
+    (["Is a good?", "Is b good?"], "Is {INPUT} good?"),
+])  # fmt: skip
 def test_inference_finds_the_literal_parts(inputs: list[str], template: str) -> None:
     assert infer_template(inputs) == template
 
@@ -154,16 +144,13 @@ def test_inferred_templates_of_real_tasks_fit_every_input_and_are_mostly_the_pub
     assert n_same >= 27
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("task,words\na,b\n", "lacks the columns template; a table has task, template"),
-        ("task,template\n", "holds no row; check the path"),
-        ("task,template,template\na,{INPUT},b\n", "line 1: names the columns 'template' twice; name each once"),
-        ("task,template\na,{INPUT}\na,{INPUT}\n", "a stands there twice"),
-        ("task,template\na,none\n", "the template of a has no {INPUT}"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("task,words\na,b\n", "lacks the columns template; a table has task, template"),
+    ("task,template\n", "holds no row; check the path"),
+    ("task,template,template\na,{INPUT},b\n", "line 1: names the columns 'template' twice; name each once"),
+    ("task,template\na,{INPUT}\na,{INPUT}\n", "a stands there twice"),
+    ("task,template\na,none\n", "the template of a has no {INPUT}"),
+])  # fmt: skip
 def test_a_bad_template_table_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(InputError) as caught:

@@ -106,11 +106,8 @@ def make_run(
     spec |= {"model": {"path": "models/synthetic", "dtype": "float32"}}
     spec |= {"prompt": {"n_demos": list(n_demos), "demo_sets": demo_sets}}
     environment: Row = {
-        "versions": {"biaseval": "0.1.0"},
-        "python": "3.11.9",
-        "seed": 42,
-        "model": {"sha256": "ab" * 32},
-    }
+        "versions": {"biaseval": "0.1.0"}, "python": "3.11.9", "seed": 42, "model": {"sha256": "ab" * 32},
+    }  # fmt: skip
     environment |= {"hardware": {"cpu": "some", "n_cores": 2, "gpus": []}, "scorer": {"path": "packed"}}
     environment |= {
         "model": {"sha256": "ab" * 32},

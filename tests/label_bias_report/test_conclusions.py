@@ -10,7 +10,7 @@ from biaseval.runs import reanalyse_run
 from biaseval.store import Run
 from tests.label_bias_report.runs import Row, make_run, said
 from tests.pages import assert_said, mart
-from tests.relation import Relations, told
+from tests.relation import Relations, changeable, told
 from tests.specs import as_older
 
 LAST = "where suite = 'all' and n_demos = 8 and method = 'none'"
@@ -22,85 +22,55 @@ UNSHOWN = "update label_bias_remedies set same_tasks_advice = 'not shown', " + "
 
 @pytest.fixture(scope="module")
 def relations(run: Run) -> Iterator[Relations]:
-    found = Relations(run.root).changeable()
-    found.rows("from label_bias_conclusions, label_bias_cautions limit 0")
-    yield found
-    found.connection.close()
+    yield from changeable(run, "label_bias_conclusions", "label_bias_cautions")
 
 
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "as it is": (
-        [],
-        [
-            r"^Biased\. Above sampling noise: RSD in \d+ and BiasScore in \d+ of 12 tasks without dem.*, RSD in \d+",
+    "as it is": ([],
+        [r"^Biased\. Above sampling noise: RSD in \d+ and BiasScore in \d+ of 12 tasks without dem.*, RSD in \d+",
             r"RSD without mitigation: \d\.\d+ without demonstrations \(sampling noise about 0\.\d+\)",
             r"Helps: .*RSD and BiasScore fall, accuracy and macro-F1 rise",
             "How sure: these verdicts hold for new rows of these 12 tasks with the same demonstrations. The .* 5 %",
             "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
-            "!without a loss of accuracy: .*–",
-            "Other tasks: bias also changes in tasks like these with ",
-            "!Primary",
-        ],
-    ),
+            "!without a loss of accuracy: .*–", "Other tasks: bias also changes in tasks like these with ",
+            "!Primary"]),
     "a bias that is highest between the ends": (
         ["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
-        [r"RSD .* without demonstrations .*; 9\.000 with 2 demonstrations .*; 0\.\d+ with 8"],
-    ),
-    "no bias": (
-        ["update label_bias_by_model set is_bias_shown = false"],
-        [r"^No bias shown\. ", "!Biased", "!Cannot say"],
-    ),
+        [r"RSD .* without demonstrations .*; 9\.000 with 2 demonstrations .*; 0\.\d+ with 8"]),
+    "no bias": (["update label_bias_by_model set is_bias_shown = false"],
+        [r"^No bias shown\. ", "!Biased", "!Cannot say"]),
     "no bias of a model that does nothing": (
         ["update label_bias_by_model set is_bias_shown = false, is_above_constant = null"],
-        ["^Cannot say: the answers are not shown", "Not shown to be better than always answering one label: accuracy"],
-    ),
-    "no better than a constant answer": (
-        ["update label_bias_by_model set is_above_constant = false"],
-        [
-            "^Biased, and not shown to be better than always",
-            r"\nNo better than always answering one label: accuracy and mac",
-        ],
-    ),
+        ["^Cannot say: the answers are not shown", "Not shown to be better than always answering one label: accuracy"]),
+    "no better than a constant answer": (["update label_bias_by_model set is_above_constant = false"],
+        ["^Biased, and not shown to be better than always",
+            r"\nNo better than always answering one label: accuracy and mac"]),
     "better than a constant answer, but less often right": (
         [f"update label_bias_by_model set accuracy = majority_accuracy - 0.01, is_above_constant = true {LAST}"],
-        [r"\nBetter than always answering one label in macro-F1, but less accurate: accuracy and .* with 8 demon"],
-    ),
+        [r"\nBetter than always answering one label in macro-F1, but less accurate: accuracy and .* with 8 demon"]),
     "right less often than one label": (
         ["update label_bias_by_model set is_above_constant = true, accuracy = majority_accuracy - 0.01"],
-        ["^Biased, and right less often than always answering one label. "],
-    ),
+        ["^Biased, and right less often than always answering one label. "]),
     "constant in some demonstration sets": (
         [f"update label_bias_by_model set n_demo_sets_not_above = 3, is_above_constant = true {LAST}"],
-        [r"with 8 demonstrations \(no better in 3 of 24 pairs of a task and a demonstration set\)"],
-    ),
+        [r"with 8 demonstrations \(no better in 3 of 24 pairs of a task and a demonstration set\)"]),
     "a bias that would be found": (
         [f"update label_bias_by_model set n_tasks_rsd = 3, rsd_smallest_detectable = 0.5 {LAST}"],
-        ["; this run detects 0.500 in 4 of 5 cases"],
-    ),
-    "nothing found for other tasks": (
-        ["update label_bias_verdicts set verdict = 'unclear'"],
-        ["Other tasks: no change of bias is shown for tasks like these."],
-    ),
+        ["; this run detects 0.500 in 4 of 5 cases"]),
+    "nothing found for other tasks": (["update label_bias_verdicts set verdict = 'unclear'"],
+        ["Other tasks: no change of bias is shown for tasks like these."]),
     "changes that stay unseen": (
         ["update label_bias_verdicts set same_tasks_verdict = 'unclear', same_tasks_smallest_detectable = 0.25"],
-        ["it detects changes of about 0.250 in RSD and 0.250 in accuracy. Four times as many rows halve that"],
-    ),
-    "no test of words": (
-        ["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],
-        ["How sure: 4 rows are too few for a test", "!Helps", "!Other tasks"],
-    ),
+        ["it detects changes of about 0.250 in RSD and 0.250 in accuracy. Four times as many rows halve that"]),
+    "no test of words": (["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],
+        ["How sure: 4 rows are too few for a test", "!Helps", "!Other tasks"]),
     "accuracy below one label where macro-F1 is above": (
         ["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
-        [
-            "Helps: .*; accuracy stays below that of always answering one label",
-            "Best mitigation: .* and macro-F1 0.000, and is still right more often",
-        ],
-    ),
-    "no change": (
-        [UNSHOWN],
-        [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;", "! rise"],
-    ),
-}
+        ["Helps: .*; accuracy stays below that of always answering one label",
+            "Best mitigation: .* and macro-F1 0.000, and is still right more often"]),
+    "no change": ([UNSHOWN],
+        [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;", "! rise"]),
+}  # fmt: skip
 for advice, falls, rises, lead, shown in (
     ("bias falls, no loss", "rsd", "macro_f1", "Helps", "RSD falls, macro-F1 rises; accuracy loses less than 0.01"),
     ("bias falls, loss not ruled out", "rsd", "macro_f1", "Helps", "; a loss of accuracy cannot be excluded"),
@@ -126,24 +96,16 @@ def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relation
 
 CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "as they are": ([], ["24 prompts contain fewer", "template of 6 tasks is inferred", "^ Intervals over", "!few:"]),
-    "an unreachable BiasScore": (
-        ["update label_bias_by_task_over_sets set bias_score_of_perfect = 0.2"],
-        [r"more than 0\.1 in task\S+ \(0\.200\), .* and 7 more\."],
-    ),
-    "one gold label": (
-        ["update label_bias_by_task_over_sets set n_main_gold_labels = 1 where task like 'task003%'"],
-        ["All test rows have the same gold label in task003_synthetic; RSD is 0"],
-    ),
-    "no correct answer": (
-        [f"update label_bias_by_model set n_tasks_without_hit = 2 {LAST}"],
-        [r"improves the mean RSD: 2 tasks \(no mitigation, with 8 demonstrations\)"],
-    ),
+    "an unreachable BiasScore": (["update label_bias_by_task_over_sets set bias_score_of_perfect = 0.2"],
+        [r"more than 0\.1 in task\S+ \(0\.200\), .* and 7 more\."]),
+    "one gold label": (["update label_bias_by_task_over_sets set n_main_gold_labels = 1 where task like 'task003%'"],
+        ["All test rows have the same gold label in task003_synthetic; RSD is 0"]),
+    "no correct answer": ([f"update label_bias_by_model set n_tasks_without_hit = 2 {LAST}"],
+        [r"improves the mean RSD: 2 tasks \(no mitigation, with 8 demonstrations\)"]),
     "few tasks": (["update label_bias_by_model set n_tasks = 2"], ["^ 2 tasks are few"]),
-    "another way of scoring": (
-        ["update run_settings set normalization = 'sum'"],
-        ["scored by the sum over their tokens, with EOS; the published"],
-    ),
-}
+    "another way of scoring": (["update run_settings set normalization = 'sum'"],
+        ["scored by the sum over their tokens, with EOS; the published"]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CAUTIONS)

@@ -17,11 +17,9 @@ pytestmark = needs_browser
 SCRIPT = (Path(biaseval.report.__file__).parent / "tables.js").read_text(encoding="utf-8")
 
 ROWS = (
-    ("pear", "−1.5", '<td title="0.12">0.1</td>'),
-    ("Apple", "1,200", '<td title="0.11">0.1</td>'),
-    ("fig", "–", '<td title="">none</td>'),
-    ("banana", "3.25 [1, 5]", '<td title="2e-05">0.0</td>'),
-)
+    ("pear", "−1.5", '<td title="0.12">0.1</td>'), ("Apple", "1,200", '<td title="0.11">0.1</td>'),
+    ("fig", "–", '<td title="">none</td>'), ("banana", "3.25 [1, 5]", '<td title="2e-05">0.0</td>'),
+)  # fmt: skip
 
 HELPERS = """
 const table = document.querySelector("table.sortable");

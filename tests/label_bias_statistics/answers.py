@@ -74,15 +74,13 @@ class Analysed(Relations):
             pa.table(
                 {
                     **{name: [value] * len(each.gold) for name, value in each._asdict().items() if name in _OF_SETTING},
-                    "row": range(len(each.gold)),
-                    "gold": list(each.gold),
-                    "labels": [list(each.labels)] * len(each.gold),
-                    "probabilities": each.probabilities.tolist(),
+                    "row": range(len(each.gold)), "gold": list(each.gold),
+                    "labels": [list(each.labels)] * len(each.gold), "probabilities": each.probabilities.tolist(),
                     "prediction": each.predicted,
                 }
             )
             for each in given
-        ]
+        ]  # fmt: skip
         drawn = [
             {"suite": suite, "draw": 0, "task": task, "n_drawn": 1}
             for suite, members in suites.items()

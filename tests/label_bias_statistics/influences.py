@@ -80,16 +80,11 @@ def weighted_ckld(answers: Answers, weights: Array) -> float:
 
 
 METRIC: dict[str, Callable[[Answers, Array], float]] = {
-    "macro_f1": weighted_macro_f1,
-    "accuracy": weighted_accuracy,
-    "rsd": weighted_rsd,
-    "bias_score": weighted_bias_score,
-    "relative_variance": weighted_relative_variance,
-    "squared_preference": weighted_squared_preference,
-    "brier": weighted_brier,
-    "ckld": weighted_ckld,
+    "macro_f1": weighted_macro_f1, "accuracy": weighted_accuracy, "rsd": weighted_rsd,
+    "bias_score": weighted_bias_score, "relative_variance": weighted_relative_variance,
+    "squared_preference": weighted_squared_preference, "brier": weighted_brier, "ckld": weighted_ckld,
     "ece": weighted_ece,
-}
+}  # fmt: skip
 
 
 def influences(answers: Sequence[Answers], metric: str) -> Array:

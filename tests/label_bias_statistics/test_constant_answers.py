@@ -53,27 +53,21 @@ OPEN = "bias falls, loss not ruled out"
 BOTH = "rsd and bias_score"
 
 
-@pytest.mark.parametrize(
-    ("words", "evidence", "falls_in", "is_supported"),
-    [
-        ({"rsd": "lower", "accuracy": "higher"}, RISES, "rsd", True),
-        ({"rsd": "lower", "low": -0.009}, NO_LOSS, "rsd", True),
-        ({"rsd": "lower", "low": 0.0}, OPEN, "rsd", False),
-        ({"rsd": "lower", "low": 0.0, "accuracy": "negligible"}, NO_LOSS, "rsd", True),
-        ({"rsd": "lower", "low": -0.011}, OPEN, "rsd", False),
-        ({"rsd": "lower", "low": None}, OPEN, "rsd", False),
-        ({"bias_score": "lower", "low": 0.001}, NO_LOSS, "bias_score", True),
-        ({"bias_score": "lower", "rsd": "lower", "low": 0.001}, NO_LOSS, BOTH, True),
-        ({"rsd": "lower", "accuracy": "lower"}, FALLS, "rsd", False),
-        ({"rsd": "lower", "macro_f1": "lower", "low": 0.0}, FALLS, "rsd", False),
-        ({"rsd": "lower", "bias_score": "higher", "accuracy": "higher"}, "mixed", None, False),
-        ({"rsd": "higher", "accuracy": "higher"}, "bias rises", None, False),
-        ({"accuracy": "higher"}, "not shown", None, False),
-        (dict.fromkeys(METRICS[:4]), "not shown", None, False),
-        ({"rsd": "lower", "low": 0.001, "majority": 0.6}, NO_LOSS, "rsd", True),
-        ({"rsd": "lower", "low": 0.001, "is_above": False}, NO_LOSS, "rsd", False),
-    ],
-)
+@pytest.mark.parametrize(("words", "evidence", "falls_in", "is_supported"), [
+    ({"rsd": "lower", "accuracy": "higher"}, RISES, "rsd", True),
+    ({"rsd": "lower", "low": -0.009}, NO_LOSS, "rsd", True), ({"rsd": "lower", "low": 0.0}, OPEN, "rsd", False),
+    ({"rsd": "lower", "low": 0.0, "accuracy": "negligible"}, NO_LOSS, "rsd", True),
+    ({"rsd": "lower", "low": -0.011}, OPEN, "rsd", False), ({"rsd": "lower", "low": None}, OPEN, "rsd", False),
+    ({"bias_score": "lower", "low": 0.001}, NO_LOSS, "bias_score", True),
+    ({"bias_score": "lower", "rsd": "lower", "low": 0.001}, NO_LOSS, BOTH, True),
+    ({"rsd": "lower", "accuracy": "lower"}, FALLS, "rsd", False),
+    ({"rsd": "lower", "macro_f1": "lower", "low": 0.0}, FALLS, "rsd", False),
+    ({"rsd": "lower", "bias_score": "higher", "accuracy": "higher"}, "mixed", None, False),
+    ({"rsd": "higher", "accuracy": "higher"}, "bias rises", None, False),
+    ({"accuracy": "higher"}, "not shown", None, False), (dict.fromkeys(METRICS[:4]), "not shown", None, False),
+    ({"rsd": "lower", "low": 0.001, "majority": 0.6}, NO_LOSS, "rsd", True),
+    ({"rsd": "lower", "low": 0.001, "is_above": False}, NO_LOSS, "rsd", False),
+])  # fmt: skip
 def test_a_remedy_is_supported_where_bias_falls_and_a_loss_is_ruled_out(
     words: dict[str, Any], evidence: str, falls_in: str | None, is_supported: bool
 ) -> None:

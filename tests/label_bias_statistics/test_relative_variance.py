@@ -102,19 +102,11 @@ def test_rsd_is_said_to_be_lower_where_recalls_come_together_and_not_where_only_
     assert 0 < rsd["n_tasks_lower"] <= 30
 
 
-@pytest.mark.parametrize(
-    ("tests", "p"),
-    [
-        ([(-1, 0.01)], 0.01),
-        ([(0, 1)], 1),
-        ([(-1, 0.01), (-0.2, 0.04)], 0.02),
-        ([(-1, 0.03), (-0.2, 0.04)], 0.03),
-        ([(-1, 0.01), (0.2, 0.02)], 1),
-        ([(-1, 0.01), (0, 0.02)], 1),
-        ([(-1, 0.01), (-1, None)], None),
-        ([(None, None)], None),
-    ],
-)
+@pytest.mark.parametrize(("tests", "p"), [
+    ([(-1, 0.01)], 0.01), ([(0, 1)], 1), ([(-1, 0.01), (-0.2, 0.04)], 0.02), ([(-1, 0.03), (-0.2, 0.04)], 0.03),
+    ([(-1, 0.01), (0.2, 0.02)], 1), ([(-1, 0.01), (0, 0.02)], 1), ([(-1, 0.01), (-1, None)], None),
+    ([(None, None)], None),
+])  # fmt: skip
 def test_a_word_about_rsd_has_the_larger_p_of_one_sign_the_second_one_sided(tests: list[Any], p: float | None) -> None:
     told = [
         {"metric": metric, "estimate": estimate, "p": of_one, "noise_p": None}
@@ -218,16 +210,11 @@ def test_the_noise_of_a_suite_is_that_of_its_least_p() -> None:
     assert {row["noise_p"] for row in rows(connection, "from label_bias_verdicts where metric = 'rsd'")} == {None}
 
 
-@pytest.mark.parametrize(
-    ("tests", "noise_p", "p"),
-    [
-        ([(-1, 0.01), (-0.2, 0.04)], 0.001, 0.02),
-        ([(-1, 0.01), (-0.2, 0.04)], 0.3, 0.3),
-        ([(-1, 0.01), (0.2, 0.04)], 0.001, 1),
-        ([(-1, 0.01), (-0.2, None)], 0.001, None),
-        ([(-1, 0.01), (-0.2, 0.04)], None, None),
-    ],
-)
+@pytest.mark.parametrize(("tests", "noise_p", "p"), [
+    ([(-1, 0.01), (-0.2, 0.04)], 0.001, 0.02), ([(-1, 0.01), (-0.2, 0.04)], 0.3, 0.3),
+    ([(-1, 0.01), (0.2, 0.04)], 0.001, 1), ([(-1, 0.01), (-0.2, None)], 0.001, None),
+    ([(-1, 0.01), (-0.2, 0.04)], None, None),
+])  # fmt: skip
 def test_a_word_about_bias_score_needs_a_side_above_noise(
     tests: list[Any], noise_p: float | None, p: float | None
 ) -> None:
@@ -239,17 +226,13 @@ def test_a_word_about_bias_score_needs_a_side_above_noise(
     assert connect([]).execute(f"select word_p($1::{typed})", [told]).fetchall() == [(p,)]
 
 
-@pytest.mark.parametrize(
-    ("metric", "bands", "band"),
-    [
-        ("bias_score", [(-0.001, 0.002), (-0.001, 0.001)], [-0.005, 0.005]),
-        ("bias_score", [(-0.02, 0.002), (-0.001, 0.001)], [-0.02, 0.005]),
-        ("squared_preference", [(-0.02, 0.002), (-0.001, 0.001)], [-0.004, 0.001]),
-        ("bias_score", [(-0.001, 0.002), (None, None)], None),
-        ("rsd", [(-0.001, 0.002), (-0.1, 0.1)], [-0.001, 0.002]),
-        ("accuracy", [(-0.001, 0.002)], [-0.001, 0.002]),
-    ],
-)
+@pytest.mark.parametrize(("metric", "bands", "band"), [
+    ("bias_score", [(-0.001, 0.002), (-0.001, 0.001)], [-0.005, 0.005]),
+    ("bias_score", [(-0.02, 0.002), (-0.001, 0.001)], [-0.02, 0.005]),
+    ("squared_preference", [(-0.02, 0.002), (-0.001, 0.001)], [-0.004, 0.001]),
+    ("bias_score", [(-0.001, 0.002), (None, None)], None), ("rsd", [(-0.001, 0.002), (-0.1, 0.1)], [-0.001, 0.002]),
+    ("accuracy", [(-0.001, 0.002)], [-0.001, 0.002]),
+])  # fmt: skip
 def test_bias_score_is_negligible_by_the_wider_band_in_least_effects(
     metric: str, bands: list[Any], band: list[float] | None
 ) -> None:

@@ -96,15 +96,10 @@ def test_a_verdict_on_six_tasks_by_hand() -> None:
     assert rejected >= {3, 4}
 
 
-@pytest.mark.parametrize(
-    ("changes", "p", "verdict"),
-    [
-        ([2, 4, 6, 8, 10, 3], 2 / 64, "higher"),
-        ([-2, -4, -6, -8, -9, -3], 2 / 64, "lower"),
-        ([2, 4, 6], 2 / 8, "too few"),
-        ([0] * 6, 1, "unclear"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "p", "verdict"), [
+    ([2, 4, 6, 8, 10, 3], 2 / 64, "higher"), ([-2, -4, -6, -8, -9, -3], 2 / 64, "lower"), ([2, 4, 6], 2 / 8, "too few"),
+    ([0] * 6, 1, "unclear"),
+])  # fmt: skip
 def test_six_tasks_of_one_mind_are_just_enough_and_three_too_few(changes: list[int], p: float, verdict: str) -> None:
     row = verdicts(Analysed(tasks_that_change(changes)), "accuracy")["cc"]
     assert (row["p"], row["verdict"]) == (p, verdict)
@@ -243,31 +238,22 @@ def _spec(**changes: Any) -> Any:
     return stored_spec({**BASE, **changes}, "spec.yaml")
 
 
-@pytest.mark.parametrize(
-    ("primary", "changes", "problem"),
-    [
-        ({"metric": "rds", "method": "dc"}, {}, "primary.metric: 'rds' is no metric of this run; did you mean rsd?"),
-        ({"metric": "brier", "method": "dc"}, {}, "primary.metric: 'brier' is no metric of this run; there is"),
-        ({"metric": "relative_variance", "method": "dc"}, {}, "'relative_variance' is given no verdict; there is"),
-        ({"metric": "ece", "method": "dc"}, {"analysis": {"metrics": ["ece"]}}, "'ece' is given no verdict; there is"),
-        ({"metric": "rsd", "method": "looc"}, {}, "primary.method: 'looc' is no method of this run; there is cc, dc"),
-        ({"metric": "rsd", "method": "dcc"}, {}, "primary.method: 'dcc' is no method of this run; did you mean dc?"),
-        ({"metric": "rsd", "method": "none"}, {}, "primary.method: 'none' is no method of this run"),
-        ({"metric": "rsd", "method": "lora"}, {}, "primary.method: 'lora' is no method of this run"),
-        (
-            {"metric": "rsd", "method": "dc"},
-            {"calibration": []},
-            "primary.method: the run has no method that could change anything; add it to calibration",
-        ),
-        (
-            {"metric": "rsd", "method": "looc@0.5"},
-            {"calibration": ["looc@0.5"], "prompt": {"n_demos": [0]}},
-            "primary.method: 'looc@0.5' needs demonstrations, and prompt.n_demos has 0 alone",
-        ),
-        ({"metric": "rsd"}, {}, "primary.method: "),
-        ({"metric": "rsd", "method": "dc", "n_demos": 4}, {}, "primary.n_demos: unknown key"),
-    ],
-)
+@pytest.mark.parametrize(("primary", "changes", "problem"), [
+    ({"metric": "rds", "method": "dc"}, {}, "primary.metric: 'rds' is no metric of this run; did you mean rsd?"),
+    ({"metric": "brier", "method": "dc"}, {}, "primary.metric: 'brier' is no metric of this run; there is"),
+    ({"metric": "relative_variance", "method": "dc"}, {}, "'relative_variance' is given no verdict; there is"),
+    ({"metric": "ece", "method": "dc"}, {"analysis": {"metrics": ["ece"]}}, "'ece' is given no verdict; there is"),
+    ({"metric": "rsd", "method": "looc"}, {}, "primary.method: 'looc' is no method of this run; there is cc, dc"),
+    ({"metric": "rsd", "method": "dcc"}, {}, "primary.method: 'dcc' is no method of this run; did you mean dc?"),
+    ({"metric": "rsd", "method": "none"}, {}, "primary.method: 'none' is no method of this run"),
+    ({"metric": "rsd", "method": "lora"}, {}, "primary.method: 'lora' is no method of this run"),
+    ({"metric": "rsd", "method": "dc"}, {"calibration": []},
+        "primary.method: the run has no method that could change anything; add it to calibration"),
+    ({"metric": "rsd", "method": "looc@0.5"}, {"calibration": ["looc@0.5"], "prompt": {"n_demos": [0]}},
+        "primary.method: 'looc@0.5' needs demonstrations, and prompt.n_demos has 0 alone"),
+    ({"metric": "rsd"}, {}, "primary.method: "),
+    ({"metric": "rsd", "method": "dc", "n_demos": 4}, {}, "primary.n_demos: unknown key"),
+])  # fmt: skip
 def test_what_is_no_question_of_the_run_is_refused(
     primary: dict[str, Any], changes: dict[str, Any], problem: str
 ) -> None:

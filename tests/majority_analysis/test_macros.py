@@ -100,14 +100,11 @@ def test_the_published_table_gives_nine_of_ten_published_boundaries(shared: Path
     published = tables["table1"]["Covid-5G"]
     columns = [
         {
-            "name": name,
-            "weighted_f1": [row["wt_f1"][name] for row in tables["table2"]["rows"]],
-            "rb_at_10": published["rb10"][name],
-            "mean_f1": published["wt_f1"][name],
-            "sd_f1": published["std"][name],
+            "name": name, "weighted_f1": [row["wt_f1"][name] for row in tables["table2"]["rows"]],
+            "rb_at_10": published["rb10"][name], "mean_f1": published["wt_f1"][name], "sd_f1": published["std"][name],
         }
         for name in tables["columns"]
-    ]
+    ]  # fmt: skip
     assert len(columns) == 10
     assert _published(columns) == {"MPT-7B-wo"}
     for column, expected in zip(columns, tables["rb10"]["per_column"], strict=True):
@@ -200,26 +197,18 @@ RISES, FALLS = {"rb_at_10": {"verdict": "higher"}}, {"rb_at_10": {"verdict": "lo
 NOT_RULED_OUT, NOT_SHOWN = "bias falls, loss not ruled out", "F1 rises, bias not shown to fall"
 
 
-@pytest.mark.parametrize(
-    ("words", "evidence", "falls_in"),
-    [
-        (LOWER_SD | NO_LOSS, "bias falls, no loss", "sd_f1"),
-        (LOWER_SD | NO_LOSS | NOT_JUDGED, "bias falls, no loss", "sd_f1"),
-        (LOWER_SD | HIGHER | RISES, "bias falls, F1 rises", "sd_f1 and rb_at_10"),
-        (HIGHER | RISES, "bias falls, F1 rises", "rb_at_10"),
-        (LOWER_SD, NOT_RULED_OUT, "sd_f1"),
-        (LOWER_SD | {"mean_f1": {"both_low": None}}, NOT_RULED_OUT, "sd_f1"),
-        (LOWER_SD | {"mean_f1": {"both_low": -0.01}}, NOT_RULED_OUT, "sd_f1"),
-        (LOWER_SD | {"mean_f1": {"verdict": "lower", "both_low": -0.1}}, "bias falls, F1 falls", "sd_f1"),
-        (HIGHER | NOT_JUDGED, NOT_SHOWN, None),
-        (HIGHER, NOT_SHOWN, None),
-        (HIGHER | {"sd_f1": {"verdict": "higher"}}, "bias rises", None),
-        (HIGHER | FALLS, "bias rises", None),
-        (HIGHER | LOWER_SD | FALLS, "mixed", None),
-        (NO_LOSS, "not shown", None),
-        ({}, "not shown", None),
-    ],
-)
+@pytest.mark.parametrize(("words", "evidence", "falls_in"), [
+    (LOWER_SD | NO_LOSS, "bias falls, no loss", "sd_f1"),
+    (LOWER_SD | NO_LOSS | NOT_JUDGED, "bias falls, no loss", "sd_f1"),
+    (LOWER_SD | HIGHER | RISES, "bias falls, F1 rises", "sd_f1 and rb_at_10"),
+    (HIGHER | RISES, "bias falls, F1 rises", "rb_at_10"), (LOWER_SD, NOT_RULED_OUT, "sd_f1"),
+    (LOWER_SD | {"mean_f1": {"both_low": None}}, NOT_RULED_OUT, "sd_f1"),
+    (LOWER_SD | {"mean_f1": {"both_low": -0.01}}, NOT_RULED_OUT, "sd_f1"),
+    (LOWER_SD | {"mean_f1": {"verdict": "lower", "both_low": -0.1}}, "bias falls, F1 falls", "sd_f1"),
+    (HIGHER | NOT_JUDGED, NOT_SHOWN, None), (HIGHER, NOT_SHOWN, None),
+    (HIGHER | {"sd_f1": {"verdict": "higher"}}, "bias rises", None), (HIGHER | FALLS, "bias rises", None),
+    (HIGHER | LOWER_SD | FALLS, "mixed", None), (NO_LOSS, "not shown", None), ({}, "not shown", None),
+])  # fmt: skip
 def test_the_evidence_for_a_remedy_is_graded(
     words: Mapping[str, Mapping[str, Any]], evidence: str, falls_in: str | None
 ) -> None:

@@ -29,14 +29,10 @@ def boolq_rows(prefix: str, n_true: int, n_false: int) -> list[dict[str, Any]]:
 def boolq_spec(folder: Path, **changes: Any) -> MajorityBiasSpec:
     """Return a spec on train.jsonl and test.jsonl in ``folder``; ``changes`` go over its sections and keys."""
     content: dict[str, Any] = {
-        "kind": "majority_bias",
-        "name": "boolq",
-        "model": {"path": "unused"},
+        "kind": "majority_bias", "name": "boolq", "model": {"path": "unused"},
         "data": {"train": str(folder / "train.jsonl"), "test": str(folder / "test.jsonl")},
-        "prompt": {"preset": "boolq", "n_demos": 4},
-        "proportions": "binary_11",
-        "seeds": [0, 1],
-    }
+        "prompt": {"preset": "boolq", "n_demos": 4}, "proportions": "binary_11", "seeds": [0, 1],
+    }  # fmt: skip
     for key, value in changes.items():
         content[key] = {**content[key], **value} if isinstance(content.get(key), dict) else value
     return MajorityBiasSpec.model_validate(content)

@@ -167,19 +167,12 @@ def test_all_mistakes_of_both_files_come_in_one_message(tmp_path: Path) -> None:
     good = boolq_rows("dog", 1, 1)
     train = "\n".join(
         [
-            json.dumps({**good[0], "id": "a"}),
-            "{not json",
-            '["a list"]',
-            "",
-            json.dumps({**good[1], "id": "a"}),
-            json.dumps({"question": 3, "answer": True}),
-            json.dumps({"answer": True}),
-            json.dumps({"question": " why? ", "answer": "maybe"}),
-            json.dumps({"question": "  ", "answer": "maybe"}),
-            json.dumps({"question": "half \ud800", "answer": None}),
-            json.dumps({"question": "fine", "answer": 0.5}),
+            json.dumps({**good[0], "id": "a"}), "{not json", '["a list"]', "", json.dumps({**good[1], "id": "a"}),
+            json.dumps({"question": 3, "answer": True}), json.dumps({"answer": True}),
+            json.dumps({"question": " why? ", "answer": "maybe"}), json.dumps({"question": "  ", "answer": "maybe"}),
+            json.dumps({"question": "half \ud800", "answer": None}), json.dumps({"question": "fine", "answer": 0.5}),
         ]
-    )
+    )  # fmt: skip
     message = _mistakes(tmp_path, train, [{"question": "x", "answer": 3}])
     where = f"{tmp_path / 'train.jsonl'}: "
     for problem in (
@@ -212,30 +205,20 @@ def test_many_mistakes_are_cut_and_counted(tmp_path: Path) -> None:
     assert "every example has the label 'none'; two are" in _mistakes(tmp_path, rows[:2], rows[2:], prompt=STANCE)
 
 
-@pytest.mark.parametrize(
-    ("train", "changes", "problem"),
-    [
-        ("", {}, "is empty"),
-        ("index\tsentence1\n", {"suffix": ".tsv"}, "holds no row"),
-        ("a\tb\n1\n", {"suffix": ".tsv"}, "line 2: has 1 columns and the header 2"),
-        ("a,b\n", {"suffix": ".csv"}, "holds no row"),
-        ("some text", {"suffix": ".txt"}, "is no JSON, it starts with 'some text'; CSV (.csv), TSV"),
-        ('{"Definition": ["x"]}', {"suffix": ".json"}, "Instances: is missing"),
-        (
-            [{"text": "x", "answer": True}],
-            {},
-            "data.fields.sentence: no row has sentence or question; name the file's field in "
-            "data.fields: {sentence: ...} (its fields: text, answer)",
-        ),
-        ([{"question": "x", "gold": True}], {}, "data.label: no row has label or answer; name the file's field in"),
-        (
-            [{"question": "x", "answer": True}],
-            {"data": {"fields": {"sentense": "question"}}},
-            "data.fields.sentense: the prompt has no such field; it has sentence",
-        ),
-        ([{"target": "x", "tweet": "y", "label": True}], {"prompt": STANCE}, "label: the label true is no text; say"),
-    ],
-)
+@pytest.mark.parametrize(("train", "changes", "problem"), [
+    ("", {}, "is empty"), ("index\tsentence1\n", {"suffix": ".tsv"}, "holds no row"),
+    ("a\tb\n1\n", {"suffix": ".tsv"}, "line 2: has 1 columns and the header 2"),
+    ("a,b\n", {"suffix": ".csv"}, "holds no row"),
+    ("some text", {"suffix": ".txt"}, "is no JSON, it starts with 'some text'; CSV (.csv), TSV"),
+    ('{"Definition": ["x"]}', {"suffix": ".json"}, "Instances: is missing"),
+    ([{"text": "x", "answer": True}], {},
+        "data.fields.sentence: no row has sentence or question; name the file's field in "
+        "data.fields: {sentence: ...} (its fields: text, answer)"),
+    ([{"question": "x", "gold": True}], {}, "data.label: no row has label or answer; name the file's field in"),
+    ([{"question": "x", "answer": True}], {"data": {"fields": {"sentense": "question"}}},
+        "data.fields.sentense: the prompt has no such field; it has sentence"),
+    ([{"target": "x", "tweet": "y", "label": True}], {"prompt": STANCE}, "label: the label true is no text; say"),
+])  # fmt: skip
 def test_mistakes_name_place_and_remedy(tmp_path: Path, train: object, changes: dict[str, Any], problem: str) -> None:
     assert problem in _mistakes(tmp_path, train, [], **changes)
 
@@ -291,14 +274,11 @@ def _spec(folder: Path, **content: Any) -> MajorityBiasSpec:
     return MajorityBiasSpec.model_validate({**common, **content, "data": {**data, **content.get("data", {})}})
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "labels", "n_train"),
-    [
-        ("boolq", {"prompt": {"preset": "boolq", "n_demos": 50}, "proportions": "binary_11"}, "True False", 2000),
-        ("rte", {"prompt": {"preset": "rte", "n_demos": 10}, "proportions": "binary_11"}, "True False", 2490),
-        ("tweets_stance", {"prompt": P2_STANCE, "proportions": "ternary_15"}, "against favor none", 2914),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "labels", "n_train"), [
+    ("boolq", {"prompt": {"preset": "boolq", "n_demos": 50}, "proportions": "binary_11"}, "True False", 2000),
+    ("rte", {"prompt": {"preset": "rte", "n_demos": 10}, "proportions": "binary_11"}, "True False", 2490),
+    ("tweets_stance", {"prompt": P2_STANCE, "proportions": "ternary_15"}, "against favor none", 2914),
+])  # fmt: skip
 def test_grids_are_planned_on_real_data(
     shared: Path, name: str, content: dict[str, Any], labels: str, n_train: int
 ) -> None:

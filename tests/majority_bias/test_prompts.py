@@ -81,12 +81,8 @@ def test_a_setting_is_named_by_its_percentages(shares: tuple[float, ...], name: 
 def test_settings_with_the_same_counts_are_found_together() -> None:
     assert same_counts(_settings("binary_11", "True False", 50)) == []
     assert same_counts(_settings("binary_11", "True False", 4)) == [
-        ["0/100", "10/90"],
-        ["20/80", "30/70"],
-        ["40/60", "50/50", "60/40"],
-        ["70/30", "80/20"],
-        ["90/10", "100/0"],
-    ]
+        ["0/100", "10/90"], ["20/80", "30/70"], ["40/60", "50/50", "60/40"], ["70/30", "80/20"], ["90/10", "100/0"],
+    ]  # fmt: skip
 
 
 def test_a_simplex_has_all_settings_of_its_step() -> None:
@@ -103,15 +99,12 @@ def test_listed_settings_keep_their_order_and_leave_out_labels_without_a_share()
     assert [(s.number, s.name, s.counts) for s in settings] == [(0, "0/0/100", (0, 0, 5)), (1, "60/40/0", (3, 2, 0))]
 
 
-@pytest.mark.parametrize(
-    ("proportions", "labels", "problem"),
-    [
-        ("binary_11", "a b c", "binary_11 is for 2 labels and the data has 3: 'a', 'b', 'c'"),
-        ("ternary_15", "a b", "ternary_15 is for 3 labels and the data has 2"),
-        ([{"a": 1}, {"x": 1}], "a b", "setting 1 has the label 'x' and the data has 2: 'a', 'b'"),
-        ([{"a": 1}, {"a": 1, "b": 0}], "a b", "settings 0 and 1 are both 100/0"),
-    ],
-)
+@pytest.mark.parametrize(("proportions", "labels", "problem"), [
+    ("binary_11", "a b c", "binary_11 is for 2 labels and the data has 3: 'a', 'b', 'c'"),
+    ("ternary_15", "a b", "ternary_15 is for 3 labels and the data has 2"),
+    ([{"a": 1}, {"x": 1}], "a b", "setting 1 has the label 'x' and the data has 2: 'a', 'b'"),
+    ([{"a": 1}, {"a": 1, "b": 0}], "a b", "settings 0 and 1 are both 100/0"),
+])  # fmt: skip
 def test_a_grid_that_does_not_fit_the_labels_is_refused(proportions: object, labels: str, problem: str) -> None:
     with pytest.raises(InputError) as caught:
         _settings(proportions, labels)
@@ -197,14 +190,11 @@ _PAIRS = [("A dog barks.", "An animal barks."), ("A dog sleeps.", "A cat sleeps.
 _TWEETS = ["masts spread it", "no, they do not", "my lunch"]
 
 
-@pytest.mark.parametrize(
-    ("preset", "fields", "labels", "expected"),
-    [
-        ("boolq", [{"sentence": text} for text in _SENTENCES], ["True", "False"], BOOLQ),
-        ("rte", [{"premise": one, "hypothesis": other} for one, other in _PAIRS], ["True"], RTE),
-        ("covid5g", [{"tweet": text} for text in _TWEETS], ["misinformation", "correct"], COVID5G),
-    ],
-)
+@pytest.mark.parametrize(("preset", "fields", "labels", "expected"), [
+    ("boolq", [{"sentence": text} for text in _SENTENCES], ["True", "False"], BOOLQ),
+    ("rte", [{"premise": one, "hypothesis": other} for one, other in _PAIRS], ["True"], RTE),
+    ("covid5g", [{"tweet": text} for text in _TWEETS], ["misinformation", "correct"], COVID5G),
+])  # fmt: skip
 def test_presets_are_the_words_of_the_paper(
     preset: str, fields: list[dict[str, str]], labels: list[str], expected: str
 ) -> None:
@@ -241,22 +231,13 @@ def test_a_label_stands_behind_the_test_item_as_in_a_demonstration(before: str) 
         assert test + separator(test, "favor") + "favor" == template.item({"tweet": tweet}, "favor")
 
 
-@pytest.mark.parametrize(
-    ("item", "problem"),
-    [
-        ("{tweet}: {label", "is no template"),
-        ("{tweet} {label} {tweet}", "{label} last"),
-        ("{tweet} {label} {label}", "has the fields"),
-        ("{tweet}", "has the fields"),
-        ("Label: {label}", "has the fields"),
-        ("{} {label}", "no plain name"),
-        ("{0} {label}", "no plain name"),
-        ("{tweet.upper} {label}", "no plain name"),
-        ("{tweet!r} {label}", "no plain name"),
-        ("{tweet:>9} {label}", "no plain name"),
-        ("{tweet} Label:{label}", "no white space before {label}"),
-    ],
-)
+@pytest.mark.parametrize(("item", "problem"), [
+    ("{tweet}: {label", "is no template"), ("{tweet} {label} {tweet}", "{label} last"),
+    ("{tweet} {label} {label}", "has the fields"), ("{tweet}", "has the fields"), ("Label: {label}", "has the fields"),
+    ("{} {label}", "no plain name"), ("{0} {label}", "no plain name"), ("{tweet.upper} {label}", "no plain name"),
+    ("{tweet!r} {label}", "no plain name"), ("{tweet:>9} {label}", "no plain name"),
+    ("{tweet} Label:{label}", "no white space before {label}"),
+])  # fmt: skip
 def test_a_template_that_cannot_be_filled_is_refused(item: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         item_pieces(item)

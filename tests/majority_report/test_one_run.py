@@ -14,7 +14,7 @@ from tests.majority_report.runs import HOSTILE, make_run, table
 from tests.majorityplans import ANSWERS, MajorityPlan
 from tests.measuring import measure
 from tests.pages import Page, assert_answered, assert_of_marts, assert_said, assert_whole, page_of
-from tests.relation import Relations, told
+from tests.relation import Relations, changeable, told
 
 CONCLUSIONS, CAUTIONS = "majority_bias_conclusions", "majority_bias_cautions"
 
@@ -42,10 +42,7 @@ def test_the_page_of_a_run_is_whole_and_says_what_relations_say(runs: list[str])
 
 @pytest.fixture(scope="module")
 def relations(runs: list[str]) -> Iterator[Relations]:
-    found = Relations(Run.open(runs[1]).root).changeable()
-    found.rows(f"from {CONCLUSIONS}, {CAUTIONS} limit 0")
-    yield found
-    found.connection.close()
+    yield from changeable(Run.open(runs[1]), CONCLUSIONS, CAUTIONS)
 
 
 OF_ONE = "update majority_remedies set is_supported = {}, evidence = '{}', is_above_constant = {}, {}"
@@ -53,95 +50,50 @@ HELPS = OF_ONE.format("true", "bias falls, no loss", "true", "{}")
 JUDGED = "is_rb_at_10_judged = true, rb_at_10_reason = null, sd_f1_reason = null, mean_f1_reason = null"
 
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "as it is": (
-        [],
-        [
-            "^The prop|^No effect of|^Cannot say",
+    "as it is": ([], ["^The prop|^No effect of|^Cannot say",
             r"Robustness boundary: .*1 of 3 settings are within 10 points of the best one \(RB@10 0\.333\)",
-            "judged by 200 rows and 2 seeds",
-            "The instruction changes weighted F1: at the most skewed settings ",
-        ],
-    ),
-    "proportions matter": (
-        ["update majority_by_model set proportions_p_adjusted = 0.0005, is_bias_shown = true"],
-        [
-            "^The proportions of the demonstrations change its performance",
-            r"weighted F1 depends on them \(p < 0.001; sta",
-        ],
-    ),
+            "judged by 200 rows and 2 seeds", "The instruction changes weighted F1: at the most skewed settings "]),
+    "proportions matter": (["update majority_by_model set proportions_p_adjusted = 0.0005, is_bias_shown = true"],
+        ["^The proportions of the demonstrations change its performance",
+            r"weighted F1 depends on them \(p < 0.001; sta"]),
     "proportions are not shown to matter": (
-        [
-            "update majority_by_model set proportions_p_adjusted = 0.4, is_bias_shown = false, "
-            "sd_f1_smallest_detectable = 0.125"
-        ],
-        [
-            r"^No effect of the proportions is shown\.",
-            r"not shown to depend on them \(p = 0.400; this run detects a standard deviation of 0.125",
-        ],
-    ),
+        ["update majority_by_model set proportions_p_adjusted = 0.4, is_bias_shown = false, "
+            "sd_f1_smallest_detectable = 0.125"], [r"^No effect of the proportions is shown\.",
+            r"not shown to depend on them \(p = 0.400; this run detects a standard deviation of 0.125"]),
     "nothing is better than a constant answer": (
         ["update majority_by_model set is_any_setting_above_constant = false, is_bias_shown = false"],
-        [
-            "^Cannot say: it does not do the task",
-            "RB@10 cannot be judged: no setting is better than always answering one",
-            "!settings are within",
-        ],
-    ),
+        ["^Cannot say: it does not do the task", "RB@10 cannot be judged: no setting is better than always answering one",
+            "!settings are within"]),
     "proportions matter to a model that does nothing": (
         ["update majority_by_model set is_any_setting_above_constant = false, is_bias_shown = true"],
-        ["^The proportions of the demonstrations change its answers, and no setting is better than always", "!do the"],
-    ),
-    "nothing is shown to be better": (
-        ["update majority_by_model set is_any_setting_above_constant = null"],
-        [
-            "^Cannot say: no setting is shown to be better",
-            "RB@10 cannot be judged: no setting is shown",
-            "!settings are within",
-        ],
-    ),
-    "too few rows": (
-        ["update majority_by_model set has_enough_rows = false, half_width = 0.25"],
-        [r"too few rows for RB@10 \(the intervals of settings reach 0.250\)", "!settings are within"],
-    ),
-    "most outputs are no label": (
-        ["update majority_by_model set n_marked = 0"],
-        ["RB@10 cannot be judged: most outputs are no label", "!settings are within"],
-    ),
+        ["^The proportions of the demonstrations change its answers, and no setting is better than always", "!do the"]),
+    "nothing is shown to be better": (["update majority_by_model set is_any_setting_above_constant = null"],
+        ["^Cannot say: no setting is shown to be better", "RB@10 cannot be judged: no setting is shown",
+            "!settings are within"]),
+    "too few rows": (["update majority_by_model set has_enough_rows = false, half_width = 0.25"],
+        [r"too few rows for RB@10 \(the intervals of settings reach 0.250\)", "!settings are within"]),
+    "most outputs are no label": (["update majority_by_model set n_marked = 0"],
+        ["RB@10 cannot be judged: most outputs are no label", "!settings are within"]),
     "a mitigation that helps": (
-        [
-            OF_ONE.format("true", "bias falls, no loss", "true", "f1_evidence = 'no loss', sd_f1_verdict = 'lower', ")
-            + JUDGED
-        ],
-        [r"Helps: LOOC .*; standard deviation over settings falls; mean weighted F1 loses less than 0.01\."],
-    ),
-    "a boundary that was not tested": (
-        [
-            HELPS.format("sd_f1_verdict = 'lower', ")
-            + "is_rb_at_10_judged = false, rb_at_10_reason = 'too few seeds', sd_f1_reason = null"
-        ],
-        ["Helps: .*; RB@10 was not tested: fewer than 6 seeds"],
-    ),
+        [OF_ONE.format("true", "bias falls, no loss", "true", "f1_evidence = 'no loss', sd_f1_verdict = 'lower', ")
+            + JUDGED],
+        [r"Helps: LOOC .*; standard deviation over settings falls; mean weighted F1 loses less than 0.01\."]),
+    "a boundary that was not tested": ([HELPS.format("sd_f1_verdict = 'lower', ")
+            + "is_rb_at_10_judged = false, rb_at_10_reason = 'too few seeds', sd_f1_reason = null"],
+        ["Helps: .*; RB@10 was not tested: fewer than 6 seeds"]),
     "only F1 rises": (
         [OF_ONE.format("false", "F1 rises, bias not shown to fall", "true", "mean_f1_verdict = 'higher', ") + JUDGED],
-        ["Helps in part: .*; mean weighted F1 rises", "!Helps:"],
-    ),
+        ["Helps in part: .*; mean weighted F1 rises", "!Helps:"]),
     "still no better than a constant answer": (
         [OF_ONE.format("false", "F1 rises, bias not shown to fall", "false", "mean_f1_verdict = 'higher', ") + JUDGED],
-        ["Not enough: .*mean weighted F1 rises; still no better than always answering one label", "!Helps"],
-    ),
+        ["Not enough: .*mean weighted F1 rises; still no better than always answering one label", "!Helps"]),
     "bias rises": (
-        [
-            OF_ONE.format("false", "bias rises", "true", "sd_f1_verdict = 'higher', rb_at_10_verdict = 'lower', ")
-            + JUDGED
-        ],
-        ["Mixed: .*RB@10 falls, standard deviation over settings rises", "!Helps"],
-    ),
-    "F1 falls": (
-        [OF_ONE.format("false", "not shown", "true", "mean_f1_verdict = 'lower', ") + JUDGED],
-        ["At a price: .*mean weighted F1 falls", "!Helps"],
-    ),
+        [OF_ONE.format("false", "bias rises", "true", "sd_f1_verdict = 'higher', rb_at_10_verdict = 'lower', ")
+            + JUDGED], ["Mixed: .*RB@10 falls, standard deviation over settings rises", "!Helps"]),
+    "F1 falls": ([OF_ONE.format("false", "not shown", "true", "mean_f1_verdict = 'lower', ") + JUDGED],
+        ["At a price: .*mean weighted F1 falls", "!Helps"]),
     "no mitigation": (["delete from majority_remedies"], ["What helps: no mitigation was measured"]),
-}
+}  # fmt: skip
 """By name, statements that change marts, and what conclusions say; with !, what they do not say."""
 
 
@@ -209,10 +161,8 @@ def test_outputs_stand_with_the_label_they_were_taken_for(tmp_path: Path) -> Non
     _, *lines = table(source, "most frequent outputs over all settings")
     # 0/100, seed 3, has one more output that is no label.
     assert [line[2:] for line in lines] == [
-        ["True", "17", "70.8 %"],
-        ["False", "5", "20.8 %"],
-        ["no label", "2", "8.3 %"],
-    ]
+        ["True", "17", "70.8 %"], ["False", "5", "20.8 %"], ["no label", "2", "8.3 %"],
+    ]  # fmt: skip
     found = Page(source)
     assert all(shown in found.text for shown in ('" true\\n"', f'"{HOSTILE}"', '""'))
     assert "onerror" not in {name for _, name, _ in found.attributes}

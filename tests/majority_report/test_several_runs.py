@@ -108,20 +108,15 @@ def test_effects_of_size_stay_within_a_family_and_state_and_those_of_tuning_are_
         assert (row["value"], row["other_value"], row["estimate"]) == pytest.approx((value, other, other - value))
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"seed": 43}, ["other seeds in the specs .seed.; differences of size have no interval"]),
-        ({"scoring": {"normalization": "sum", "eos": True}}, ["scored in another way", "no interval"]),
-        (
-            {"answers": dict.fromkeys(ANSWERS, ("TTTT", "TTTT"))},
-            ["no setting is shown to be better than always answering one label in other; an RB@10 near 1 is then no"],
-        ),
-        ({"answers": dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))}, ["!better than always answering one label in other"]),
-        ({"n_repeats": 1}, ["too few test rows for RB@10 in few and other"]),
-        ({"n_parameters": None}, ["the size of the model is unknown in other"]),
-    ],
-)
+@pytest.mark.parametrize(("given", "words"), [
+    ({"seed": 43}, ["other seeds in the specs .seed.; differences of size have no interval"]),
+    ({"scoring": {"normalization": "sum", "eos": True}}, ["scored in another way", "no interval"]),
+    ({"answers": dict.fromkeys(ANSWERS, ("TTTT", "TTTT"))},
+        ["no setting is shown to be better than always answering one label in other; an RB@10 near 1 is then no"]),
+    ({"answers": dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))}, ["!better than always answering one label in other"]),
+    ({"n_repeats": 1}, ["too few test rows for RB@10 in few and other"]),
+    ({"n_parameters": None}, ["the size of the model is unknown in other"]),
+])  # fmt: skip
 def test_what_a_reader_must_know_first(
     given: dict[str, Any], words: list[str], runs: list[str], tmp_path: Path
 ) -> None:

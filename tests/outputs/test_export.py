@@ -67,22 +67,15 @@ def test_a_line_is_as_the_harness_writes_it() -> None:
     [sample] = task.samples()
     doc = {"id": "id", "input": "Is it?", "prompt": "Is it? A:", "label": "yes"}
     expected: dict[str, Any] = {
-        "doc_id": 3,
-        "doc": doc,
-        "target": "yes",
-        "arguments": {
-            "gen_args_0": {"arg_0": "Is it? A:", "arg_1": " no"},
-            "gen_args_1": {"arg_0": "Is it? A:", "arg_1": " yes"},
-        },
-        "resps": [[["-1.5", "False"]], [["-1.25", "False"]]],
-        "filtered_resps": [["-1.5", "False"], ["-1.25", "False"]],
-        "filter": "none",
-        "metrics": ["acc"],
+        "doc_id": 3, "doc": doc, "target": "yes",
+        "arguments": {"gen_args_0": {"arg_0": "Is it? A:", "arg_1": " no"},
+            "gen_args_1": {"arg_0": "Is it? A:", "arg_1": " yes"}},
+        "resps": [[["-1.5", "False"]], [["-1.25", "False"]]], "filtered_resps": [["-1.5", "False"], ["-1.25", "False"]],
+        "filter": "none", "metrics": ["acc"],
         "doc_hash": hashlib.sha256(json.dumps(doc, indent=2).encode()).hexdigest(),
-        "prompt_hash": hashlib.sha256(b"Is it? A:").hexdigest(),
-        "target_hash": hashlib.sha256(b"yes").hexdigest(),
+        "prompt_hash": hashlib.sha256(b"Is it? A:").hexdigest(), "target_hash": hashlib.sha256(b"yes").hexdigest(),
         "acc": 1.0,
-    }
+    }  # fmt: skip
     assert sample == expected
     assert list(sample) == list(expected)
 
@@ -125,13 +118,10 @@ LOGPROBS = (-2.0, -1.0, -3.0)
 def record(target: str, choices: Sequence[str], doc: dict[str, Any] | None = None, **further: Any) -> dict[str, Any]:
     """Return a line whose second choice is the most likely."""
     return {
-        "doc_id": 0,
-        "doc": doc or {},
-        "target": target,
+        "doc_id": 0, "doc": doc or {}, "target": target,
         "arguments": {f"gen_args_{n}": {"arg_0": "Q:", "arg_1": f" {choice}"} for n, choice in enumerate(choices)},
-        "filtered_resps": [[str(logprob), "False"] for logprob in LOGPROBS[: len(choices)]],
-        **further,
-    }
+        "filtered_resps": [[str(logprob), "False"] for logprob in LOGPROBS[: len(choices)]], **further,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

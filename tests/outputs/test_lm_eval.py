@@ -168,15 +168,12 @@ def test_unusable_docs_are_refused(
         read_samples([copied(tmp_path, "zero", task, change)])
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        ("targets", r"line 2: target \[\d, \d\] names several right choices; label bias needs one gold label"),
-        ("generate", "generate is a task of the type generate_until: it has the model write text"),
-        ("loglikelihood", "is a task of the type loglikelihood: it scores one continuation of a doc"),
-        ("rolling", "is a task of the type loglikelihood_rolling: it measures perplexity"),
-    ],
-)
+@pytest.mark.parametrize(("task", "message"), [
+    ("targets", r"line 2: target \[\d, \d\] names several right choices; label bias needs one gold label"),
+    ("generate", "generate is a task of the type generate_until: it has the model write text"),
+    ("loglikelihood", "is a task of the type loglikelihood: it scores one continuation of a doc"),
+    ("rolling", "is a task of the type loglikelihood_rolling: it measures perplexity"),
+])  # fmt: skip
 def test_tasks_without_one_gold_label_are_refused(task: str, message: str) -> None:
     with pytest.raises(InputError, match=rf"samples_{task}_.*\.jsonl: .*{message}"):
         read_samples([samples("zero", task)])

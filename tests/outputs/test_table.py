@@ -58,14 +58,12 @@ def write(path: Path, rows: Sequence[Record]) -> Path:
 
 
 SMALL = [
-    *rows_of("1", "yes", {"yes": 0.6, "no": 0.2}),
-    *rows_of("2", "yes", {"yes": 0.3, "no": 0.6}),
-    *rows_of("3", "no", {"no": 0.5, "yes": 0.25}),
-    *rows_of("10", "no", {"no": 0.6, "yes": 0.4}),
+    *rows_of("1", "yes", {"yes": 0.6, "no": 0.2}), *rows_of("2", "yes", {"yes": 0.3, "no": 0.6}),
+    *rows_of("3", "no", {"no": 0.5, "yes": 0.25}), *rows_of("10", "no", {"no": 0.6, "yes": 0.4}),
     *rows_of("a", "yes", {"yes": 0.4, "no": 0.1}, purpose="bias_score"),
     *rows_of("b", "no", {"yes": 0.3, "no": 0.3}, purpose="bias_score"),
     *rows_of("N/A", None, {"yes": 0.1, "no": 0.4}, purpose="cc"),
-]
+]  # fmt: skip
 
 
 def test_tasks_with_equivalent_labels_are_a_suite_by_their_names_and_have_their_figure(tmp_path: Path) -> None:
@@ -138,11 +136,9 @@ MISTAKES: list[tuple[list[Record], str]] = [
     (_twice(purpose="bias_score"), "t, n_demos 0, demo_set 0: has no rows of the purpose main"),
     ([*_twice(), *_twice(purpose="bias_score")], r"t: 1 rows are both main and bias_score \(first: '1'\); held-out"),
     ([*_twice(), *_twice(task="u", n_demos=2)], "t: has no scores of main at n_demos 2, demo_set 0, which other tasks"),
-    (
-        [*_twice(), *_twice(task="u"), *_twice(task="u", purpose="cc")],
-        "t: has no scores of cc at n_demos 0, demo_set 0, which other tasks have",
-    ),
-]
+    ([*_twice(), *_twice(task="u"), *_twice(task="u", purpose="cc")],
+        "t: has no scores of cc at n_demos 0, demo_set 0, which other tasks have"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("rows", "message"), MISTAKES, ids=[message[:40] for _, message in MISTAKES])

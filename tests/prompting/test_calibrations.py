@@ -149,17 +149,10 @@ def test_random_inputs_have_the_mean_length_and_words_of_each_slot() -> None:
         assert (len(first.split()), len(second.split())) == (3, 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "variant"),
-    [
-        ("cc", Variant("cc")),
-        ("cc@0.7", Variant("cc", 0.7)),
-        ("cc@0", Variant("cc", 0.0)),
-        ("dc/5", Variant("dc", inputs=5)),
-        ("looc@1.5/64", Variant("looc", 1.5, 64)),
-        ("cc@1e-05", Variant("cc", 1e-5)),
-    ],
-)
+@pytest.mark.parametrize(("name", "variant"), [
+    ("cc", Variant("cc")), ("cc@0.7", Variant("cc", 0.7)), ("cc@0", Variant("cc", 0.0)),
+    ("dc/5", Variant("dc", inputs=5)), ("looc@1.5/64", Variant("looc", 1.5, 64)), ("cc@1e-05", Variant("cc", 1e-5)),
+])  # fmt: skip
 def test_a_name_stands_for_a_variant_and_back(name: str, variant: Variant) -> None:
     assert Variant.of(name) == variant
     assert str(variant) == name

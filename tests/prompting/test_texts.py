@@ -15,34 +15,19 @@ from tests.scoring.families import few_shot_prompts
 from tests.tinymodels import make_llama
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "shown"),
-    [
-        ("caf\u00e9", "cafe\u0301", r"'caf\xe9' and 'cafe\u0301'"),
-        ("yes", "yes\u200b", r"'yes' and 'yes\u200b'"),
-        ("\ufeffyes", "yes", r"'\ufeffyes' and 'yes'"),
-        ("co\u00adop", "coop", r"'co\xadop' and 'coop'"),
-        ("\u2764\ufe0f", "\u2764", r"'\u2764\ufe0f' and '\u2764'"),
-        ("e\u200d\u0301t\u00e9", "\u00e9t\u00e9", r"'e\u200d\u0301t\xe9' and '\xe9t\xe9'"),
-        ("\uff39\uff45\uff53", "Yes", r"'\uff39\uff45\uff53' and 'Yes'"),
-        ("not\u00a0good", "not good", r"'not\xa0good' and 'not good'"),
-        ("Yes", "yes", "'Yes' and 'yes'"),
-        ("STRASSE", "Straße", "'STRASSE' and 'Straße'"),
-        ("yes", "yes ", "'yes' and 'yes '"),
-        ("not  good", "not good", "'not  good' and 'not good'"),
-        ("Да", "да", "'Да' and 'да'"),
-        ("1", "1.0", "'1' and '1.0'"),
-        ("-0.50", "-.5", ""),
-        ("01", "+1.00", "'01' and '+1.00'"),
-        ("１", "1.0", "'１' and '1.0'"),
-        ("True", "true", "'True' and 'true'"),
-        ("1", "1.", "'1' and '1.'"),
-        ("1", "1e0", "'1' and '1e0'"),
-        ("2E+1", "20.0", "'2E+1' and '20.0'"),
-        ("1e1", "1e2", ""),
-        ("1e", "1", ""),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "shown"), [
+    ("caf\u00e9", "cafe\u0301", r"'caf\xe9' and 'cafe\u0301'"), ("yes", "yes\u200b", r"'yes' and 'yes\u200b'"),
+    ("\ufeffyes", "yes", r"'\ufeffyes' and 'yes'"), ("co\u00adop", "coop", r"'co\xadop' and 'coop'"),
+    ("\u2764\ufe0f", "\u2764", r"'\u2764\ufe0f' and '\u2764'"),
+    ("e\u200d\u0301t\u00e9", "\u00e9t\u00e9", r"'e\u200d\u0301t\xe9' and '\xe9t\xe9'"),
+    ("\uff39\uff45\uff53", "Yes", r"'\uff39\uff45\uff53' and 'Yes'"),
+    ("not\u00a0good", "not good", r"'not\xa0good' and 'not good'"), ("Yes", "yes", "'Yes' and 'yes'"),
+    ("STRASSE", "Straße", "'STRASSE' and 'Straße'"), ("yes", "yes ", "'yes' and 'yes '"),
+    ("not  good", "not good", "'not  good' and 'not good'"), ("Да", "да", "'Да' and 'да'"),
+    ("1", "1.0", "'1' and '1.0'"), ("-0.50", "-.5", ""), ("01", "+1.00", "'01' and '+1.00'"),
+    ("１", "1.0", "'１' and '1.0'"), ("True", "true", "'True' and 'true'"), ("1", "1.", "'1' and '1.'"),
+    ("1", "1e0", "'1' and '1e0'"), ("2E+1", "20.0", "'2E+1' and '20.0'"), ("1e1", "1e2", ""), ("1e", "1", ""),
+])  # fmt: skip
 def test_labels_that_look_alike_are_said_so_that_they_can_be_told_apart(one: str, other: str, shown: str) -> None:
     found = list(label_cautions([one, "something else", other]))
     expected = f"the labels {shown} look alike and count as different; if they mean the same, mend them"

@@ -138,22 +138,17 @@ BAD: list[tuple[dict[str, Any], str]] = [
     *((flat(context=value), "without a context") for value in ("", None)),
     *((flat(answers=value), "without an answer") for value in ({"text": [], "answer_start": []}, [], None, " ")),
     *((flat(answers=value), f"{PARTS}, as many of each") for value in (1890, ["Ann Lee", 1])),
-    (flat(answers=["Ann Lee"], answer_start=[25, 29]), PARTS),
-    (flat(answers="Ann Lee", answer_start="behind"), PARTS),
+    (flat(answers=["Ann Lee"], answer_start=[25, 29]), PARTS), (flat(answers="Ann Lee", answer_start="behind"), PARTS),
     (flat(answers="['Ann Lee']"), 'with answers in brackets that are no JSON list, as ["one", "two"] is'),
     (flat(answers={"text": ["Ann Lee", "Lee"], "answer_start": [25]}), PARTS),
     *((flat(answers=value), PARTS) for value in ({"text": ["Ann Lee"]}, [{"text": "Ann Lee"}])),
-    *((flat(start=value), PARTS) for value in (None, 25.5, True)),
-    (flat(text=None), PARTS),
-    (flat(text=""), "with an empty answer"),
-    (flat(text=" ", start=3), "with an empty answer"),
-    (
-        flat(answers={"text": ["Ann Lee", "Bob"], "answer_start": [25, 0]}),
-        "with an answer that is nowhere in the context",
-    ),
+    *((flat(start=value), PARTS) for value in (None, 25.5, True)), (flat(text=None), PARTS),
+    (flat(text=""), "with an empty answer"), (flat(text=" ", start=3), "with an empty answer"),
+    (flat(answers={"text": ["Ann Lee", "Bob"], "answer_start": [25, 0]}),
+        "with an answer that is nowhere in the context"),
     (flat(question="Who \ud83d?"), "with half a surrogate pair"),
     (flat(context=f"{MILL}\udc18"), "with half a surrogate pair"),
-]
+]  # fmt: skip
 
 
 def test_a_bad_question_is_refused_with_the_reason_or_left_out_and_counted(tmp_path: Path) -> None:
@@ -189,14 +184,10 @@ def test_max_examples_draws_by_seed_and_name_and_keeps_the_order(tmp_path: Path)
     assert "q300" in refused(tmp_path, [*rows, flat(id="q300", text="Bob")], max_examples=50)
 
 
-@pytest.mark.parametrize(
-    ("file", "n_questions", "n_repeated"),
-    [
-        ("data/qa/squad_dev.jsonl.gz", 10_570, 29),
-        ("data/qa/squad_addonesent.jsonl", 787, 0),
-        ("data/qa/triviaqa_dev_retrieved.jsonl", 609, 0),
-    ],
-)
+@pytest.mark.parametrize(("file", "n_questions", "n_repeated"), [
+    ("data/qa/squad_dev.jsonl.gz", 10_570, 29), ("data/qa/squad_addonesent.jsonl", 787, 0),
+    ("data/qa/triviaqa_dev_retrieved.jsonl", 609, 0),
+])  # fmt: skip
 def test_published_sets_are_read_whole(shared: Path, file: str, n_questions: int, n_repeated: int) -> None:
     found = read_questions(str(shared / file), name="dev")
     assert len(found.questions) == n_questions

@@ -255,18 +255,15 @@ def test_a_users_values_and_meaning_are_those_of_the_function(module: Callable[[
     assert (record.id, record.needs, record.step) == ("nowhere:function", None, None)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("mine_for_test:text", r"question 'q-Who\?': returned 'many'; return a finite number"),
-        ("mine_for_test:endless", r"question 'q-Who\?': returned inf"),
-        ("mine_for_test:fails", r"question 'q-Who\?': failed with KeyError: 'nothing'"),
-        ("mine_for_test:nothing", r"module 'mine_for_test' has no 'nothing'; write"),
-        ("mine_for_test:constant", r"module 'mine_for_test' has no function 'constant'"),
-        ("no_module_of_that_name:f", r"module .* cannot be imported \(ModuleNotFoundError.* PYTHONPATH"),
-        ("broken_for_test:f", r"module .* cannot be imported \(ModuleNotFoundError: .*'nothing_of_that_name'\)"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("mine_for_test:text", r"question 'q-Who\?': returned 'many'; return a finite number"),
+    ("mine_for_test:endless", r"question 'q-Who\?': returned inf"),
+    ("mine_for_test:fails", r"question 'q-Who\?': failed with KeyError: 'nothing'"),
+    ("mine_for_test:nothing", r"module 'mine_for_test' has no 'nothing'; write"),
+    ("mine_for_test:constant", r"module 'mine_for_test' has no function 'constant'"),
+    ("no_module_of_that_name:f", r"module .* cannot be imported \(ModuleNotFoundError.* PYTHONPATH"),
+    ("broken_for_test:f", r"module .* cannot be imported \(ModuleNotFoundError: .*'nothing_of_that_name'\)"),
+])  # fmt: skip
 def test_a_users_mistake_is_named(name: str, message: str, module: Callable[[str], pa.Table]) -> None:
     with pytest.raises(InputError, match=f"heuristics: {name}: {message}"):
         module(name)

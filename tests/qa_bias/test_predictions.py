@@ -62,24 +62,18 @@ def _parquet() -> bytes:
     return as_parquet([{"id": key, "prediction_text": text} for key, text in TEXTS.items()])
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("predictions.json", json.dumps(TEXTS)),
-        ("predictions.json", json.dumps(TEXTS, indent=4)),
-        ("predictions", "\ufeff" + json.dumps(TEXTS, ensure_ascii=False)),
-        ("predictions.jsonl", _lines("prediction_text")),
-        ("predictions.json", _lines("prediction")),
-        ("list.json", json.dumps([{"id": key, "prediction_text": text} for key, text in TEXTS.items()])),
-        ("predictions.csv", 'id,prediction_text\na,Ann Lee\nb,""\nc,Nîmes 🐘\n'),
-        ("predictions.csv", "prediction;id\nAnn Lee;a\n;b\nNîmes 🐘;c\n"),
-        ("predictions.tsv", "id\tprediction\na\tAnn Lee\nb\t\nc\tNîmes 🐘\n"),
-        ("predictions.parquet", _parquet()),
-        ("predictions.csv.gz", gzip.compress("id,prediction\na,Ann Lee\nb,\nc,Nîmes 🐘\n".encode(), mtime=0)),
-        ("predictions.json.gz", gzip.compress(json.dumps(TEXTS).encode(), mtime=0)),
-        ("predictions.jsonl.gz", gzip.compress(_lines("prediction_text").encode(), mtime=0)),
-    ],
-)
+@pytest.mark.parametrize(("file", "content"), [
+    ("predictions.json", json.dumps(TEXTS)), ("predictions.json", json.dumps(TEXTS, indent=4)),
+    ("predictions", "\ufeff" + json.dumps(TEXTS, ensure_ascii=False)), ("predictions.jsonl", _lines("prediction_text")),
+    ("predictions.json", _lines("prediction")),
+    ("list.json", json.dumps([{"id": key, "prediction_text": text} for key, text in TEXTS.items()])),
+    ("predictions.csv", 'id,prediction_text\na,Ann Lee\nb,""\nc,Nîmes 🐘\n'),
+    ("predictions.csv", "prediction;id\nAnn Lee;a\n;b\nNîmes 🐘;c\n"),
+    ("predictions.tsv", "id\tprediction\na\tAnn Lee\nb\t\nc\tNîmes 🐘\n"), ("predictions.parquet", _parquet()),
+    ("predictions.csv.gz", gzip.compress("id,prediction\na,Ann Lee\nb,\nc,Nîmes 🐘\n".encode(), mtime=0)),
+    ("predictions.json.gz", gzip.compress(json.dumps(TEXTS).encode(), mtime=0)),
+    ("predictions.jsonl.gz", gzip.compress(_lines("prediction_text").encode(), mtime=0)),
+])  # fmt: skip
 def test_every_form_gives_the_same_texts_in_the_order_of_the_questions(
     tmp_path: Path, file: str, content: str | bytes
 ) -> None:
@@ -123,23 +117,14 @@ def test_predictions_for_other_questions_are_left_out_and_counted(tmp_path: Path
 
 
 @pytest.mark.parametrize("on_missing", ["error", "drop"])
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (
-            '{"a": "Ann",\n"b": "", "a": "Lee", "c": "", "b": ""}',
-            "FILE: line 2: has the key 'a' a second time, after line 1; line 2: has the key 'b' twice; mend the file",
-        ),
-        (
-            '{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x"}\n' * 2 + '{"id": "c", "prediction": "x"}',
-            "FILE: has 2 ids (a, b) twice; keep one prediction of each",
-        ),
-        (
-            '{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x", "prediction": "y"}\n',
-            "FILE: line 2: has the key 'prediction' twice; write one JSON object a line",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("content", "found"), [
+    ('{"a": "Ann",\n"b": "", "a": "Lee", "c": "", "b": ""}',
+        "FILE: line 2: has the key 'a' a second time, after line 1; line 2: has the key 'b' twice; mend the file"),
+    ('{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x"}\n' * 2 + '{"id": "c", "prediction": "x"}',
+        "FILE: has 2 ids (a, b) twice; keep one prediction of each"),
+    ('{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x", "prediction": "y"}\n',
+        "FILE: line 2: has the key 'prediction' twice; write one JSON object a line"),
+])  # fmt: skip
 def test_an_id_that_stands_there_twice_is_refused(tmp_path: Path, content: str, found: str, on_missing: str) -> None:
     assert _refused(tmp_path, content, on_missing=on_missing) == found
 
@@ -152,9 +137,7 @@ def test_people_are_scored_by_their_second_answer_against_the_others() -> None:
     )
     found = annotator_rows("people", examples)
     assert [tuple(row.values())[2:6] for row in found.select(found.column_names[:6]).to_pylist()] == [
-        ("q0", "Mill!", 1.0, 1.0),
-        ("q2", "1890", 0.0, pytest.approx(2 / 3)),
-        ("q3", "blue", 1.0, 1.0),
-    ]
+        ("q0", "Mill!", 1.0, 1.0), ("q2", "1890", 0.0, pytest.approx(2 / 3)), ("q3", "blue", 1.0, 1.0),
+    ]  # fmt: skip
     assert found["model"].to_pylist() == ["people"] * 3
     assert annotator_rows("people", examples.slice(1, 1)).num_rows == 0

@@ -97,15 +97,12 @@ class Study(QaPlan):
         if "training" not in self.tables:
             self.whole_training()
         given = {
-            "qa_examples": self.examples,
-            "qa_attributes": self.attributes,
-            "qa_predictions": self.predictions,
+            "qa_examples": self.examples, "qa_attributes": self.attributes, "qa_predictions": self.predictions,
             "trained_models": self.trained,
             "qa_settings": [{"seed": seed, "variant": variant, "heuristics": list(self.tried), **bootstrap}],
             "qa_models": [{"number": number, "model": model, **facts} for number, model in enumerate(models)],
-            "qa_thresholds": thresholds,
-            **self.tables,
-        }
+            "qa_thresholds": thresholds, **self.tables,
+        }  # fmt: skip
         derived = {"qa_draws", "sign_flips", "qa_search_nulls", "qa_change_draws"} - self.tables.keys()
         for name, kind in tables_of("qa_bias").items():
             if name not in derived:
@@ -214,11 +211,9 @@ def large_study(seed: int = 0, **spec: Any) -> tuple[Study, dict[str, Floats]]:
     rng = np.random.default_rng(seed)
     n_rows = 500
     columns: dict[str, Floats] = {
-        "ans_len": rng.integers(1, 6, size=n_rows).astype(float),
-        "cos_sim": rng.random(n_rows),
-        "word_dist": rng.integers(-1, 8, size=n_rows).astype(float),
-        "article": rng.integers(12, size=n_rows),
-    }
+        "ans_len": rng.integers(1, 6, size=n_rows).astype(float), "cos_sim": rng.random(n_rows),
+        "word_dist": rng.integers(-1, 8, size=n_rows).astype(float), "article": rng.integers(12, size=n_rows),
+    }  # fmt: skip
     study = Study(
         spec.pop("thresholds", {heuristic: [threshold] for heuristic, (threshold, _) in PLACES.items()}),
         bootstrap={"trials": 20, "sample": 100, **spec.pop("bootstrap", {})},

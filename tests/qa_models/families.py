@@ -10,24 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
+import transformers as hf
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import (
-    AlbertConfig,
-    AutoModelForQuestionAnswering,
-    BartConfig,
-    BertConfig,
-    DebertaV2Config,
-    DistilBertConfig,
-    ElectraConfig,
-    GPT2Config,
-    MPNetConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    RobertaConfig,
-    T5Config,
-    XLNetConfig,
-)
 
 CONTEXTS = [
     "The old harbour of Brno was closed in 1950. Nobody knew why; the mayor, Jiří Novák, never said so.",
@@ -37,21 +21,18 @@ CONTEXTS = [
     "Yes",
 ]
 QUESTIONS = [
-    "  Who closed the harbour?",
-    "What does 東京 cost in the café of Jiří?",
-    "Why?",
-    "a b?",
+    "  Who closed the harbour?", "What does 東京 cost in the café of Jiří?", "Why?", "a b?",
     "In which year, if any at all, did the old mayor of the harbour of Brno say why it was closed to all the rivers?",
-]
+]  # fmt: skip
 WITH_TYPES = ["input_ids", "token_type_ids", "attention_mask"]
 _TEXTS = [text for text in CONTEXTS + QUESTIONS for _ in range(3)]
 
 
-def _fast(tokenizer: Tokenizer, **special: Any) -> PreTrainedTokenizerFast:
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+def _fast(tokenizer: Tokenizer, **special: Any) -> hf.PreTrainedTokenizerFast:
+    return hf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
-def _trained_once(make: Callable[[], PreTrainedTokenizerFast]) -> Callable[[], PreTrainedTokenizerFast]:
+def _trained_once(make: Callable[[], hf.PreTrainedTokenizerFast]) -> Callable[[], hf.PreTrainedTokenizerFast]:
     """Return copies of one tokenizer: training breaks ties in another way each time."""
     trained = cache(make)
     return wraps(make)(lambda: copy.deepcopy(trained()))
@@ -70,7 +51,7 @@ def _pieces(tokenizer: Tokenizer, n_pieces: int) -> dict[str, int]:
 
 
 @_trained_once
-def wordpiece() -> PreTrainedTokenizerFast:
+def wordpiece() -> hf.PreTrainedTokenizerFast:
     """Return a lower-casing WordPiece as BERT's."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -84,7 +65,7 @@ def wordpiece() -> PreTrainedTokenizerFast:
 
 
 @_trained_once
-def bpe() -> PreTrainedTokenizerFast:
+def bpe() -> hf.PreTrainedTokenizerFast:
     """Return a byte-level BPE as RoBERTa's: two separators, offsets without the space in front."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -98,7 +79,7 @@ def bpe() -> PreTrainedTokenizerFast:
     return _fast(tokenizer, **tokens, model_input_names=["input_ids", "attention_mask"])
 
 
-def _unigram(pair: str, **settings: Any) -> PreTrainedTokenizerFast:
+def _unigram(pair: str, **settings: Any) -> hf.PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -115,18 +96,18 @@ def _unigram(pair: str, **settings: Any) -> PreTrainedTokenizerFast:
 
 
 @_trained_once
-def unigram() -> PreTrainedTokenizerFast:
+def unigram() -> hf.PreTrainedTokenizerFast:
     """Return a unigram model over words that carry the space in front, as ALBERT's and DeBERTa's."""
     return _unigram("[CLS] $A [SEP] $B:1 [SEP]:1")
 
 
 @_trained_once
-def t5_tokenizer() -> PreTrainedTokenizerFast:
+def t5_tokenizer() -> hf.PreTrainedTokenizerFast:
     return _unigram("$A </s> $B </s>", model_input_names=["input_ids", "attention_mask"])
 
 
 @_trained_once
-def left_padding() -> PreTrainedTokenizerFast:
+def left_padding() -> hf.PreTrainedTokenizerFast:
     """Return a tokenizer as XLNet's: padding on the left, CLS at the end."""
     return _unigram("$A [SEP] $B:1 [SEP]:1 [CLS]:2", padding_side="left")
 
@@ -136,52 +117,52 @@ SMALL: dict[str, Any] = {
     "initializer_range": 0.3,
 }  # fmt: skip
 
-FAMILIES: dict[str, tuple[Callable[[], PretrainedConfig], Callable[[], PreTrainedTokenizerFast]]] = {
-    "bert": (lambda: BertConfig(**SMALL), wordpiece),
-    "electra": (lambda: ElectraConfig(**SMALL, embedding_size=16), wordpiece),
+FAMILIES: dict[str, tuple[Callable[[], hf.PretrainedConfig], Callable[[], hf.PreTrainedTokenizerFast]]] = {
+    "bert": (lambda: hf.BertConfig(**SMALL), wordpiece),
+    "electra": (lambda: hf.ElectraConfig(**SMALL, embedding_size=16), wordpiece),
     "distilbert": (
-        lambda: DistilBertConfig(
+        lambda: hf.DistilBertConfig(
             dim=32, n_layers=2, n_heads=4, hidden_dim=48, vocab_size=400, initializer_range=0.3,
         ),
         wordpiece,
     ),
-    "roberta": (lambda: RobertaConfig(**SMALL, pad_token_id=1, type_vocab_size=1), bpe),
-    "mpnet": (lambda: MPNetConfig(**SMALL, pad_token_id=1, max_position_embeddings=514), bpe),
-    "albert": (lambda: AlbertConfig(**SMALL, embedding_size=16, max_position_embeddings=512), unigram),
+    "roberta": (lambda: hf.RobertaConfig(**SMALL, pad_token_id=1, type_vocab_size=1), bpe),
+    "mpnet": (lambda: hf.MPNetConfig(**SMALL, pad_token_id=1, max_position_embeddings=514), bpe),
+    "albert": (lambda: hf.AlbertConfig(**SMALL, embedding_size=16, max_position_embeddings=512), unigram),
     "deberta v3": (
-        lambda: DebertaV2Config(
+        lambda: hf.DebertaV2Config(
             **SMALL, relative_attention=True, position_buckets=16, pos_att_type=["p2c", "c2p"], share_att_key=True,
             norm_rel_ebd="layer_norm", position_biased_input=False, type_vocab_size=0,
         ),
         unigram,
     ),
     "xlnet": (
-        lambda: XLNetConfig(d_model=32, n_layer=2, n_head=4, d_inner=48, vocab_size=400, initializer_range=0.3),
+        lambda: hf.XLNetConfig(d_model=32, n_layer=2, n_head=4, d_inner=48, vocab_size=400, initializer_range=0.3),
         left_padding,
     ),
     "bart": (
-        lambda: BartConfig(
+        lambda: hf.BartConfig(
             d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
             encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=400, init_std=0.3, pad_token_id=1,
         ),
         bpe,
     ),
     "t5": (
-        lambda: T5Config(
+        lambda: hf.T5Config(
             d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=400, decoder_start_token_id=0,
         ),
         t5_tokenizer,
     ),
     "gpt2": (
-        lambda: GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=400, initializer_range=0.3, pad_token_id=1),
+        lambda: hf.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=400, initializer_range=0.3, pad_token_id=1),
         bpe,
     ),
 }  # fmt: skip
 
 
-def random_reader(config: PretrainedConfig, seed: int = 0) -> PreTrainedModel:
+def random_reader(config: hf.PretrainedConfig, seed: int = 0) -> hf.PreTrainedModel:
     torch.manual_seed(seed)
-    return AutoModelForQuestionAnswering.from_config(config, dtype=torch.float32).eval()
+    return hf.AutoModelForQuestionAnswering.from_config(config, dtype=torch.float32).eval()
 
 
 def questions() -> pa.Table:
@@ -199,7 +180,7 @@ def questions() -> pa.Table:
 
 
 def features(
-    tokenizer: PreTrainedTokenizerFast, question: str, context: str, max_tokens: int, stride: int
+    tokenizer: hf.PreTrainedTokenizerFast, question: str, context: str, max_tokens: int, stride: int
 ) -> list[dict[str, Any]]:
     """Cut one question as protocol section 7 says, by the tokenizer itself; offsets are None outside the context."""
     is_right = tokenizer.padding_side == "right"
@@ -251,7 +232,7 @@ def by_brute_force(
 
 @torch.inference_mode()
 def by_the_rule(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, question: str, context: str,
+    model: hf.PreTrainedModel, tokenizer: hf.PreTrainedTokenizerFast, question: str, context: str,
     max_tokens: int, stride: int, n_best: int = 20, max_answer_tokens: int = 30,
 ) -> list[tuple[str, float]]:  # fmt: skip
     """Answer one question with one forward pass per window, none of the reader's code."""

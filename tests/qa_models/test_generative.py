@@ -6,15 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    BartConfig,
-    GenerationConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    T5Config,
-)
+import transformers as hf
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import ModelSource, load_model, load_tokenizer
@@ -22,11 +14,11 @@ from biaseval.qa_models import GenerativeReader
 from biaseval.qa_models.sequences import SequenceWriter
 from tests.qa_models.families import CONTEXTS, bpe, questions, t5_tokenizer
 
-T5 = T5Config(
+T5 = hf.T5Config(
     vocab_size=400, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0, eos_token_id=4,
     pad_token_id=0, initializer_factor=5.0,
 )  # fmt: skip
-BART = BartConfig(
+BART = hf.BartConfig(
     d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
     encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=400, init_std=0.3, pad_token_id=1, eos_token_id=2,
     decoder_start_token_id=2, forced_eos_token_id=2, max_position_embeddings=256,
@@ -34,12 +26,12 @@ BART = BartConfig(
 FAMILIES = {"t5": (T5, t5_tokenizer), "bart": (BART, bpe)}
 
 
-def random_writer(config: PretrainedConfig) -> PreTrainedModel:
+def random_writer(config: hf.PretrainedConfig) -> hf.PreTrainedModel:
     torch.manual_seed(0)
-    return AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32).eval()
+    return hf.AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32).eval()
 
 
-def reader_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, budget: int = 400) -> GenerativeReader:
+def reader_of(model: hf.PreTrainedModel, tokenizer: hf.PreTrainedTokenizerFast, budget: int = 400) -> GenerativeReader:
     return GenerativeReader(SequenceWriter(model, tokenizer, max_tokens=20, token_budget=budget))
 
 
@@ -51,7 +43,7 @@ def short_questions() -> pa.Table:
 
 
 @torch.inference_mode()
-def by_generate(model: Any, tokenizer: PreTrainedTokenizerFast, asked: pa.Table) -> list[str]:
+def by_generate(model: Any, tokenizer: hf.PreTrainedTokenizerFast, asked: pa.Table) -> list[str]:
     """Answer as the published code does: one example at a time, at most 20 tokens."""
     found = []
     for row in asked.to_pylist():
@@ -79,7 +71,7 @@ def test_answers_are_those_of_one_prompt_at_a_time(name: str) -> None:
 def test_the_models_own_samples_beams_and_lengths_do_not_count_and_stay() -> None:
     model, tokenizer, asked = random_writer(T5), t5_tokenizer(), short_questions()
     expected = by_generate(model, tokenizer, asked)
-    own = GenerationConfig(
+    own = hf.GenerationConfig(
         num_beams=3, do_sample=True, temperature=2.0, max_new_tokens=4, decoder_start_token_id=0, eos_token_id=4,
         pad_token_id=0,
     )  # fmt: skip

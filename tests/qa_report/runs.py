@@ -44,13 +44,10 @@ def make_run(
     """Return a finished run without report: models, with exact match on ``squad``, also have a set of 40 elsewhere."""
     answers = models or {"strong": right(0.98, 0.6, 0.02), "weak": right(0.3, 0.1, 0.6)}
     content = {
-        "datasets": {
-            "in_distribution": {"squad": "squad.json"},
-            "out_of_distribution": {"trivia": "trivia.json", "news": "news.json"},
-        },
-        "bootstrap": {"trials": 20, "sample": SAMPLE},
-        "heuristics": ["ans_len", "sim_word", "word_dist"],
-    }
+        "datasets": {"in_distribution": {"squad": "squad.json"},
+            "out_of_distribution": {"trivia": "trivia.json", "news": "news.json"}},
+        "bootstrap": {"trials": 20, "sample": SAMPLE}, "heuristics": ["ans_len", "sim_word", "word_dist"],
+    }  # fmt: skip
     plan = QaPlan(tuple(answers), **content | spec)
     columns = {"ans_len": LENGTHS, "sim_word": COMMON, "word_dist": NEAR}
     heuristics = plan.spec["heuristics"]
@@ -65,12 +62,9 @@ def make_run(
         answer = f"answer{row}"
         words = " ".join(f"word{number}" for number in range(100))
         text = {
-            "title": f"title {row}",
-            "question": f"What is number {row}?",
-            "context": f"{words} {answer} {words}",
-            "answers": [answer, answer],
-            "answer_starts": [len(words) + 1] * 2,
-        }
+            "title": f"title {row}", "question": f"What is number {row}?", "context": f"{words} {answer} {words}",
+            "answers": [answer, answer], "answer_starts": [len(words) + 1] * 2,
+        }  # fmt: skip
         example.update(text | (texts or {}))
     change(plan)
     uri = plan.write(folder, n_parts)

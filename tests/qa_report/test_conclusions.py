@@ -10,7 +10,7 @@ from biaseval.store import Run
 from tests.pages import assert_said, mart
 from tests.qa_report.runs import Row, make_run, right, said
 from tests.qaplans import QaPlan
-from tests.relation import Relations, told
+from tests.relation import Relations, changeable, told
 
 GIVEN = {"ans_len": 1.0, "sim_word": 2.0, "word_dist": 1.0}
 """Thresholds by heuristic, at which each has a gap, also where a search finds none."""
@@ -43,10 +43,7 @@ def test_the_biases_that_were_put_into_the_answers_are_told_with_the_numbers_of_
 
 @pytest.fixture(scope="module")
 def relations(run: Run) -> Iterator[Relations]:
-    found = Relations(run.root).changeable()
-    found.rows("from qa_bias_conclusions, qa_bias_cautions limit 0")
-    yield found
-    found.connection.close()
+    yield from changeable(run, "qa_bias_conclusions", "qa_bias_cautions")
 
 
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {

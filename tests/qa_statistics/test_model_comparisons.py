@@ -109,17 +109,10 @@ def with_luck() -> QaPlan:
     return plan
 
 
-@pytest.mark.parametrize(
-    ("plan", "reason"),
-    [
-        (random, None),
-        (lambda: random(10, variant="reference"), "other thresholds"),
-        (without_errors, "no threshold"),
-        (with_few_answers, "not measured for both"),
-        (about_one_article, "one article"),
-        (with_luck, "threshold by chance"),
-    ],
-)
+@pytest.mark.parametrize(("plan", "reason"), [
+    (random, None), (lambda: random(10, variant="reference"), "other thresholds"), (without_errors, "no threshold"),
+    (with_few_answers, "not measured for both"), (about_one_article, "one article"), (with_luck, "threshold by chance"),
+])  # fmt: skip
 def test_what_cannot_be_compared_says_why(plan: Callable[[], QaPlan], reason: str | None, tmp_path: Path) -> None:
     sql = "select heuristic, reason from qa_model_comparisons where model = 'bert' and metric = 'gap'"
     found = plan().relations(tmp_path).rows(sql)

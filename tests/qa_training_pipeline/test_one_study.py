@@ -21,12 +21,13 @@ from biaseval.models import ModelSource, load_extractive_model, load_reader_toke
 from biaseval.qa_models import ExtractiveReader, WindowSettings, reader_inputs
 from biaseval.runs import describe, run_spec, run_status, train_qa
 from biaseval.runs.status import UnderWay
-from biaseval.spec import QaBiasSpec, load_spec
+from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
 from biaseval.training.questions import Questions, answer_logits
 from tests.inprocess import in_this_process
 from tests.qa_training_pipeline.disturbances import DyingSaying, KilledError, logits_file, written
 from tests.smallstudy import MAX_TOKENS, NAMES, load, refused, rows, trained, weights, write_spec
+from tests.test_pipelines import run_beside
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -34,11 +35,8 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, bert: Path) -> tuple[Path, Path]:
     """Return (spec file, run directory) of an undisturbed study."""
-    folder = tmp_path_factory.mktemp("finished")
-    spec = write_spec(folder, bert)
     with in_this_process():
-        run_spec(load_spec(spec), str(folder / "run"))
-    return spec, folder / "run"
+        return run_beside(write_spec(tmp_path_factory.mktemp("finished"), bert))
 
 
 # A whole study
@@ -207,15 +205,10 @@ def test_a_killed_study_goes_on_and_becomes_the_same(
         assert rows(tmp_path / "run", f"from {mart} order by all") == rows(run_dir, f"from {mart} order by all")
 
 
-@pytest.mark.parametrize(
-    ("does", "what"),
-    [
-        ("write_bytes", "models/00000-bert/config.json"),
-        ("write_part", "trained_models"),
-        ("delete", "checkpoints/00000"),
-        ("write_bytes", ".train/outcomes/00000.json"),
-    ],
-)
+@pytest.mark.parametrize(("does", "what"), [
+    ("write_bytes", "models/00000-bert/config.json"), ("write_part", "trained_models"), ("delete", "checkpoints/00000"),
+    ("write_bytes", ".train/outcomes/00000.json"),
+])  # fmt: skip
 def test_a_reader_that_dies_at_its_end_is_not_lost(
     does: str, what: str, finished: tuple[Path, Path], bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     here: None,
@@ -293,10 +286,8 @@ def test_what_is_lost_is_made_again_and_weights_only_if_something_needs_them(
     assert not run_status(str(copy)).under_way
     of_bias_model = {name for name in written(run_dir) if name.startswith(f"{folders['bert+bias_model']}/")}
     assert made_again(logits["bert+bias_model"]) == {
-        *of_bias_model,
-        row_files["bert+bias_model"],
-        logits["bert+bias_model"],
-    }
+        *of_bias_model, row_files["bert+bias_model"], logits["bert+bias_model"],
+    }  # fmt: skip
     of_resample = {name for name in written(run_dir) if name.startswith(f"{folders['bert+resample']}/")}
     assert made_again(row_files["bert+resample"]) == {*of_resample, row_files["bert+resample"]}
     for name in ("bert+bias_model", "bert+resample"):
@@ -341,18 +332,14 @@ def test_logits_of_a_file_must_be_those_of_all_windows(
 
     names, logits = pa.array(["planted-00001", "planted-00007"]), pa.list_(pa.float32())
     changes: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
-        "a": (
-            lambda table: table.filter(pc.invert(pc.is_in(table["example_id"], names))),
-            "has no logits of 2 of 48 training questions for ans_pos (first: planted-00001)",
-        ),
+        "a": (lambda table: table.filter(pc.invert(pc.is_in(table["example_id"], names))),
+            "has no logits of 2 of 48 training questions for ans_pos (first: planted-00001)"),
         "b": (started(lambda own: own[:-1], logits), "give one for each"),
         "c": (started(lambda own: [float("nan")] * len(own), logits), "is not finite"),
-        "d": (
-            lambda table: table.filter(pc.less(table["window"], 1)),
-            "(first: window 1 of question planted-00001); add them",
-        ),
+        "d": (lambda table: table.filter(pc.less(table["window"], 1)),
+            "(first: window 1 of question planted-00001); add them"),
         "e": (started(lambda own: 1.0, pa.float64()), "has no such column start_logits"),
-    }
+    }  # fmt: skip
     for name, (change, said) in changes.items():
         file = logits_file(tmp_path / f"{name}.parquet", run_dir, change)
         assert said in refused(spec_of(file), tmp_path / name)

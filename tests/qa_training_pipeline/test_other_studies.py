@@ -72,11 +72,8 @@ def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on
     assert segment["judged_by"] == "bert#2"
     measured = rows(tmp_path / "run", "select model, count(gap_change) as n_changes from qa_debiasing group by all")
     assert {row["model"]: row["n_changes"] > 0 for row in measured} == {
-        "bert#2": False,
-        "bert+confidence_regularization#2": True,
-        "bert+resample#1": False,
-        "bert+resample#2": True,
-    }
+        "bert#2": False, "bert+confidence_regularization#2": True, "bert+resample#1": False, "bert+resample#2": True,
+    }  # fmt: skip
 
 
 # Other ways to the same

@@ -141,13 +141,8 @@ def test_table_1_has_the_cells_of_the_paper(whole: Run) -> None:
 def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, figures: dict[str, Figure]) -> None:
     dots = json.loads(figures["debiasing_0_bert-base-squad"].json)["data"]["values"]
     assert [dot["series"] for dot in dots if dot["y"] == "ans_len"] == [
-        "standard",
-        "RESAM",
-        "LMIX",
-        "CREG",
-        "PoE",
-        "people",
-    ]
+        "standard", "RESAM", "LMIX", "CREG", "PoE", "people",
+    ]  # fmt: skip
     assert {dot["series"] for dot in dots if not dot["is_filled"]} == {"LMIX"}
     shifts = json.loads(figures["debiasing_elsewhere_squad"].json)["data"]["values"]
     assert (len(shifts), {dot["series"] for dot in shifts if not dot["is_filled"]}) == (23, {"LMIX"})

@@ -7,28 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    BloomConfig,
-    FalconConfig,
-    Gemma2Config,
-    Gemma3TextConfig,
-    GemmaConfig,
-    GPT2Config,
-    GPTJConfig,
-    GPTNeoXConfig,
-    LlamaConfig,
-    MistralConfig,
-    MptConfig,
-    OPTConfig,
-    Phi3Config,
-    PhiConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    Qwen2Config,
-    Qwen3Config,
-)
+import transformers as hf
 
 EXACT = 1e-4  # nats in float32: what the design promises
 VOCABULARY = 420
@@ -52,39 +31,43 @@ def falcon_like(**sizes: Any) -> dict[str, Any]:
 
 
 # The families for which the packed path is used, in the variants that differ in how they attend.
-PACKED: dict[str, Callable[..., PretrainedConfig]] = {
-    "llama": lambda **s: LlamaConfig(**llama_like(num_key_value_heads=None, **s)),
-    "llama, grouped queries": lambda **s: LlamaConfig(**llama_like(**s)),
-    "llama, one key head, tied": lambda **s: LlamaConfig(
+PACKED: dict[str, Callable[..., hf.PretrainedConfig]] = {
+    "llama": lambda **s: hf.LlamaConfig(**llama_like(num_key_value_heads=None, **s)),
+    "llama, grouped queries": lambda **s: hf.LlamaConfig(**llama_like(**s)),
+    "llama, one key head, tied": lambda **s: hf.LlamaConfig(
         **llama_like(num_key_value_heads=1, tie_word_embeddings=True, **s)
     ),
-    "mistral": lambda **s: MistralConfig(**llama_like(sliding_window=None, **s)),
-    "mistral, inside its window": lambda **s: MistralConfig(**llama_like(sliding_window=1024, **s)),
-    "mistral, beyond its window": lambda **s: MistralConfig(**llama_like(sliding_window=40, **s)),
-    "qwen2": lambda **s: Qwen2Config(**llama_like(**s)),
-    "qwen3": lambda **s: Qwen3Config(**llama_like(head_dim=8, **s)),
-    "falcon 7b": lambda **s: FalconConfig(**falcon_like(alibi=False, multi_query=True, **s)),
-    "falcon 40b": lambda **s: FalconConfig(
+    "mistral": lambda **s: hf.MistralConfig(**llama_like(sliding_window=None, **s)),
+    "mistral, inside its window": lambda **s: hf.MistralConfig(**llama_like(sliding_window=1024, **s)),
+    "mistral, beyond its window": lambda **s: hf.MistralConfig(**llama_like(sliding_window=40, **s)),
+    "qwen2": lambda **s: hf.Qwen2Config(**llama_like(**s)),
+    "qwen3": lambda **s: hf.Qwen3Config(**llama_like(head_dim=8, **s)),
+    "falcon 7b": lambda **s: hf.FalconConfig(**falcon_like(alibi=False, multi_query=True, **s)),
+    "falcon 40b": lambda **s: hf.FalconConfig(
         **falcon_like(alibi=False, new_decoder_architecture=True, num_kv_heads=2, **s)
     ),
-    "opt": lambda **s: OPTConfig(**falcon_like(ffn_dim=48, word_embed_proj_dim=16, init_std=0.3, pad_token_id=0, **s)),
-    "gpt_neox": lambda **s: GPTNeoXConfig(**falcon_like(intermediate_size=48, **s)),
-    "gpt2": lambda **s: GPT2Config(**falcon_like(**s)),
-    "gemma": lambda **s: GemmaConfig(**llama_like(head_dim=8, **s)),
-    "gemma2": lambda **s: Gemma2Config(**llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)),
-    "gemma2, beyond its window": lambda **s: Gemma2Config(
+    "opt": lambda **s: hf.OPTConfig(
+        **falcon_like(ffn_dim=48, word_embed_proj_dim=16, init_std=0.3, pad_token_id=0, **s)
+    ),
+    "gpt_neox": lambda **s: hf.GPTNeoXConfig(**falcon_like(intermediate_size=48, **s)),
+    "gpt2": lambda **s: hf.GPT2Config(**falcon_like(**s)),
+    "gemma": lambda **s: hf.GemmaConfig(**llama_like(head_dim=8, **s)),
+    "gemma2": lambda **s: hf.Gemma2Config(**llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)),
+    "gemma2, beyond its window": lambda **s: hf.Gemma2Config(
         **llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=40, **s)
     ),
-    "gemma3": lambda **s: Gemma3TextConfig(**llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)),
-    "phi": lambda **s: PhiConfig(**llama_like(num_key_value_heads=None, **s)),
-    "phi3": lambda **s: Phi3Config(**llama_like(sliding_window=1024, **s)),
+    "gemma3": lambda **s: hf.Gemma3TextConfig(
+        **llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)
+    ),
+    "phi": lambda **s: hf.PhiConfig(**llama_like(num_key_value_heads=None, **s)),
+    "phi3": lambda **s: hf.Phi3Config(**llama_like(sliding_window=1024, **s)),
 }
 # Positions come from the place in the row: cached prefixes in padded batches.
-PREFIX_CACHE: dict[str, Callable[..., PretrainedConfig]] = {
-    "falcon rw (alibi)": lambda **s: FalconConfig(**falcon_like(alibi=True, multi_query=False, **s)),
-    "mpt": lambda **s: MptConfig(**_mpt_like(**s)),
-    "bloom": lambda **s: BloomConfig(**falcon_like(**s)),
-    "gptj": lambda **s: GPTJConfig(**falcon_like(rotary_dim=4, **s)),
+PREFIX_CACHE: dict[str, Callable[..., hf.PretrainedConfig]] = {
+    "falcon rw (alibi)": lambda **s: hf.FalconConfig(**falcon_like(alibi=True, multi_query=False, **s)),
+    "mpt": lambda **s: hf.MptConfig(**_mpt_like(**s)),
+    "bloom": lambda **s: hf.BloomConfig(**falcon_like(**s)),
+    "gptj": lambda **s: hf.GPTJConfig(**falcon_like(rotary_dim=4, **s)),
 }
 FAMILIES = PACKED | PREFIX_CACHE
 
@@ -96,9 +79,9 @@ def _mpt_like(hidden_size: int = 32, num_hidden_layers: int = 2, num_attention_h
     }  # fmt: skip
 
 
-def random_model(config: PretrainedConfig, attention: str | None = None, seed: int = 0) -> PreTrainedModel:
+def random_model(config: hf.PretrainedConfig, attention: str | None = None, seed: int = 0) -> hf.PreTrainedModel:
     torch.manual_seed(seed)
-    return AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention).eval()
+    return hf.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention).eval()
 
 
 def few_shot_prompts(n_contexts: int = 3, n_inputs: int = 4) -> pa.Table:
@@ -117,7 +100,9 @@ def few_shot_prompts(n_contexts: int = 3, n_inputs: int = 4) -> pa.Table:
 
 
 @torch.inference_mode()
-def by_the_rule(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> list[list[float]]:
+def by_the_rule(
+    model: hf.PreTrainedModel, tokenizer: hf.PreTrainedTokenizerBase, prompts: pa.Table
+) -> list[list[float]]:
     """Score with one forward pass per (prompt, label), as protocol section 5.1 says it; none of the scorer's code."""
     results = []
     for prompt in prompts.to_pylist():

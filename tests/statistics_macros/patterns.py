@@ -62,16 +62,10 @@ def expected_tests(matrix: Array, signs: Array) -> list[dict[str, float]]:
         reach = t * error if n >= 6 and np.isfinite(t) else np.nan
         found.append(
             {
-                "n_units": n,
-                "estimate": given.mean(),
-                "standard_error": error,
-                "low": interval[0],
-                "high": interval[1],
-                "p": np.mean(flipped[:, number] >= observed[number] - 1e-9) if n > 1 else np.nan,
-                "p_adjusted": adjusted[number] if n > 1 else np.nan,
-                "simultaneous_low": given.mean() - reach,
-                "simultaneous_high": given.mean() + reach,
-                "smallest_detectable": 2.8 * error,
+                "n_units": n, "estimate": given.mean(), "standard_error": error, "low": interval[0],
+                "high": interval[1], "p": np.mean(flipped[:, number] >= observed[number] - 1e-9) if n > 1 else np.nan,
+                "p_adjusted": adjusted[number] if n > 1 else np.nan, "simultaneous_low": given.mean() - reach,
+                "simultaneous_high": given.mean() + reach, "smallest_detectable": 2.8 * error,
             }
-        )
+        )  # fmt: skip
     return found

@@ -124,25 +124,16 @@ def test_an_interval_of_resampled_means_reaches_as_far_as_that_of_student(
 
 
 WORDS: list[tuple[str | None, tuple[float | None, ...]]] = [
-    (None, (None, None, None, None, 8)),
-    (None, (None, None, None, None, 3)),
-    ("too few", (0.5, 0.01, 0.4, 0.6, 5)),
-    ("too few", (0.5, None, None, None, 1)),
-    ("higher", (0.2, 0.05, 0.001, 0.4, 6)),
-    ("higher", (0.01, 0.04, 0.001, 0.02, 6)),
-    ("lower", (-0.2, 0.01, -0.4, -0.1, 6)),
-    ("lower", (-0.01, 0.01, -0.02, -0.001, 6)),
-    ("unclear", (0.009, 0.01, 0.001, 0.03, 6)),
-    ("unclear", (-0.009, 0.01, -0.03, -0.001, 6)),
-    ("unclear", (0.0, 1.0, 0.0, 0.0, 300)),
-    ("negligible", (0.0, 1.0, 0.0, 0.0, 301)),
-    ("negligible", (0.002, 0.4, -0.005, 0.009, 6)),
-    ("unclear", (0.002, 0.4, -0.01, 0.009, 6)),
-    ("unclear", (0.002, 0.4, -0.009, 0.01, 6)),
-    ("unclear", (0.2, 0.0501, -0.01, 0.4, 6)),
-    ("unclear", (-0.2, 0.2, -0.5, 0.1, 100)),
+    (None, (None, None, None, None, 8)), (None, (None, None, None, None, 3)), ("too few", (0.5, 0.01, 0.4, 0.6, 5)),
+    ("too few", (0.5, None, None, None, 1)), ("higher", (0.2, 0.05, 0.001, 0.4, 6)),
+    ("higher", (0.01, 0.04, 0.001, 0.02, 6)), ("lower", (-0.2, 0.01, -0.4, -0.1, 6)),
+    ("lower", (-0.01, 0.01, -0.02, -0.001, 6)), ("unclear", (0.009, 0.01, 0.001, 0.03, 6)),
+    ("unclear", (-0.009, 0.01, -0.03, -0.001, 6)), ("unclear", (0.0, 1.0, 0.0, 0.0, 300)),
+    ("negligible", (0.0, 1.0, 0.0, 0.0, 301)), ("negligible", (0.002, 0.4, -0.005, 0.009, 6)),
+    ("unclear", (0.002, 0.4, -0.01, 0.009, 6)), ("unclear", (0.002, 0.4, -0.009, 0.01, 6)),
+    ("unclear", (0.2, 0.0501, -0.01, 0.4, 6)), ("unclear", (-0.2, 0.2, -0.5, 0.1, 100)),
     ("unclear", (0.2, 0.2, None, None, 6)),
-]
+]  # fmt: skip
 
 
 def test_the_word_that_a_difference_supports(connection: duckdb.DuckDBPyConnection) -> None:

@@ -42,13 +42,10 @@ def walk(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [message, *(below for reply in message["replies"] for below in walk(reply))]
 
 
-@pytest.mark.parametrize(
-    ("name", "n_trees", "left_out"),
-    [
-        ("oasst1_en_validation_messages", 104, {"deleted": 14, "not accepted in review": 24}),
-        ("open_assistant_en_100_tree", 95, {"synthetic": 5}),
-    ],
-)
+@pytest.mark.parametrize(("name", "n_trees", "left_out"), [
+    ("oasst1_en_validation_messages", 104, {"deleted": 14, "not accepted in review": 24}),
+    ("open_assistant_en_100_tree", 95, {"synthetic": 5}),
+])  # fmt: skip
 def test_real_trees_give_the_replies_that_people_ranked_first(
     shared: Path, name: str, n_trees: int, left_out: dict[str, int]
 ) -> None:
@@ -96,15 +93,11 @@ def message(identifier: str, parent: str | None, text: str, **more: Any) -> dict
 
 def tree() -> list[dict[str, Any]]:
     return [
-        message("a", None, "question"),
-        message("b", "a", "second", rank=1),
-        message("c", "a", "first", rank=0),
-        message("d", "a", "gone", rank=None, deleted=True),
-        message("c.e", "c", "and nobody answered"),
-        message("c.f", "c", "and then"),
-        message("c.f.g", "c.f", "then this"),
+        message("a", None, "question"), message("b", "a", "second", rank=1), message("c", "a", "first", rank=0),
+        message("d", "a", "gone", rank=None, deleted=True), message("c.e", "c", "and nobody answered"),
+        message("c.f", "c", "and then"), message("c.f.g", "c.f", "then this"),
         message("c.f.h", "c.f", "worse", review_result=False),
-    ]
+    ]  # fmt: skip
 
 
 def test_a_small_tree_by_hand(tmp_path: Path) -> None:
@@ -124,12 +117,9 @@ def test_a_small_tree_by_hand(tmp_path: Path) -> None:
 
 def test_trees_lose_other_languages_unfinished_trees_and_orphans(tmp_path: Path) -> None:
     rows = [
-        *tree(),
-        message("x", None, "pregunta", lang="es"),
-        message("y", None, "nobody"),
-        message("z", "missing", "lost"),
-        message("w", None, "early", tree_state="growing"),
-    ]
+        *tree(), message("x", None, "pregunta", lang="es"), message("y", None, "nobody"),
+        message("z", "missing", "lost"), message("w", None, "early", tree_state="growing"),
+    ]  # fmt: skip
     found = read(write(tmp_path, rows), languages=["en"])
     assert len(found.kept) == 1
     assert found.left_out == {
@@ -159,24 +149,20 @@ def test_other_formats_are_told_apart_and_read(tmp_path: Path) -> None:
     assert [(turn.role, turn.text) for turn in one.turns] == said[:3]
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("", "holds no row"),
-        ('{"instruction": "a", "output": "b"}\n{', "line 2, column 2: is not JSON"),
-        ("[1]", "row 1 is no JSON object"),
-        ('{"question": "a", "answer": "b"}', "is of no known format, its first row has the keys answer, question"),
-        ('{"instruction": "a", "output": 3}\n{"instruction": 1, "output": "b"}', "2 problems:"),
-        ('{"instruction": "", "output": "x"}', "row 1: instruction is empty"),
-        ('{"messages": [{"role": "assistant", "content": "x"}]}', "message 1 has the role 'assistant', not system or"),
-        ('{"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]}', "not assistant"),
-        ('{"messages": [{"role": "user", "content": " "}, {"role": "assistant", "content": "y"}]}', "message is empty"),
-        ('{"message_id": "a", "role": "robot", "text": "x"}', "role is 'robot', not prompter or assistant"),
-        ('{"message_id": "a", "role": "assistant", "text": "x"}', "tree a begins with an answer"),
-        ('{"message_id": "a", "role": "prompter", "text": "x"}\n' * 2, "message_id a stands there twice"),
-        ('{"instruction": "a", "output": "\\ud800"}', "half a surrogate pair"),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), [
+    ("", "holds no row"), ('{"instruction": "a", "output": "b"}\n{', "line 2, column 2: is not JSON"),
+    ("[1]", "row 1 is no JSON object"),
+    ('{"question": "a", "answer": "b"}', "is of no known format, its first row has the keys answer, question"),
+    ('{"instruction": "a", "output": 3}\n{"instruction": 1, "output": "b"}', "2 problems:"),
+    ('{"instruction": "", "output": "x"}', "row 1: instruction is empty"),
+    ('{"messages": [{"role": "assistant", "content": "x"}]}', "message 1 has the role 'assistant', not system or"),
+    ('{"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]}', "not assistant"),
+    ('{"messages": [{"role": "user", "content": " "}, {"role": "assistant", "content": "y"}]}', "message is empty"),
+    ('{"message_id": "a", "role": "robot", "text": "x"}', "role is 'robot', not prompter or assistant"),
+    ('{"message_id": "a", "role": "assistant", "text": "x"}', "tree a begins with an answer"),
+    ('{"message_id": "a", "role": "prompter", "text": "x"}\n' * 2, "message_id a stands there twice"),
+    ('{"instruction": "a", "output": "\\ud800"}', "half a surrogate pair"),
+])  # fmt: skip
 def test_bad_rows_are_named(tmp_path: Path, content: str, expected: str) -> None:
     (tmp_path / "bad.jsonl").write_text(content)
     with pytest.raises(InputError, match=re.escape(expected)) as caught:
@@ -220,11 +206,9 @@ def parts(tokenizer: Any, encoded: EncodedConversations) -> list[tuple[bool, str
 def test_the_plain_template_counts_answers_and_eos(tokenizer: PreTrainedTokenizerFast) -> None:
     encoded = encode(tokenizer, conversation("Say yes.", "yes", "And no?", "not sure"))
     assert parts(tokenizer, encoded) == [
-        (False, "<s>User: Say yes.\n\nAssistant:"),
-        (True, " yes</s>"),
-        (False, "User: And no?\n\nAssistant:"),
+        (False, "<s>User: Say yes.\n\nAssistant:"), (True, " yes</s>"), (False, "User: And no?\n\nAssistant:"),
         (True, " not sure</s>"),
-    ]
+    ]  # fmt: skip
     ids = encoded.kept[0][1].token_ids
     whole = "User: Say yes.\n\nAssistant: yes</s>User: And no?\n\nAssistant: not sure</s>"
     assert ids.tolist() == tokenizer(whole)["input_ids"]
@@ -236,11 +220,9 @@ def test_the_chat_template_counts_answers_and_their_end(tokenizer: PreTrainedTok
     chat = make_tokenizer()
     chat.chat_template = CHATML
     assert parts(chat, encode(chat, conversation("Say yes.", "yes", "no?", "no"), template="chat")) == [
-        (False, "<|user|>Say yes.</s>\n<|assistant|>"),
-        (True, "yes</s>"),
-        (False, "\n<|user|>no?</s>\n<|assistant|>"),
+        (False, "<|user|>Say yes.</s>\n<|assistant|>"), (True, "yes</s>"), (False, "\n<|user|>no?</s>\n<|assistant|>"),
         (True, "no</s>"),
-    ]
+    ]  # fmt: skip
     with pytest.raises(InputError, match="has no chat template; use template: plain"):
         encode(tokenizer, conversation("a", "b"), template="chat")
     # One that marks the last answer renders a beginning otherwise when more follows.

@@ -5,18 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    FalconConfig,
-    Gemma2Config,
-    GPT2Config,
-    GPTNeoXConfig,
-    LlamaConfig,
-    MistralConfig,
-    MptConfig,
-    OPTConfig,
-    PreTrainedModel,
-)
+import transformers as hf
 
 from biaseval.training.batches import Batch
 from biaseval.training.loss import attention_inputs
@@ -31,20 +20,22 @@ GPT2 = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_
 OPT = {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32, "init_std": 0.3}
 
 CONFIGS = {
-    "llama": LlamaConfig(**LAYERS),
-    "mistral": MistralConfig(**LAYERS, sliding_window=64),
-    "gemma2": Gemma2Config(**LAYERS, head_dim=8, sliding_window=64),
-    "gpt2": GPT2Config(**GPT2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
-    "gpt_neox": GPTNeoXConfig(**SMALL, intermediate_size=64, initializer_range=0.3),
-    "opt": OPTConfig(**OPT, dropout=0, attention_dropout=0),
-    "falcon": FalconConfig(**SMALL, new_decoder_architecture=True, num_kv_heads=2, alibi=False, initializer_range=0.3),
+    "llama": hf.LlamaConfig(**LAYERS),
+    "mistral": hf.MistralConfig(**LAYERS, sliding_window=64),
+    "gemma2": hf.Gemma2Config(**LAYERS, head_dim=8, sliding_window=64),
+    "gpt2": hf.GPT2Config(**GPT2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
+    "gpt_neox": hf.GPTNeoXConfig(**SMALL, intermediate_size=64, initializer_range=0.3),
+    "opt": hf.OPTConfig(**OPT, dropout=0, attention_dropout=0),
+    "falcon": hf.FalconConfig(
+        **SMALL, new_decoder_architecture=True, num_kv_heads=2, alibi=False, initializer_range=0.3
+    ),
 }
 
 
-def make(name: str, attention: str = "sdpa") -> PreTrainedModel:
+def make(name: str, attention: str = "sdpa") -> hf.PreTrainedModel:
     torch.manual_seed(0)
-    auto: Any = AutoModelForCausalLM
-    model: PreTrainedModel = auto.from_config(CONFIGS[name], attn_implementation=attention, dtype=torch.float32)
+    auto: Any = hf.AutoModelForCausalLM
+    model: hf.PreTrainedModel = auto.from_config(CONFIGS[name], attn_implementation=attention, dtype=torch.float32)
     return model.train()
 
 
@@ -57,7 +48,7 @@ def batches_of(conversations: list[EncodedConversation], capacity: int | None, s
 
 
 def loss_and_gradients(
-    model: PreTrainedModel, conversations: list[EncodedConversation], capacity: int | None, share: Share
+    model: hf.PreTrainedModel, conversations: list[EncodedConversation], capacity: int | None, share: Share
 ) -> Any:
     model.zero_grad()
     module = Loss(model, Conversations(conversations, capacity), "float32", CPU)
@@ -69,7 +60,7 @@ def loss_and_gradients(
     return total, {name: own.grad.clone() for name, own in model.named_parameters() if own.grad is not None}
 
 
-def plain_loss(model: PreTrainedModel, conversations: list[EncodedConversation]) -> torch.Tensor:
+def plain_loss(model: hf.PreTrainedModel, conversations: list[EncodedConversation]) -> torch.Tensor:
     """Return the mean over all answer tokens with nothing but the model, one conversation at a time."""
     losses = []
     for one in conversations:
@@ -128,13 +119,13 @@ def test_a_row_is_laid_out_by_hand() -> None:
 
 
 def test_models_that_packing_would_get_wrong_say_why() -> None:
-    auto: Any = AutoModelForCausalLM
+    auto: Any = hf.AutoModelForCausalLM
     with torch.device("meta"):
-        mpt = auto.from_config(MptConfig(vocab_size=97, d_model=32, n_heads=4, n_layers=2))
+        mpt = auto.from_config(hf.MptConfig(vocab_size=97, d_model=32, n_heads=4, n_layers=2))
     assert why_not_packed(mpt, 64) == "mpt is not known to be right on packed rows"
     assert why_not_packed(make("mistral"), 65) == "max_tokens 65 is beyond the sliding window 64"
     rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
-    dynamic = auto.from_config(LlamaConfig(**LAYERS, max_position_embeddings=128, rope_parameters=rope))
+    dynamic = auto.from_config(hf.LlamaConfig(**LAYERS, max_position_embeddings=128, rope_parameters=rope))
     assert why_not_packed(dynamic, 128) is None
     assert (
         why_not_packed(dynamic, 129)

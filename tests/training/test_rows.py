@@ -165,19 +165,15 @@ def load(folder: Path, text: str, *overrides: str) -> LabelBiasSpec:
 
 
 MISTAKES = {
-    "lora: {rank: 8}\n": "lora.rank: unknown key",
-    "lora: {alhpa: 8}\n": "lora.alhpa: unknown key; did you mean alpha?",
-    "lora: {r: 0}\n": "lora.r:",
-    "lora: {zero: 4}\n": "lora.zero:",
-    "lora: {preset: other}\n": "lora.preset:",
-    "lora: {n_examples: 65}\n": "lora.n_examples:",
-    "lora: {learning_rate: fast}\n": "lora.learning_rate:",
+    "lora: {rank: 8}\n": "lora.rank: unknown key", "lora: {alhpa: 8}\n": "lora.alhpa: unknown key; did you mean alpha?",
+    "lora: {r: 0}\n": "lora.r:", "lora: {zero: 4}\n": "lora.zero:", "lora: {preset: other}\n": "lora.preset:",
+    "lora: {n_examples: 65}\n": "lora.n_examples:", "lora: {learning_rate: fast}\n": "lora.learning_rate:",
     "lora: {workers: 3}\n": "lora: 3 workers cannot share accumulation 8 evenly",
     "lora: {deepspeed_config: ds.json}\n": "deepspeed_config is set and zero is null",
     "lora: {targets: [q_proj, q_proj]}\n": "names a layer twice",
     "lora: {n_examples: 50}\n": "lora: 50 training examples beside demonstration set",
     "lora: {}\ncalibration: [cc, cc]\n": "names a method twice",
-}
+}  # fmt: skip
 
 
 def test_a_mistake_names_the_key_and_the_remedy(tmp_path: Path) -> None:

@@ -48,13 +48,10 @@ def tried(
     return Trainer.made
 
 
-@pytest.mark.parametrize(
-    ("failures", "left", "message", "made"),
-    [
-        ([PREEMPTED] * 5, [6, 5, 5, 5, 5, 5], r"training failed: .* run the same command again to resume", [6, 5, 5]),
-        ([WorkerGroupError("", {0: ZeroDivisionError("divided")})], [6, 5], "training failed: divided", [6]),
-    ],
-)
+@pytest.mark.parametrize(("failures", "left", "message", "made"), [
+    ([PREEMPTED] * 5, [6, 5, 5, 5, 5, 5], r"training failed: .* run the same command again to resume", [6, 5, 5]),
+    ([WorkerGroupError("", {0: ZeroDivisionError("divided")})], [6, 5], "training failed: divided", [6]),
+])  # fmt: skip
 def test_three_deaths_in_a_row_and_any_error_of_the_work_end_it(
     failures: Any, left: list[int], message: str, made: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
