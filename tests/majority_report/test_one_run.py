@@ -62,7 +62,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
             r"not shown to depend on them \(p = 0.400; this run detects a standard deviation of 0.125"]),
     "nothing is better than a constant answer": (
         ["update majority_by_model set is_any_setting_above_constant = false, is_bias_shown = false"],
-        ["^Cannot say: it does not do the task", "RB@10 cannot be judged: no setting is better than always answering one",
+        ["^Cannot say: it does not do the task", "RB@10 cannot be judged: no setting is better",
             "!settings are within"]),
     "proportions matter to a model that does nothing": (
         ["update majority_by_model set is_any_setting_above_constant = false, is_bias_shown = true"],
