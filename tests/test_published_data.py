@@ -69,7 +69,8 @@ def test_each_file_is_compared_with_the_counts_of_its_paper(shared: Path, tmp_pa
 
 def test_the_command_says_what_is_missing_and_where_it_comes_from(tmp_path: Path, command: Command) -> None:
     content = {
-        "kind": "majority_bias", "name": "a", "model": {"path": "unused"}, "proportions": "binary_11",
+        "kind": "majority_bias", "name": "a", "proportions": "binary_11",
+        "models": [{"name": "one", "path": "unused"}, {"name": "two", "path": "unused"}],
         "data": {"train": "train.jsonl", "test": "test.jsonl"}, "prompt": {"preset": "boolq", "n_demos": 4},
     }  # fmt: skip
     spec = tmp_path / "spec.yaml"

@@ -41,7 +41,7 @@ def open(*runs: str | Path | Sequence[str | Path]) -> Results:
 def run(
     spec: str | Path | Mapping[str, Any], run_dir: str | Path | None = None, *, page: bool = True, **overrides: Any
 ) -> Results:
-    """Run a spec as ``biaseval run`` does, and return the run for queries. The same call resumes a killed run.
+    """Run a spec of one model as ``biaseval run`` does, and return its run. The same call resumes a killed run.
 
     Args:
         spec: a YAML file, or its content as a mapping, whose relative paths start from the working directory.
