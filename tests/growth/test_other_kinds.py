@@ -44,6 +44,14 @@ def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path,
         *(run, fresh, "select setting, method, weighted_f1, n_rows from majority_by_setting order by all"),
         "select prompt_id, input_text from prompts order by prompt_id",
     )
+    before = kept(run)
+    adapted = spec(seeds=[0, 3], calibration=["cc"], lora={"precision": "float32", "n_examples": 4, "epochs": 1})
+    run_spec(adapted, run.uri, page=False)
+    assert before.items() <= kept(run).items()
+    [counted] = rows(run, "select count(distinct adapter) as n from training")
+    assert counted == {"n": 4}  # of two settings and two seeds
+    found = {row["method"] for row in rows(run, "from majority_by_setting")}
+    assert found == {"none", "cc", "lora", "lora+cc"}
 
 
 def _questions(folder: Path) -> None:
