@@ -157,7 +157,7 @@ lines as (
     select
         run, other_run, who, against, 9, 0, 'How sure:',
         format(
-            'the verdicts hold for {}. The chance that any of them is wrong is about 5 %. "No difference shown" means that these '
+            'the chance of any false finding is about 5 %, for {}. "No difference shown" means that these '
             || 'data cannot tell.',
             holds_for
         )

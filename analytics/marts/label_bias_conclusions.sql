@@ -251,6 +251,21 @@ verdicts as (
     where suite = 'all' and against_method = 'none' and metric in ('rsd', 'accuracy', 'macro_f1', 'bias_score')
 ),
 
+-- Inputs of each calibration, per task and demonstration set.
+prices as (
+    select
+        number, regexp_extract(meaning, '^([A-Z][\w-]+(?: [\w-]+){0,5}) \(', 1) as long,
+        if(long = '', shown, format('{}{} ({})', lower(long[1]), long[2:], shown)) as name,
+        round(min(n_prompts / (plain.n_tasks * n_demo_sets)))::bigint as least,
+        round(max(n_prompts / (plain.n_tasks * n_demo_sets)))::bigint as most,
+        bool_or(plain.n_tasks > 1) as has_tasks, bool_or(n_demo_sets > 1) as has_sets
+    from label_bias_remedies as remedies
+    inner join plain using (suite, n_demos)
+    inner join calibration_methods on calibration_methods.method = regexp_extract(remedies.method, '^[a-z0-9_]+')
+    where against_method = 'none'
+    group by all
+),
+
 certainty as (
     select
         bool_or(same_tasks_verdict is not null and same_tasks_verdict <> 'too few') as has_words,
@@ -312,7 +327,7 @@ lines as (
     select
         6, 'Wordings:',
         string_agg(
-            if(len(not_above) = len(told), 'no wording is shown to be better than always answering one label; ', '')
+            if(len(not_above) = len(told), 'none can be recommended, as none is shown to be better than always answering one label; ', '')
             || format(
                 'RSD (accuracy in brackets) {}, lowest RSD first: {}', with_demos(n_demos),
                 if(len(told) > 6, format('{}, the others between, {}', listed(told[:3]), listed(told[-3:])), listed(told))
@@ -345,6 +360,18 @@ lines as (
     from help_lines, certainty
     where has_words
     union all
+    select
+        19, 'Price:',
+        format(
+            '{} extra prompts{}, once for all rows.',
+            listed(list(format('{} needs {:,}', name, least) || if(most = least, '', format(' to {:,}', most)) order by number)),
+            coalesce(' per ' || nullif(concat_ws(
+                ' and ', if(bool_or(has_tasks), 'task', null), if(bool_or(has_sets), 'set of demonstrations', null)
+            ), ''), '')
+        )
+    from prices
+    having count(*) > 0
+    union all
     select 10, 'What helps:', 'no mitigation was measured.'
     where not exists (select 1 from words)
     union all
@@ -352,17 +379,17 @@ lines as (
         20, 'How sure:',
         case
             when has_words then format(
-                    'these verdicts hold for new rows of {}{}. The chance that any of them is wrong is about 5 %{}.',
+                    'the chance of any false finding is about 5 %{}, for new rows of {}{}.',
+                    if(exists (select 1 from asked), ' for the primary question and 5 % for the rest', ''),
                     if(n_tasks = 1, 'this task', format('these {} tasks', n_tasks)),
-                    if(n_demos > 0, ' with the same demonstrations', ''),
-                    if(exists (select 1 from asked), ', for the primary question and for the rest each', '')
+                    if(n_demos > 0, ' with the same demonstrations', '')
                 )
                 || coalesce(
-                    ' Where no change is shown, this run cannot tell; it detects changes of about '
+                    ' The run may miss changes below '
                     || listed(list_filter(
                         [as_rate(rsd) || ' in RSD', as_rate(accuracy) || ' in accuracy'], lambda one: one not like '–%'
                     ))
-                    || '. Four times as many rows halve that.',
+                    || '; four times as many rows halve that.',
                     ''
                 )
             else format('{} are too few for a test; at least 6 are needed.', counted(n_units, 'row'))

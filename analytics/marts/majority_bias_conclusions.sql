@@ -240,8 +240,8 @@ lines as (
         2, 'Proportions of labels:',
         array_to_string(list(proportions.told order by instruction), '; ')
         || coalesce(
-            '; ' || array_to_string(list(followed order by instruction), '; ') || coalesce('; ' || any_value(mitigated.told), '')
-            || ' (0: not at all, 1: entirely)', ''
+            '; on a scale from 0 (not at all) to 1 (entirely), ' || array_to_string(list(followed order by instruction), '; ')
+            || coalesce('; ' || any_value(mitigated.told), ''), ''
         )
         || '.'
     from proportions, mitigated
@@ -270,15 +270,15 @@ lines as (
     select
         20, 'How sure:',
         format(
-            'these verdicts hold for new rows and new draws of demonstrations, judged by {} and {}. {}.',
-            counted(n_rows, 'row'), counted(n_seeds, 'seed'),
-            coalesce('The chance that any of them is wrong is ' || nullif(concat_ws(
+            '{}. These verdicts hold for new rows and new draws of demonstrations, judged by {} and {}.',
+            coalesce('the chance of any false finding is ' || nullif(concat_ws(
                 ' and ', if(n_of_rows > 0, '5 % for ' || counted(n_of_rows, 'difference') || ' of weighted F1', null),
                 if(n_of_seeds > 0, format('5 % for {} of RB@10', n_of_seeds), null)
-            ), ''), 'No difference could be tested')
+            ), ''), 'no difference could be tested'),
+            counted(n_rows, 'row'), counted(n_seeds, 'seed')
         )
         || coalesce(format(
-            ' One test over rows misses a change of weighted F1 of {} in 1 of 5 such runs, and smaller ones more often.',
+            ' The run may miss changes of weighted F1 below {}.',
             as_rate(least) || if(most - least < 0.0005, '', ' to ' || as_rate(most))
         ), '')
     from certainty, size

@@ -135,7 +135,7 @@ _NOT = {"is_above_constant": None}
             ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:"],
         ),
         (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
-        ((), ["How sure: the verdicts hold for new rows. The chance that any of them is wrong is about 5 %"]),
+        ((), ["How sure: the chance of any false finding is about 5 %, for new rows. "]),
     ],
 )
 def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], words: list[str]) -> None:

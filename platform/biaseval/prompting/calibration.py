@@ -254,6 +254,7 @@ def calibration_rows(own: Own = NONE) -> list[dict[str, object]]:
         {
             "method": method.name,
             "shown": method.shown,
+            "meaning": method.meaning,
             "number": number,
             "purposes": list(method.inputs),
             "leaves_one_out": leaves_one_out(method.name),

@@ -1,6 +1,5 @@
 """The page of a label-bias run, as a list of blocks over its marts."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,7 +108,7 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 *first_blocks(
                     "label_bias",
                     Figures(first, _SEEN),
-                    Table(_CHANGED + _abbreviations(run, ask), _SETTINGS, _SETTINGS_COLUMNS),
+                    Table(_CHANGED, _SETTINGS, _SETTINGS_COLUMNS),
                     label_bias_notes(run, spec, environment),
                 ),
                 link="Verdict",
@@ -199,15 +198,6 @@ def _formats(spec: Mapping[str, Any]) -> list[Any]:
 def _methods(run: Run, ask: Ask) -> list[Calibration]:
     methods = explained({row["method"] for row in ask("select distinct method from label_bias_by_model")})
     return methods + [Calibration.of(name, sql) for name, sql in chosen_by(run).own.items()]
-
-
-def _abbreviations(run: Run, ask: Ask) -> str:
-    """Return the long names of the run's calibrations, where their meanings begin with one and a citation."""
-    measured = " ".join(row["method"] for row in ask("select distinct method from label_bias_by_model"))
-    own = [method for method in _methods(run, ask) if re.search(rf"\b{method.name}\b", measured)]
-    begins = [(method.shown, re.match(r"([A-Z][\w-]+(?: [\w-]+){0,5}) \(", method.meaning)) for method in own]
-    names = [f"{shown}: {found[1][0].lower()}{found[1][1:]}" for shown, found in begins if found]
-    return f" {'; '.join(names)}." if names else ""
 
 
 def _meanings(run: Run, ask: Ask) -> list[Any]:
