@@ -11,6 +11,7 @@ import pytest
 import yaml
 from transformers import PegasusConfig
 
+from biaseval.cli.arguments import resumable
 from biaseval.errors import InputError
 from biaseval.pipelines.qa import biased_segments
 from biaseval.qa_bias.heuristics.attributes import attributes
@@ -30,7 +31,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _refused_plan(spec: Path) -> str:
     """Return why `biaseval plan` refuses a spec."""
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as caught, resumable(spec):
         describe(load_spec(spec))
     assert caught.value.exit_code == 2
     return str(caught.value)
@@ -156,7 +157,7 @@ def test_the_specs_of_p3_can_be_planned(path: Path, english_pipeline: str, bert:
     found = _refused_plan(path)
     missing = [line for line in found.splitlines() if "cannot be read" in line]
     assert len(missing) == len(set(re.findall(r"/\w+/\w+\.json(?=: cannot)", found)))
-    assert all(re.search(r"The set is .*(Hugging Face|GitHub)", line) for line in missing), missing
+    assert all(re.search(r"cannot be read.*; get .*(Hugging Face|GitHub)", line) for line in missing), missing
     assert "people" not in found
     head = path.read_text().partition("kind:")[0]
     assert all(word in head for word in ("# P3", "GPU: ")), head

@@ -130,9 +130,7 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
     assert row["standard_error"] == pytest.approx(units.std(ddof=1) / np.sqrt(32), abs=1e-9)
     assert (row["unit"], row["n_units"], row["n_tasks"], row["n_rows"]) == ("row", 32, 2, 32)
     compared = compare_runs(runs)
-    assert "about 5 %, for new rows of these 2 tasks; fewer than 6 say nothing about other" in conclusions(
-        compared
-    )
+    assert "about 5 %, for new rows of these 2 tasks; fewer than 6 say nothing about other" in conclusions(compared)
 
 
 OTHER = {task: right for task, (_, right) in HITS.items()}

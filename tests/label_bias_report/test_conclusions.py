@@ -31,7 +31,8 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
             r"RSD without mitigation: \d\.\d+ without demonstrations \(sampling noise about 0\.\d+\)",
             r"Helps: .*RSD and BiasScore fall, accuracy and macro-F1 rise",
             "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
-            r"Price: .*domain-context calibration \(DC\) needs 20 .*extra prompts per task", "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
+            r"Price: .*domain-context calibration \(DC\) needs 20 .*extra prompts per task",
+            "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
             "!without a loss of accuracy: .*–", "Other tasks: bias also changes in tasks like these with ",
             "!Primary"]),
     "a bias that is highest between the ends": (

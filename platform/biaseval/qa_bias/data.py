@@ -4,7 +4,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from types import MappingProxyType
 from typing import Literal
 
@@ -33,14 +32,6 @@ _NOTES = {
     "repeated": "kept {repeated} whose context and text an earlier one has under another id",
 }
 """The notes on a file, by the names in `_Found.counts`; a note with the count 0 is left out."""
-_ORIGINS = {
-    "adversarialqa": "UCLNLP/adversarial_qa on Hugging Face, configuration adversarialQA",
-    "nq": "scripts/ood_datasets/nq_dev_formatted.json of MIR-MU/isbiased on GitHub; MRQA has training questions",
-    "triviaqa": "triviaqa_dev_formatted.json of MIR-MU/isbiased on GitHub; MRQA has training questions",
-    "squad": "rajpurkar/squad on Hugging Face (hf://datasets/rajpurkar/squad/plain_text/train-00000-of-00001.parquet "
-    "and validation-00000-of-00001.parquet), or SQuAD's own files",
-}
-"""Where P3's sets come from, by the names of their folders in the specs of P3."""
 
 _OF_ANSWERS = ("moved", "respelled", "ambiguous")
 
@@ -114,14 +105,8 @@ def read_questions(
     """
     records = Records(uri)
     found = _Found()
-    try:
-        for row in file_questions(records, fields):
-            found.add(row)
-    except InputError as error:
-        origin = _ORIGINS.get(PurePath(uri).parent.name)
-        if origin is None or "cannot be read" not in str(error):
-            raise
-        raise InputError(f"{error}. The set is {origin}") from error
+    for row in file_questions(records, fields):
+        found.add(row)
     bad = "; ".join(f"{len(ids):,} {reason} ({first_ids(ids)})" for reason, ids in found.bad.items())
     n_bad = sum(map(len, found.bad.values()))
     if bad and on_bad_example == "error":
