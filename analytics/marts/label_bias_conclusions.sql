@@ -90,22 +90,29 @@ headline as (
 
 beside as (
     select
-        is_above_constant, accuracy < majority_accuracy as is_less_accurate,
+        case
+            when is_above_constant and accuracy < majority_accuracy then 'better in macro-F1 alone '
+            when is_above_constant then 'better '
+            when not is_above_constant then 'no better '
+            else 'not shown to be better '
+        end as word,
+        min(n_demos) as fewest,
         listed(list(
-            format('{} and {} {}', as_rate(accuracy), as_rate(macro_f1), with_demos(n_demos))
+            format('{} ({} and {}', with_demos(n_demos), as_rate(accuracy), as_rate(macro_f1))
             || if(
                 is_above_constant and n_demo_sets > 1 and n_demo_sets_not_above > 0,
                 format(
-                    ' (no better in {:,} of {:,} {})', n_demo_sets_not_above, n_demo_sets * n_tasks,
+                    '; no better in {:,} of {:,} {}', n_demo_sets_not_above, n_demo_sets * n_tasks,
                     if(n_tasks > 1, 'pairs of a task and a demonstration set', 'demonstration sets')
                 ),
                 ''
             )
+            || ')'
             order by n_demos
         )) as told,
         any_value(majority_accuracy) as majority_accuracy, any_value(majority_macro_f1) as majority_macro_f1
     from told
-    group by all
+    group by word
 ),
 
 biases as (
@@ -186,23 +193,25 @@ advised as (
 grades as (
     select
         unnest([
-            ('bias falls, accuracy rises', 10, 'Helps:', ''),
-            ('bias falls, no loss', 11, 'Helps:', 'accuracy loses less than 0.01'),
-            ('bias falls, loss not ruled out', 12, 'Helps:', 'a loss of accuracy cannot be excluded'),
-            ('bias falls, accuracy falls', 13, 'At a price:', ''),
-            ('mixed', 14, 'Mixed:', ''),
-            ('bias rises', 15, 'Mixed:', ''),
+            ('bias falls, accuracy rises', 10, 'Helps:', 'bias falls and accuracy rises'),
+            ('bias falls, no loss', 11, 'Helps:', 'bias falls, and accuracy loses less than 0.01'),
+            ('bias falls, loss not ruled out', 12, 'Helps:', 'bias falls, but a loss of accuracy cannot be excluded'),
+            ('bias falls, accuracy falls', 13, 'At a price:', 'bias falls, but so does accuracy'),
+            ('mixed', 14, 'Mixed:', null),
+            ('bias rises', 15, 'Mixed:', null),
             ('bias falls, not shown to be better than a constant answer', 16, 'Not enough:',
-                'the answers are not shown to be better than always answering one label'),
-            ('bias falls, no better than a constant answer', 17, 'Not enough:', 'the answers are no better than always answering one label'),
-            ('not shown', 18, 'No change of bias shown:', ''),
-            ('do not use: bias rises or performance falls', 19, 'Do not use:', 'nothing improves')
+                'bias falls, but the answers are not shown to be better than always answering one label'),
+            ('bias falls, no better than a constant answer', 17, 'Not enough:',
+                'bias falls, but the answers are no better than always answering one label'),
+            ('not shown', 18, 'No change of bias shown:', null),
+            ('do not use: bias rises or performance falls', 19, 'Do not use:', 'bias rises or performance falls, and nothing improves')
         ]) as graded
 ),
 
 helps as (
     select
-        advice, moves, is_only_macro_above,
+        graded[2] as line, graded[3] as lead, coalesce(graded[4], moves) as result,
+        is_only_macro_above and graded[2] < 14 as is_less_accurate,
         if(
             method = 'none',
             format('{} in place of {}', listed(list(n_demos::varchar order by n_demos)), counted(any_value(against_n_demos), 'demonstration')),
@@ -210,20 +219,19 @@ helps as (
         ) as place,
         min(n_demos) as n_demos
     from advised
-    group by advice, moves, is_only_macro_above, method, name, if(method = 'none', against_n_demos, null)
+    inner join grades on graded[1] = advice
+    group by graded, result, is_less_accurate, method, name, if(method = 'none', against_n_demos, null)
 ),
 
 help_lines as (
     select
-        graded[2] as line, graded[3] as lead,
+        line, lead,
         concat_ws(
-            '; ', listed(list(place order by n_demos, place)), nullif(moves, ''),
-            nullif(graded[4], ''),
-            if(is_only_macro_above and graded[2] < 16, 'accuracy stays below that of always answering one label', null)
+            '; ', listed(list(place order by n_demos, place)), nullif(result, ''),
+            if(is_less_accurate, 'accuracy stays below that of always answering one label', null)
         ) || '.' as text
     from helps
-    inner join grades on graded[1] = advice
-    group by graded, moves, is_only_macro_above
+    group by line, lead, result, is_less_accurate
 ),
 
 best as (
@@ -255,15 +263,19 @@ verdicts as (
 prices as (
     select
         number, regexp_extract(meaning, '^([A-Z][\w-]+(?: [\w-]+){0,5}) \(', 1) as long,
-        if(long = '', shown, format('{}{} ({})', lower(long[1]), long[2:], shown)) as name,
-        round(min(n_prompts / (plain.n_tasks * n_demo_sets)))::bigint as least,
+        case
+            when meaning is null then 'LoRA'
+            when long = '' then shown
+            else format('{}{} ({})', lower(long[1]), long[2:], shown)
+        end as name,
+        if(meaning is null, null, round(min(n_prompts / (plain.n_tasks * n_demo_sets)))::bigint) as least,
         round(max(n_prompts / (plain.n_tasks * n_demo_sets)))::bigint as most,
         bool_or(plain.n_tasks > 1) as has_tasks, bool_or(n_demo_sets > 1) as has_sets
     from label_bias_remedies as remedies
     inner join plain using (suite, n_demos)
-    inner join calibration_methods on calibration_methods.method = regexp_extract(remedies.method, '^[a-z0-9_]+')
-    where against_method = 'none'
-    group by all
+    left join calibration_methods on calibration_methods.method = regexp_extract(remedies.method, '^[a-z0-9_]+')
+    where against_method = 'none' and remedies.method <> 'none' and remedies.method not like 'lora+%'
+    group by number, meaning, shown
 ),
 
 certainty as (
@@ -289,10 +301,7 @@ lines as (
             if(
                 method = 'none',
                 format('{} in place of {} ha{}', counted(n_demos, 'demonstration'), against_n_demos, if(n_demos = 1, 's', 've')),
-                shown_method(method) || ' ' || with_demos(n_demos) || coalesce(' (' || nullif(concat_ws(
-                    ', ', if(method like 'lora%', 'training', null),
-                    if(n_prompts > 0, counted(n_prompts, 'extra prompt') || ', once for all rows', null)
-                ), '') || ')', '') || ' has'
+                shown_method(method) || ' ' || with_demos(n_demos) || ' has'
             ),
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
             as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1), name, as_rate(majority_accuracy),
@@ -301,19 +310,27 @@ lines as (
     from best, one_label
     union all
     select
+        4, 'Price:',
+        listed(list(
+            coalesce(if(most = least, '', format('{:,} to ', least)) || counted(most, 'prompt'), 'an adapter') || ' for ' || name
+            order by number
+        ))
+        || coalesce(', per ' || nullif(concat_ws(
+            ' and ', if(bool_or(has_tasks), 'task', null), if(bool_or(has_sets), 'set of demonstrations', null)
+        ), ''), '')
+        || ', once for all rows.'
+    from prices
+    having count(*) > 0
+    union all
+    select
         4,
-        case
-            when is_above_constant and is_less_accurate
-                then 'Better than always answering one label in macro-F1, but less accurate:'
-            when is_above_constant then 'Better than always answering one label:'
-            when not is_above_constant then 'No better than always answering one label:'
-            else 'Not shown to be better than always answering one label:'
-        end,
         format(
-            'accuracy and macro-F1 are {}; always answering {} has {} and {}.',
-            told, name, as_rate(majority_accuracy), as_rate(majority_macro_f1)
-        )
+            'Beside always answering {} (accuracy {}, macro-F1 {}):', any_value(name),
+            as_rate(any_value(majority_accuracy)), as_rate(any_value(majority_macro_f1))
+        ),
+        string_agg(word || told, '; ' order by fewest) || '.'
     from beside, one_label
+    having count(*) > 0
     union all
     select
         5, 'Tasks no better than always answering one label:',
@@ -359,18 +376,6 @@ lines as (
     select help_lines.*
     from help_lines, certainty
     where has_words
-    union all
-    select
-        19, 'Price:',
-        format(
-            '{} extra prompts{}, once for all rows.',
-            listed(list(format('{} needs {:,}', name, least) || if(most = least, '', format(' to {:,}', most)) order by number)),
-            coalesce(' per ' || nullif(concat_ws(
-                ' and ', if(bool_or(has_tasks), 'task', null), if(bool_or(has_sets), 'set of demonstrations', null)
-            ), ''), '')
-        )
-    from prices
-    having count(*) > 0
     union all
     select 10, 'What helps:', 'no mitigation was measured.'
     where not exists (select 1 from words)

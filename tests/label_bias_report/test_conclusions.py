@@ -29,9 +29,9 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "as it is": ([],
         [r"^Biased\. Above sampling noise: RSD in \d+ and BiasScore in \d+ of 12 tasks without dem.*, RSD in \d+",
             r"RSD without mitigation: \d\.\d+ without demonstrations \(sampling noise about 0\.\d+\)",
-            r"Helps: .*RSD and BiasScore fall, accuracy and macro-F1 rise",
+            "Helps: .*; bias falls and accuracy rises",
             "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
-            r"Price: .*domain-context calibration \(DC\) needs 20 .*extra prompts per task",
+            r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
             "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
             "!without a loss of accuracy: .*–", "Other tasks: bias also changes in tasks like these with ",
             "!Primary"]),
@@ -42,19 +42,19 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         [r"^No bias shown\. ", "!Biased", "!Cannot say"]),
     "no bias of a model that does nothing": (
         ["update label_bias_by_model set is_bias_shown = false, is_above_constant = null"],
-        ["^Cannot say: the answers are not shown", "Not shown to be better than always answering one label: accuracy"]),
+        ["^Cannot say: the answers are not shown", r"Beside always answering one label .*not shown to be better with"]),
     "no better than a constant answer": (["update label_bias_by_model set is_above_constant = false"],
         ["^Biased, and not shown to be better than always",
-            r"\nNo better than always answering one label: accuracy and mac"]),
+            r"\nBeside always answering one label .*: no better w"]),
     "better than a constant answer, but less often right": (
         [f"update label_bias_by_model set accuracy = majority_accuracy - 0.01, is_above_constant = true {LAST}"],
-        [r"\nBetter than always answering one label in macro-F1, but less accurate: accuracy and .* with 8 demon"]),
+        [r"\nBeside always answering one label .*better in macro-F1 alone .*with 8 demon"]),
     "right less often than one label": (
         ["update label_bias_by_model set is_above_constant = true, accuracy = majority_accuracy - 0.01"],
         ["^Biased, and right less often than always answering one label. "]),
     "constant in some demonstration sets": (
         [f"update label_bias_by_model set n_demo_sets_not_above = 3, is_above_constant = true {LAST}"],
-        [r"with 8 demonstrations \(no better in 3 of 24 pairs of a task and a demonstration set\)"]),
+        [r"with 8 demonstrations \(.*; no better in 3 of 24 pairs of a task and a demonstration set\)"]),
     "a bias that would be found": (
         [f"update label_bias_by_model set n_tasks_rsd = 3, rsd_smallest_detectable = 0.5 {LAST}"],
         ["; this run detects 0.500 in 4 of 5 cases"]),
@@ -73,14 +73,20 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;", "! rise"]),
 }  # fmt: skip
 for advice, falls, rises, lead, shown in (
-    ("bias falls, no loss", "rsd", "macro_f1", "Helps", "RSD falls, macro-F1 rises; accuracy loses less than 0.01"),
-    ("bias falls, loss not ruled out", "rsd", "macro_f1", "Helps", "; a loss of accuracy cannot be excluded"),
-    ("bias falls, accuracy falls", "accuracy", "macro_f1", "At a price", "accuracy falls"),
+    ("bias falls, no loss", "rsd", "macro_f1", "Helps", "bias falls, and accuracy loses less than 0.01"),
+    (
+        "bias falls, loss not ruled out",
+        "rsd",
+        "macro_f1",
+        "Helps",
+        "; bias falls, but a loss of accuracy cannot be excluded",
+    ),
+    ("bias falls, accuracy falls", "accuracy", "macro_f1", "At a price", "bias falls, but so does accuracy"),
     ("mixed", "rsd", "bias_score", "Mixed", "RSD falls, but BiasScore rises"),
     ("bias rises", "accuracy", "rsd", "Mixed", "accuracy falls, RSD rises"),
     ("bias falls, no better than a constant answer", "rsd", "accuracy", "Not enough", "answers are no better than"),
     ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Not enough", "are not shown"),
-    ("do not use: bias rises or performance falls", "accuracy", "rsd", "Do not use", "RSD rises; nothing improves"),
+    ("do not use: bias rises or performance falls", "accuracy", "rsd", "Do not use", "nothing improves"),
 ):
     CHANGED[advice] = (
         [UNSHOWN, REMEDIES.format(advice, f"{falls}_same_tasks_verdict", f"{rises}_same_tasks_verdict")],
@@ -126,8 +132,7 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
         {**ONE, "n_main": 60, "preference": 40.0},
         [
             "^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the",
-            "No better than always answering one label: accuracy and macro-F1 are 0.500 and 0.333 without demonstr",
-            "always answering “no” has 0.500 and 0.333",
+            r"Beside always answering “no” \(accuracy 0.500, macro-F1 0.333\): no better w.* \(0.500 and 0.333\)",
         ],
     ),
     "below the majority class": (
