@@ -70,13 +70,13 @@ proportions as (
         if(
             majority_effect is null, null,
             format(
-                'predictions follow them by {}{}{}', as_rate(majority_effect),
+                '{}{}{}', as_rate(majority_effect),
                 as_interval(majority_effect_low, majority_effect_high), given
             )
             || if(
                 recency_at_equal_shares is null, '',
                 format(
-                    ', and the last demonstration by {}{}', as_rate(recency_at_equal_shares),
+                    ', the last demonstration alone {}{}', as_rate(recency_at_equal_shares),
                     as_interval(recency_at_equal_shares_low, recency_at_equal_shares_high)
                 )
             )
@@ -88,7 +88,7 @@ mitigated as (
     select
         array_to_string(list(
             format(
-                'after {}{} by {}{}', shown_method(named.method), named.given, as_rate(named.majority_effect),
+                'after {}{} {}{}', shown_method(named.method), named.given, as_rate(named.majority_effect),
                 as_interval(named.majority_effect_low, named.majority_effect_high)
             )
             order by named.method, named.instruction
@@ -238,13 +238,14 @@ lines as (
     union all
     select
         2, 'Proportions of labels:',
-        array_to_string(list(proportions.told order by instruction), '; ')
-        || coalesce(
-            '; on a scale from 0 (not at all) to 1 (entirely), ' || array_to_string(list(followed order by instruction), '; ')
-            || coalesce('; ' || any_value(mitigated.told), ''), ''
-        )
-        || '.'
+        array_to_string(list(told order by instruction), '; ') || '.'
+    from proportions
+    union all
+    select
+        3, 'How far predictions follow the proportions (0: not at all, 1: entirely):',
+        array_to_string(list(followed order by instruction), '; ') || coalesce('; ' || any_value(mitigated.told), '') || '.'
     from proportions, mitigated
+    having count(followed) > 0
     union all
     select
         3, 'One label:',
