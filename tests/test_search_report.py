@@ -124,7 +124,7 @@ def test_the_page_is_whole_and_each_number_is_one_of_the_marts(made: str, reques
 
 
 def four(value: float) -> str:
-    return re.escape(f"{value:.4g}".replace("-", "\N{MINUS SIGN}"))
+    return re.escape(f"{value:.3g}".replace("-", "\N{MINUS SIGN}"))
 
 
 def test_what_was_chosen_its_worth_and_its_cost_are_told(studied: Run) -> None:

@@ -121,7 +121,7 @@ lines as (
             end
         )
         || coalesce(format('. Always answering one label has {}', constant), '')
-        || coalesce(format('. “Higher” and “lower” are no verdicts here: {}', doubt), '') || '.'
+        || coalesce(format('. Differences of bias do not count here: {}', doubt), '') || '.'
     from deployed
     inner join pairs using (run, other_run, who, against)
     where not is_without_difference

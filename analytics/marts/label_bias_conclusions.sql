@@ -80,23 +80,19 @@ headline as (
                         )
                     else 'its most frequent answer depends on which demonstrations it sees: ' || preferred.by_set
                 end
+                || coalesce(', ' || as_p(bias_p), '')
                 order by n_demos
             ), '; ')
         end as text
     from told
+    left join (select n_demos, least(1, 2 * least(rsd_p, bias_score_p)) as bias_p from single) as tested using (n_demos)
     left join preferred using (n_demos)
     left join gold on gold.n_demos = told.n_demos and gold.label = preferred.label
 ),
 
 beside as (
     select
-        case
-            when is_above_constant and accuracy < majority_accuracy then 'better in macro-F1 alone '
-            when is_above_constant then 'better '
-            when not is_above_constant then 'no better '
-            else 'not shown to be better '
-        end as word,
-        min(n_demos) as fewest,
+        above_constant(is_above_constant, accuracy < majority_accuracy) as word, min(n_demos) as fewest,
         listed(list(
             format('{} ({} and {}', with_demos(n_demos), as_rate(accuracy), as_rate(macro_f1))
             || if(
@@ -118,13 +114,11 @@ beside as (
 biases as (
     select
         unnest([
-            {'line': 7, 'lead': 'RSD', 'value': told.rsd, 'noise': told.rsd_floor, 'p': rsd_p, 'n_tested': n_tasks_rsd_tested,
-                'smallest': if(n_tasks_rsd < n_tasks_rsd_tested, told.rsd_smallest_detectable, null)},
-            {'line': 8, 'lead': 'BiasScore', 'value': told.bias_score, 'noise': told.bias_score_floor, 'p': bias_score_p,
+            {'place': 1, 'shown': 'RSD', 'value': told.rsd, 'noise': told.rsd_floor, 'n_tested': n_tasks_rsd_tested,
+                'smallest': if(n_tasks_rsd = 0, told.rsd_smallest_detectable, null)},
+            {'place': 2, 'shown': 'BiasScore', 'value': told.bias_score, 'noise': told.bias_score_floor,
                 'n_tested': n_tasks_bias_score_tested,
-                'smallest': if(
-                    n_tasks_bias_score < n_tasks_bias_score_tested, told.bias_score_smallest_detectable, null
-                )}
+                'smallest': if(n_tasks_bias_score = 0, told.bias_score_smallest_detectable, null)}
         ], max_depth := 2),
         told.n_demos, n_tasks, n_fewest_bias_score_rows as n_few, fewest_bias_score_label as few_label,
         single.n_bias_score_rows // single.n_demo_sets as n_bias_score_rows
@@ -132,25 +126,26 @@ biases as (
     left join single using (n_demos)
 ),
 
-bias_lines as (
+sizes as (
     select
-        line, lead || ' without mitigation:' as lead,
-        array_to_string(list(
-            as_rate(value) || ' ' || with_demos(n_demos)
+        n_demos,
+        listed(list(
+            format('{} {} (', shown, as_rate(value))
             || case
-                when n_tested = 0 and n_tasks > 1 and line = 8
-                    then ', which cannot be tested: each task has a label with fewer than 5 rows'
-                when n_tested = 0 and line = 8
-                    then format(', which cannot be tested: {} of its {} rows are “{}”', n_few, n_bias_score_rows, few_label)
-                when noise is null or n_tested = 0 then ', without a test'
-                else format(' (sampling noise about {}{})', as_rate(noise), if(n_tasks > 1, '', '; ' || as_p(p)))
+                when n_tested = 0 and n_tasks > 1 and place = 2
+                    then 'cannot be tested: each task has a label with fewer than 5 rows'
+                when n_tested = 0 and place = 2
+                    then format('cannot be tested: {} of its {} rows are “{}”', n_few, n_bias_score_rows, few_label)
+                when noise is null or n_tested = 0 then 'without a test'
+                else 'noise about ' || as_rate(noise)
                     || if(coalesce(smallest, 0) < 0.001, '', format('; this run detects {} in 4 of 5 cases', as_rate(smallest)))
             end
-            order by n_demos
-        ), '; ') as text
+            || ')'
+            order by place
+        )) || ' ' || with_demos(n_demos) as told
     from biases
     where value is not null
-    group by line, lead
+    group by n_demos
 ),
 
 worded as (
@@ -294,18 +289,28 @@ lines as (
     select 1 as line, lead, capitalized(text) || '.' as text from headline
     union all
     select
+        2, 'Before you deploy:',
+        format(
+            'no setting of this run is right more often than always answering {} (accuracy {}); the nearest is {} {}{} ({}).',
+            name, as_rate(most.majority_accuracy), shown_method(most.method), with_demos(most.n_demos),
+            if(format = 'base', '', ' in the wording ' || format), as_rate(most.accuracy)
+        )
+    from (from label_bias_by_format where suite = 'all' order by accuracy desc, format <> 'base', n_demos limit 1) as most, one_label
+    where most.accuracy <= most.majority_accuracy
+    union all
+    select
         3, 'Best mitigation:',
         format(
             '{} the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD {} → {}, BiasScore {} → {}, '
-            || 'accuracy {} → {} and macro-F1 {} → {}. Always answering {} has accuracy {} and macro-F1 {}{}.',
+            || 'accuracy {} → {} and macro-F1 {} → {}.{}',
             if(
                 method = 'none',
                 format('{} in place of {} ha{}', counted(n_demos, 'demonstration'), against_n_demos, if(n_demos = 1, 's', 've')),
                 shown_method(method) || ' ' || with_demos(n_demos) || ' has'
             ),
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
-            as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1), name, as_rate(majority_accuracy),
-            as_rate(majority_macro_f1), if(is_below_majority, ', and is still right more often', '')
+            as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1),
+            if(is_below_majority, format(' Always answering {} is still right more often.', name), '')
         )
     from best, one_label
     union all
@@ -325,10 +330,10 @@ lines as (
     select
         4,
         format(
-            'Beside always answering {} (accuracy {}, macro-F1 {}):', any_value(name),
+            'Better than always answering {} (accuracy {}, macro-F1 {})?', any_value(name),
             as_rate(any_value(majority_accuracy)), as_rate(any_value(majority_macro_f1))
         ),
-        string_agg(word || told, '; ' order by fewest) || '.'
+        string_agg(word || ' ' || told, '; ' order by fewest) || '.'
     from beside, one_label
     having count(*) > 0
     union all
@@ -339,10 +344,12 @@ lines as (
     where n_tasks > 1 and n_tasks_not_above > 0
     having count(*) > 0
     union all
-    select line, lead, text || '.' from bias_lines
+    select 7, 'Bias without mitigation, beside sampling noise:', string_agg(told, '; ' order by n_demos) || '.'
+    from sizes
+    having count(*) > 0
     union all
     select
-        6, 'Wordings:',
+        2, 'Wordings:',
         string_agg(
             if(len(not_above) = len(told), 'none can be recommended, as none is shown to be better than always answering one label; ', '')
             || format(

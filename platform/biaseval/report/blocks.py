@@ -75,8 +75,6 @@ class Table:
     sql: str
     columns: str
     """In the form of `columns`."""
-    style: str = ""
-    """Additional CSS classes; ``cards`` shows each row as a card on a phone."""
     also: Sequence[str] = ()
     """More queries to show in the SQL below the table."""
 

@@ -140,7 +140,7 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
     seen = Figures(first, _SEEN)
     deployed = _STEPS + compared.asks("compared", PLACES, "deployed is not null and measures <> 'partner'")
     pairs = f"{_STEPS}from {compared.kind}_compared {_EACH}"
-    table = Table(_DEPLOYED, deployed, _DEPLOYED_COLUMNS, "cards")
+    table = Table(_DEPLOYED, deployed, _DEPLOYED_COLUMNS)
     rows = compared.queries["rows"]
     return Layout(
         f"{kind[0].upper()}{kind[1:]}: {', '.join(others[:3])}{' …' if len(others) > 3 else ''} against {reference}",

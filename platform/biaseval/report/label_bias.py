@@ -242,9 +242,11 @@ _CHANGED = (
 )
 _SETTINGS = """
 select
-    method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1, means.is_above_constant,
+    method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
+    above_constant(means.is_above_constant, means.accuracy < means.majority_accuracy) as beside,
     rsd_before, bias_score_before, accuracy_before, macro_f1_before, rsd_same_tasks_verdict,
-    bias_score_same_tasks_verdict, accuracy_same_tasks_verdict, macro_f1_same_tasks_verdict, n_prompts
+    bias_score_same_tasks_verdict, accuracy_same_tasks_verdict, macro_f1_same_tasks_verdict,
+    round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts
 from label_bias_by_model as means
 left join label_bias_remedies as remedies using (model, suite, n_demos, method)
 where suite = 'all'
@@ -252,7 +254,7 @@ order by n_demos, method <> 'none', method"""
 _SETTINGS_COLUMNS = """
 method|Method|method; n_demos|Demonstrations|count; rsd|RSD|step|rsd_same_tasks_verdict;
 bias_score|BiasScore|step|bias_score_same_tasks_verdict; accuracy|accuracy|step|accuracy_same_tasks_verdict;
-macro_f1|macro-F1|step|macro_f1_same_tasks_verdict; is_above_constant|Better than one label|shown;
+macro_f1|macro-F1|step|macro_f1_same_tasks_verdict; beside|Better than one label|text;
 n_prompts|Extra prompts|count"""
 
 _MEAN = (
@@ -330,6 +332,7 @@ with words as (
     group by all
 )
 
+select *, above_constant(is_above_constant, accuracy < majority_accuracy) as beside
 from label_bias_by_format
 left join words using (n_demos, method, format)
 where suite = 'all'
@@ -338,7 +341,7 @@ _FORMATS_COLUMNS = """
 format|Wording|name; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate|rsd_verdict;
 bias_score|BiasScore|rate|bias_score_verdict; accuracy|accuracy|rate|accuracy_verdict;
 macro_f1|macro-F1|rate|macro_f1_verdict; majority_accuracy|accuracy|rate||Always one label;
-majority_macro_f1|macro-F1|rate||Always one label; is_above_constant|Better than one label|shown; n_rows|Rows|count"""
+majority_macro_f1|macro-F1|rate||Always one label; beside|Better than one label|text; n_rows|Rows|count"""
 _SPREAD_CAPTION = (
     "How much the wording matters without calibration: smallest and largest value, and standard deviations over "
     "wordings, of sampling noise alone, and, of one task without noise, over wordings, demonstration sets and tasks."
@@ -377,7 +380,7 @@ by_set as (
 )
 
 select
-    tasks.*, rsd_p_adjusted,
+    tasks.*, rsd_p_adjusted, above_constant(is_above_constant, accuracy < majority_accuracy) as beside,
     case
         when not is_rsd_above then null
         when n_labels_preferred > 1 then 'differs between demonstration sets'
@@ -395,7 +398,7 @@ _RANKED_COLUMNS = """
 task|Task|name; prefers|Prefers|name; predicted_share|of predictions|percent||Share of that label;
 gold_share|of gold labels|percent||Share of that label; rsd|RSD|rate; rsd_floor|Noise|rate; rsd_p_adjusted|p|p;
 bias_score|BiasScore|rate; bias_score_of_perfect|Perfect|rate; accuracy|accuracy|rate;
-majority_accuracy|Most frequent label|rate; is_above_constant|Better than one label|shown; n_labels|Labels|count;
+majority_accuracy|Most frequent label|rate; beside|Better than one label|text; n_labels|Labels|count;
 n_rows|Rows|count"""
 
 _LABELS_CAPTION = (

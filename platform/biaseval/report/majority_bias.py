@@ -295,8 +295,8 @@ from majority_remedies
 _REMEDIES_COLUMNS = """
 method|Method|method; predict|Prediction|way; instruction|With instruction|yes;
 mean_f1|Mean weighted F1|step|mean_f1_word; mean_f1_difference|Difference|change;
-sd_f1|Standard deviation|step|sd_f1_word; sd_f1_difference|Difference|change; rb_at_10|RB@10|step|rb_at_10_word;
-is_above_constant|Better than one label|shown; evidence|Evidence"""
+sd_f1|Standard deviation, seeds included|step|sd_f1_word; sd_f1_difference|Difference|change;
+rb_at_10|RB@10|step|rb_at_10_word; is_above_constant|Better than one label|shown; evidence|Evidence"""
 
 _TESTED = (
     "Each method against none, and with against without instruction, by sign flips over test rows, of RB@10 over "

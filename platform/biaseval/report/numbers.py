@@ -15,7 +15,12 @@ N_LETTERS = 300
 def rounded(value: float, number_format: str = ".3f") -> str:
     """Return a number with a true minus sign; a number that rounds to 0 has no sign."""
     text = format(value, number_format)
-    return text.lstrip("-+") if not float(text) and text[0] == "-" else text.replace("-", "\N{MINUS SIGN}")
+    return text.lstrip("-") if not text.strip("-0.") else text.replace("-", "\N{MINUS SIGN}")
+
+
+def three_digits(value: float, sign: str = "") -> str:
+    """Return a number with three digits; whole numbers and those from 1,000 on have all before the point."""
+    return rounded(value, f"{sign},.0f" if abs(value) >= 1000 or value == round(value) else f"{sign}.3g")
 
 
 def cut(text: str) -> str:
@@ -43,8 +48,8 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "list": lambda values: ", ".join(cut(str(value)) for value in values),
     "count": lambda value: f"{value:,}",
     "number": lambda value: f"{value:g}",
-    "four": lambda value: f"{value:.4g}".replace("-", "\N{MINUS SIGN}"),
-    "signed": lambda value: f"{value:+.4g}".replace("-", "\N{MINUS SIGN}"),
+    "any": three_digits,
+    "signed": lambda value: three_digits(value, "+"),
     "rate": rounded,
     "change": lambda value: rounded(value, "+.3f"),
     "small": lambda value: rounded(value, ".5f"),

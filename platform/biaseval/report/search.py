@@ -275,7 +275,7 @@ def _reference(trial: int | None, name: str) -> list[Table]:
 
 def _best_columns(chose: str, unseen: str | None) -> str:
     return f"""
-point|Chosen; scope|For; trial|Trial|count; value|{chose}|four; evaluation|{unseen}|four;
+point|Chosen; scope|For; trial|Trial|count; value|{chose}|any; evaluation|{unseen}|any;
 evaluation_gain|Gain over the mean of all trials|signed|evaluation_gain_verdict;
 is_above_constant|Better than one label|shown;
 n_within_noise|Intervals with 0|count; n_told_worse|Found worse|count; n_told_better|Found better|count;
@@ -284,8 +284,8 @@ n_tested|Tested|count"""
 
 def _trials_columns(chose: str, unseen: str | None) -> str:
     return f"""
-point|Point|name; trial|Trial|count; scope|For; state|State; value|{chose}|four; difference|From the chosen|signed;
-evaluation|{unseen}|four; evaluation_difference|From the chosen|signed|word; is_chosen|Chosen|yes; steps|Steps|count"""
+point|Point|name; trial|Trial|count; scope|For; state|State; value|{chose}|any; difference|From the chosen|signed;
+evaluation|{unseen}|any; evaluation_difference|From the chosen|signed|word; is_chosen|Chosen|yes; steps|Steps|count"""
 
 
 _SEEN = (
@@ -309,25 +309,25 @@ _FLAT = (
     "of the difference includes 0."
 )
 _FLAT_COLUMNS = """
-scope|For; n_within_noise|Intervals with 0|count; flat_low|Between|four; flat_high|and|four; n_worse|Behind|count;
+scope|For; n_within_noise|Intervals with 0|count; flat_low|Between|any; flat_high|and|any; n_worse|Behind|count;
 n_compared|Compared|count; n_told_worse|Found worse|count; n_told_better|Found better|count; n_tested|Tested|count"""
 _ADDED = (
     "Optimism: by how much the chosen trial looks better on the data that chose. Gain: by how much it is better than "
     "the mean of all trials that are done. Positive is better, whichever way the objective goes."
 )
 _ADDED_COLUMNS = """
-scope|For; value|Where it was chosen|four; evaluation|Where not|four; optimism|Optimism|signed; gain|Gain there|signed;
+scope|For; value|Where it was chosen|any; evaluation|Where not|any; optimism|Optimism|signed; gain|Gain there|signed;
 evaluation_gain|Gain where not|signed|evaluation_gain_verdict"""
 _REFERENCE_COLUMNS = """
-point|Point; scope|For; value|Value where chosen|four; difference|Difference|signed; evaluation|Value where not|four;
+point|Point; scope|For; value|Value where chosen|any; difference|Difference|signed; evaluation|Value where not|any;
 evaluation_difference|Difference|signed|verdict; is_chosen|Chosen|yes"""
 _RULES = (
     "The threshold that the rule of the paper's text and that of its code choose, and the bias significance there, in "
     "points (0 to 100), on the tuning half (choice), on the evaluation half, or on all data (all)."
 )
 _RULES_COLUMNS = """
-scope|For|name; rule|Rule; sample|Data; threshold|Threshold|four; bias_significance|Significance|four;
-evaluation|On the evaluation half|four"""
+scope|For|name; rule|Rule; sample|Data; threshold|Threshold|any; bias_significance|Significance|any;
+evaluation|On the evaluation half|any"""
 _PROBLEMS = """
 select state, problem, count(*) as n_trials, list(trial order by trial)[:5] as first_trials
 from trials

@@ -1,7 +1,6 @@
 """The first blocks of a page, and its last sections: training of adapters, the spec, the environment and the plan."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from biaseval.environment import raw_spec, read_environment
@@ -19,7 +18,7 @@ def first_blocks(kind: str, seen: Figures, table: Table, notes: Sequence[str]) -
     return [
         Sentences(f"{said} = 1", "headline"),
         Beside(Sentences(f"{said} > 1"), seen),
-        replace(table, style="cards"),
+        table,
         Sentences(f"select lead, text from {kind}_cautions", "care", "Read with care", notes),
     ]
 
