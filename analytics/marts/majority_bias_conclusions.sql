@@ -37,10 +37,10 @@ headline as (
         end as lead,
         array_to_string(list(
             format(
-                'mean weighted F1{}{} is {} and accuracy {}; always answering one label has {} and {}; the most frequent answer makes up {} of all answers',
-                if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_rate(accuracy), as_rate(constant_f1), as_rate(majority_accuracy),
-                as_percent(share_most_frequent)
+                'mean weighted F1{}{} is {} and accuracy {}; always answering one label has {} and {}',
+                if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_rate(accuracy), as_rate(constant_f1), as_rate(majority_accuracy)
             )
+            || if(share_most_frequent >= 0.9, format('; {} of all answers are the same', as_percent(share_most_frequent)), '')
             order by instruction
         ), '; ') as text
     from plain
