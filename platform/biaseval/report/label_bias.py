@@ -195,13 +195,10 @@ def _formats(spec: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _methods(run: Run, ask: Ask) -> list[Calibration]:
-    methods = explained({row["method"] for row in ask("select distinct method from label_bias_by_model")})
-    return methods + [Calibration.of(name, sql) for name, sql in chosen_by(run).own.items()]
-
-
 def _meanings(run: Run, ask: Ask) -> list[Any]:
-    chosen, methods = chosen_by(run), _methods(run, ask)
+    chosen = chosen_by(run)
+    methods = explained({row["method"] for row in ask("select distinct method from label_bias_by_model")})
+    methods += [Calibration.of(name, sql) for name, sql in chosen.own.items()]
     every = METRICS | {name: Metric.of(name, sql) for name, sql in chosen.metrics.items()}
     metrics = [(metric.shown, metric.meaning) for metric in every.values()]
     references = [method.reference for method in methods if method.reference]

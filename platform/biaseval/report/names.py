@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from biaseval.prompting.calibration import CALIBRATIONS, PURPOSES, Calibration, Variant
+from biaseval.prompting.calibration import CALIBRATIONS, Calibration, Variant
 
 METHODS = {
     "none": "no mitigation",
@@ -105,13 +105,9 @@ def is_adapted(method: str) -> bool:
 
 
 def explained(methods: Collection[str]) -> list[Calibration]:
-    """Return the calibrations that a page explains: those of P1, and those among these methods."""
+    """Return the calibrations among these methods and their variants, which a page explains."""
     measured = {_variant(method)[0].removeprefix("lora+") for method in methods}
-    return [
-        method
-        for method in CALIBRATIONS.values()
-        if method.name in measured or (method.name in PURPOSES and not PURPOSES[method.name].permutes)
-    ]
+    return [method for method in CALIBRATIONS.values() if method.name in measured]
 
 
 def side_by_side(methods: Iterable[str]) -> list[list[str]]:
