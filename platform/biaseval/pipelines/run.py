@@ -13,7 +13,6 @@ from biaseval.digests import kept, record
 from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import FINDINGS, begin, is_planned, read_plan, refuse_foreign, settle_run
 from biaseval.pipelines.kind import AnyKind, Stage
-from biaseval.pipelines.labels.adapters import refuse_given_up
 from biaseval.pipelines.log import logged
 from biaseval.pipelines.optional_packages import refuse_missing_extras
 from biaseval.pipelines.planning import read_with_weights
@@ -55,8 +54,8 @@ def make_missing(
     run: Run,
     stages: Iterable[Stage],
     execution: ExecutionSpec,
+    kind: AnyKind | None = None,
     *,
-    is_whole_run: bool = True,
     at_once: int | None = None,
 ) -> list[Done]:
     """Make the missing units, one stage after the other; Ray starts once, and only if a unit is missing.
@@ -65,8 +64,8 @@ def make_missing(
         run: a planned run.
         stages: in order; a stage may need the results of earlier ones.
         execution: actors and their resources.
-        is_whole_run: skip units whose products exist, and end the run if a unit is given up; otherwise make all units
-            of the stages.
+        kind: of a whole run, which skips units whose products exist, and may not go on without those that are given up;
+            None: all units of the stages are made.
         at_once: the number of runs of a search that share the cluster; None if this run has all of it.
 
     Returns:
@@ -81,7 +80,7 @@ def make_missing(
     with Cluster(execution, at_once) as cluster:
         for stage in stages:
             run.guard()
-            missing = missing_units(run, stage.units, needed_only=is_whole_run)
+            missing = missing_units(run, stage.units, needed_only=kind is not None)
             total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
             if not missing:
                 say(f"all {total:,} {stage.noun} are {stage.verb} already")
@@ -106,8 +105,8 @@ def make_missing(
             made += own
             record(run)
             _refuse_missing(run, stage, missing, own)
-            if is_whole_run:
-                refuse_given_up(own)
+            if kind is not None:
+                kind.refuse_stopped(own)
     return made
 
 

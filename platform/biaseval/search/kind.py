@@ -153,7 +153,7 @@ class SharedWork:
         cluster.resources()  # connects, so that stages find Ray running
         with planned_run(kind, spec, f"{run.uri}/{SHARED}") as shared:
             for stage in shared_stages(kind.stages(shared, spec, read_plan(shared)), varies(self.spec)):
-                make_missing(shared, [stage], spec.execution)
+                make_missing(shared, [stage], spec.execution, kind)
             files = made_files(shared, spec.kind) - plan_files(read_plan(shared))
         run.write_sealed(MADE, {"files": sorted(files)})
         yield Done(missing[0])
