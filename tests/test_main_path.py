@@ -123,6 +123,6 @@ def test_a_stage_that_is_left_holds_nothing_though_somebody_keeps_the_error(run:
 
 def test_nothing_is_left_out_silently(run: Run) -> None:
     scores = WritingStage("rows", SCORES, forgets=frozenset({2}))
-    with pytest.raises(BiasevalError, match=r"1 of 3 parts are missing \(first: scores/2\); run the same command"):
+    with pytest.raises(BiasevalError, match=r"1 of 3 parts missing or damaged \(first: scores/2\); run the same"):
         make(run, scores)
     assert missing_units(run, SCORES) == [SCORES[2]]

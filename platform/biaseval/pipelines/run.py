@@ -4,13 +4,12 @@ spec → claim the run directory → plan (Parquet parts) → make missing units
 report. Plan, stages and report differ by kind: see `kind`; `runs.kinds` lists the kinds.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import cast
 
 from biaseval.analysis.summary_marts import SUMMARY, summarize
 from biaseval.digests import kept, record
-from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import FINDINGS, begin, is_planned, read_plan, refuse_foreign, settle_run
 from biaseval.pipelines.kind import AnyKind, Stage
 from biaseval.pipelines.log import logged
@@ -19,7 +18,7 @@ from biaseval.pipelines.planning import read_with_weights
 from biaseval.progress import making_progress, say
 from biaseval.spec import AnySpec, ExecutionSpec
 from biaseval.store import Run
-from biaseval.units import Done, Unit, files_of, missing_units
+from biaseval.units import Done, Unit, files_of, missing_units, refuse_missing
 
 
 @contextmanager
@@ -104,7 +103,9 @@ def make_missing(
                         own.append(done)
             made += own
             record(run)
-            _refuse_missing(run, stage, missing, own)
+            given_up = {done.unit.number for done in own if not done.is_complete}
+            left_out = [unit.files[0] for unit in missing_units(run, missing) if unit.number not in given_up]
+            refuse_missing(run, left_out, len(stage.units))
             if kind is not None:
                 kind.refuse_stopped(own)
     return made
@@ -116,11 +117,7 @@ def refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec) -> None:
     lacking = settle_run(run, kind, spec, plan)
     stages = list(kind.stages(run, spec, plan))
     total = len(lacking) + sum(len(unit.files) for stage in stages for unit in stage.units)
-    lacking += [name for unit in needed_units(run, stages) for name in unit.files]
-    if lacking:
-        raise BiasevalError(
-            f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
-        )
+    refuse_missing(run, [*lacking, *(name for unit in needed_units(run, stages) for name in unit.files)], total)
 
 
 def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
@@ -171,14 +168,3 @@ def write_page(run: Run, kind: AnyKind) -> list[str]:
     run.write_json(SUMMARY, summarize(run, page.conclusions, page.cautions))
     run.write_text("report.html", page.html)  # last: it says that the others are there
     return [*files, SUMMARY, "report.html"]
-
-
-def _refuse_missing(run: Run, stage: Stage, asked: Sequence[Unit], made: Sequence[Done]) -> None:
-    """Make sure that a stage left nothing out silently: each missing unit was given up."""
-    given_up = {done.unit.number for done in made if not done.is_complete}
-    still = [unit for unit in missing_units(run, asked) if unit.number not in given_up]
-    if still:
-        raise BiasevalError(
-            f"{run.uri}: {len(still)} of {len(stage.units)} parts are missing (first: {still[0].files[0]}); "
-            "run the same command again to make them"
-        )

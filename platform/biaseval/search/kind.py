@@ -17,7 +17,7 @@ from biaseval.digests import recorded
 from biaseval.errors import InputError, Problems
 from biaseval.parsing import json_value
 from biaseval.pipelines.cost_lines import cost_lines
-from biaseval.pipelines.directory import plan_files, read_plan
+from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.kind import Deferred, Description, Inputs, Kind, Plan, Stage
 from biaseval.pipelines.optional_packages import needs_of
 from biaseval.pipelines.qa.trained_models import readers_of
@@ -45,7 +45,7 @@ from biaseval.search.trials import (
 from biaseval.spec import CausalSpec, QaTrainSpec, SearchSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import SEARCH_SETTINGS, SIGN_FLIPS, TRIAL_EVALUATIONS
-from biaseval.units import Done, Unit
+from biaseval.units import Done, Unit, plan_files
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
