@@ -312,6 +312,7 @@ def test_a_run_that_lost_its_digests_counts_only_its_own_files(
     add(run_dir / SCORES[kind] / "part-00000.parquet")
     with pytest.raises(BiasevalError, match=rf"digests.json: is missing or damaged; biaseval report {run_dir} writes"):
         query([run_dir], f"from {SCORES[kind]}")
+    assert run_status(str(run_dir)).damaged == ["digests.json"]
     assert "reads all files and writes it again" in capsys.readouterr().err
     report_run(run_dir)
     assert_same(run_dir, undisturbed)
@@ -330,6 +331,18 @@ def test_an_older_run_gets_digests_at_its_next_run(tmp_path: Path) -> None:
     assert {f"{path.parent.name}/{path.name}" for path in run_dir.glob("*/part-*.parquet")} <= known.keys()
     flip(run_dir / "label_scores" / "part-00000.parquet")
     assert run_status(str(run_dir)).damaged == ["label_scores/part-00000.parquet"]
+
+
+def test_a_lost_planned_part_of_an_older_run_is_missed_by_all_that_ask_whether_it_is_finished(tmp_path: Path) -> None:
+    """It has no digests: its plan alone says what it lacks."""
+    _, run_dir = copy_older_run("label_bias", tmp_path)
+    lost = "prompts/part-00001.parquet"
+    (run_dir / lost).unlink()
+    status = run_status(str(run_dir))
+    assert (status.is_complete, status.damaged) == (False, [lost])
+    for ask in (lambda: query([run_dir], "from tasks"), lambda: report_run(run_dir)):
+        with pytest.raises(BiasevalError, match=rf"1 of \d+ parts missing or damaged \(first: {lost}\); run the same"):
+            ask()
 
 
 def test_a_planned_part_of_an_older_run_that_is_none_is_named_and_not_drawn_anew(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import ray
 
 from biaseval.errors import BiasevalError
 from biaseval.execute.cluster import Cluster
+from biaseval.pipelines.kind import AnyKind
+from biaseval.pipelines.labels.label_bias import LABEL_BIAS
 from biaseval.pipelines.run import make_missing
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Run
@@ -43,9 +45,9 @@ class WritingStage:
             yield Done(unit, facts={"is_complete": unit.number not in self.gives_up, "n_steps": 2, "loss": 0.0})
 
 
-def make(run: Run, *stages: WritingStage, is_whole_run: bool = True) -> list[int]:
+def make(run: Run, *stages: WritingStage, kind: AnyKind | None = LABEL_BIAS) -> list[int]:
     """Return the numbers of what was made or given up."""
-    done = make_missing(run, stages, ExecutionSpec(), is_whole_run=is_whole_run)
+    done = make_missing(run, stages, ExecutionSpec(), kind)
     return [one.unit.number for one in done]
 
 
@@ -81,7 +83,7 @@ def test_what_came_of_a_lost_unit_does_not_stay_beside_what_comes_of_its_success
     assert [run.read_text(unit.files[0]) for unit in SCORES] == ["new rows", "new rows", "old"]
     assert not run.has("adapters/b/config.json")
     # For itself, a stage is made whole.
-    assert make(run, adapters, is_whole_run=False) == [1]
+    assert make(run, adapters, kind=None) == [1]
 
 
 def test_what_is_given_up_ends_a_whole_run_before_the_next_stage(run: Run) -> None:
@@ -90,7 +92,7 @@ def test_what_is_given_up_ends_a_whole_run_before_the_next_stage(run: Run) -> No
     with pytest.raises(BiasevalError, match=r"1 adapters stopped .*t/k1.s0 \(step 1, loss 0"):
         make(run, adapters, scores)
     assert (adapters.made, scores.made) == ([0, 1], [])
-    assert make(run, adapters, is_whole_run=False) == [1]
+    assert make(run, adapters, kind=None) == [1]
 
 
 @dataclass
@@ -121,6 +123,6 @@ def test_a_stage_that_is_left_holds_nothing_though_somebody_keeps_the_error(run:
 
 def test_nothing_is_left_out_silently(run: Run) -> None:
     scores = WritingStage("rows", SCORES, forgets=frozenset({2}))
-    with pytest.raises(BiasevalError, match=r"1 of 3 parts are missing \(first: scores/2\); run the same command"):
+    with pytest.raises(BiasevalError, match=r"1 of 3 parts missing or damaged \(first: scores/2\); run the same"):
         make(run, scores)
     assert missing_units(run, SCORES) == [SCORES[2]]

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from biaseval.store import Digest, Run
+from biaseval.errors import BiasevalError
+from biaseval.store import DIGESTS, Digest, Run, part_name
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,31 @@ def missing_units(run: Run, units: Sequence[Unit], *, needed_only: bool = False)
         if lacking and is_needed:
             missing.append(replace(unit, files=lacking))
     return missing
+
+
+def plan_files(plan: Mapping[str, Any]) -> set[str]:
+    """Return the names of the Parquet files that a plan consists of; plans of older versions do not name all tables."""
+    tables, parts = dict(plan.get("tables", {})), plan.get("parts", ())
+    if parts and "contexts_part" in parts[0]:
+        tables |= {"prompts": len(parts), "contexts": 1 + max(part["contexts_part"] for part in parts)}
+    return {f"{table}/{part_name(part)}" for table, n_parts in tables.items() for part in range(n_parts)}
+
+
+def lost_files(run: Run) -> set[str]:
+    """Return the files that an inspected run once had, and lacks or has with other bytes; digests, or planned parts."""
+    known = run.ledger.known
+    planned = plan_files(run.read_json("plan.json")) if known is None and run.has("plan.json") else set()
+    unknown = {DIGESTS} if known == {} else planned - files_of(run, planned)
+    return unknown | run.ledger.damaged | run.ledger.lost
+
+
+def refuse_missing(run: Run, missing: Sequence[str], n_expected: int) -> None:
+    """Make sure that a run has all files expected of it; Raises BiasevalError: some are missing."""
+    if missing:
+        raise BiasevalError(
+            f"{run.uri}: {len(missing)} of {n_expected} parts missing or damaged (first: {missing[0]}); run the same "
+            "command again"
+        )
 
 
 def files_of(run: Run, names: Iterable[str]) -> set[str]:

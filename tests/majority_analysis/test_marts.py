@@ -248,10 +248,10 @@ def test_missing_outputs_of_any_way_are_counted(tmp_path: Path) -> None:
     run = MajorityPlan().write(tmp_path, n_parts=2)
     Path(run, "generations", "part-00001.parquet").unlink()
     for ask in (measure, lambda run_dir: query([run_dir], "select 1")):
-        with pytest.raises(BiasevalError, match=r"1 of 4 parts missing \(first: generations/part-00001.parquet\)"):
+        with pytest.raises(BiasevalError, match=r"1 of 4 parts missing .*\(first: generations/part-00001.parquet\)"):
             ask(run)
     Path(run, "generations", "part-00000.parquet").unlink()
-    with pytest.raises(BiasevalError, match=r"2 of 4 parts missing \(first: generations/part-00000.parquet\)"):
+    with pytest.raises(BiasevalError, match=r"2 of 4 parts missing .*\(first: generations/part-00000.parquet\)"):
         measure(run)
 
 

@@ -36,6 +36,7 @@ from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import DIGESTS, Run, part_name
 from biaseval.tables import ADAPTED, TABLES, TRAINED_MODELS, tables_of
+from biaseval.units import lost_files, refuse_missing
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
 
@@ -178,11 +179,6 @@ def _finished(run: Run) -> _Finished:
     run = inspected(run)
     parts = {name: run.parts(name) for name in tables}
     _refuse_missing_parts(run, _rounds(run, kind, parts), parts)
-    if bad := sorted(name for name in run.ledger.damaged | run.ledger.lost if name.partition("/")[0] in tables):
-        raise BiasevalError(
-            f"{run.uri}: {len(bad)} files are missing, or differ from the recorded digest (first: {bad[0]}); run the "
-            "same command again"
-        )
     marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]
     # The database is written last: with it and other marts in place, a missing mart belongs to a later version.
@@ -217,13 +213,9 @@ def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[st
         wanted += [(table, part) for part in adapted.get(table, range(n_rounds * n_parts))]
     if not any(parts[table] for table in rounds) and parts.get(TRAINED_MODELS.name):
         raise BiasevalError(f"{run.uri}: is trained, and nothing is measured yet; biaseval run goes on with it")
-    missing = [(table, part) for table, part in wanted if part not in parts[table]]
-    if missing:
-        table, part = missing[0]
-        raise BiasevalError(
-            f"{run.uri}: {len(missing)} of {len(wanted)} parts missing (first: {table}/{part_name(part)}); "
-            "run the same command again"
-        )
+    missing = [f"{table}/{part_name(part)}" for table, part in wanted if part not in parts[table]]
+    bad = {name for name in lost_files(run) if name.partition("/")[0] in parts}.difference(missing)
+    refuse_missing(run, [*missing, *sorted(bad)], len(wanted) + len(bad))
 
 
 def _rounds(run: Run, kind: str, parts: Mapping[str, Collection[int]]) -> dict[str, int]:

@@ -25,8 +25,9 @@ from biaseval.pipelines.planning import read_with_weights
 from biaseval.progress import say
 from biaseval.records import digest
 from biaseval.spec import AnySpec, analysed_as, blocking, differences, dump_spec, grown_keys, of_analysis, stored_spec
-from biaseval.store import DIGESTS, Ledger, Run, part_name, part_number
+from biaseval.store import DIGESTS, Ledger, Run, part_number
 from biaseval.tables import PLANNED, TABLES
+from biaseval.units import plan_files
 
 _PLAN = "plan.json"
 _HISTORY = "specs"
@@ -46,14 +47,6 @@ def read_plan(run: Run) -> Plan:
     if not isinstance(plan, Mapping):
         raise InputError(f"{run.uri}/{_PLAN}: is damaged; biaseval run plans again")
     return plan
-
-
-def plan_files(plan: Plan) -> set[str]:
-    """Return the names of the Parquet files that a plan consists of; plans of older versions do not name all tables."""
-    tables, parts = dict(plan.get("tables", {})), plan.get("parts", ())
-    if parts and "contexts_part" in parts[0]:
-        tables |= {"prompts": len(parts), "contexts": 1 + max(part["contexts_part"] for part in parts)}
-    return {f"{table}/{part_name(part)}" for table, n_parts in tables.items() for part in range(n_parts)}
 
 
 def read_spec(run: Run) -> AnySpec:

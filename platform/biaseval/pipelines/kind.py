@@ -136,6 +136,8 @@ class Kind(Generic[S, I]):
     """Says what of a spec's inputs, beside its files and models, is not what ``environment.json`` has of them."""
     refuse_analysis: Callable[[Run, S], None] = field(default=lambda run, spec: None)
     """Raises an InputError if the stored results do not allow the analysis of a spec."""
+    refuse_stopped: Callable[[Sequence[Done]], None] = field(default=lambda made: None)
+    """Raises a BiasevalError where a stage gave up units that later stages need."""
     given_up: Callable[[Run, S], Mapping[str, str]] = field(default=lambda run, spec: {})
     """Returns what a run goes on without so far, by its name, and why."""
     refuse_given_up: Callable[[Run, S], None] = field(default=lambda run, spec: None)

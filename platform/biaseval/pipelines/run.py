@@ -4,23 +4,21 @@ spec → claim the run directory → plan (Parquet parts) → make missing units
 report. Plan, stages and report differ by kind: see `kind`; `runs.kinds` lists the kinds.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import cast
 
 from biaseval.analysis.summary_marts import SUMMARY, summarize
 from biaseval.digests import kept, record
-from biaseval.errors import BiasevalError
 from biaseval.pipelines.directory import FINDINGS, begin, is_planned, read_plan, refuse_foreign, settle_run
 from biaseval.pipelines.kind import AnyKind, Stage
-from biaseval.pipelines.labels.adapters import refuse_given_up
 from biaseval.pipelines.log import logged
 from biaseval.pipelines.optional_packages import refuse_missing_extras
 from biaseval.pipelines.planning import read_with_weights
 from biaseval.progress import making_progress, say
 from biaseval.spec import AnySpec, ExecutionSpec
 from biaseval.store import Run
-from biaseval.units import Done, Unit, files_of, missing_units
+from biaseval.units import Done, Unit, files_of, missing_units, refuse_missing
 
 
 @contextmanager
@@ -55,8 +53,8 @@ def make_missing(
     run: Run,
     stages: Iterable[Stage],
     execution: ExecutionSpec,
+    kind: AnyKind | None = None,
     *,
-    is_whole_run: bool = True,
     at_once: int | None = None,
 ) -> list[Done]:
     """Make the missing units, one stage after the other; Ray starts once, and only if a unit is missing.
@@ -65,8 +63,8 @@ def make_missing(
         run: a planned run.
         stages: in order; a stage may need the results of earlier ones.
         execution: actors and their resources.
-        is_whole_run: skip units whose products exist, and end the run if a unit is given up; otherwise make all units
-            of the stages.
+        kind: of a whole run, which skips units whose products exist, and may not go on without those that are given up;
+            None: all units of the stages are made.
         at_once: the number of runs of a search that share the cluster; None if this run has all of it.
 
     Returns:
@@ -81,7 +79,7 @@ def make_missing(
     with Cluster(execution, at_once) as cluster:
         for stage in stages:
             run.guard()
-            missing = missing_units(run, stage.units, needed_only=is_whole_run)
+            missing = missing_units(run, stage.units, needed_only=kind is not None)
             total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
             if not missing:
                 say(f"all {total:,} {stage.noun} are {stage.verb} already")
@@ -105,9 +103,11 @@ def make_missing(
                         own.append(done)
             made += own
             record(run)
-            _refuse_missing(run, stage, missing, own)
-            if is_whole_run:
-                refuse_given_up(own)
+            given_up = {done.unit.number for done in own if not done.is_complete}
+            left_out = [unit.files[0] for unit in missing_units(run, missing) if unit.number not in given_up]
+            refuse_missing(run, left_out, len(stage.units))
+            if kind is not None:
+                kind.refuse_stopped(own)
     return made
 
 
@@ -117,11 +117,7 @@ def refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec) -> None:
     lacking = settle_run(run, kind, spec, plan)
     stages = list(kind.stages(run, spec, plan))
     total = len(lacking) + sum(len(unit.files) for stage in stages for unit in stage.units)
-    lacking += [name for unit in needed_units(run, stages) for name in unit.files]
-    if lacking:
-        raise BiasevalError(
-            f"{run.uri}: {len(lacking)} of {total} parts missing (first: {lacking[0]}); run the same command again"
-        )
+    refuse_missing(run, [*lacking, *(name for unit in needed_units(run, stages) for name in unit.files)], total)
 
 
 def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
@@ -172,14 +168,3 @@ def write_page(run: Run, kind: AnyKind) -> list[str]:
     run.write_json(SUMMARY, summarize(run, page.conclusions, page.cautions))
     run.write_text("report.html", page.html)  # last: it says that the others are there
     return [*files, SUMMARY, "report.html"]
-
-
-def _refuse_missing(run: Run, stage: Stage, asked: Sequence[Unit], made: Sequence[Done]) -> None:
-    """Make sure that a stage left nothing out silently: each missing unit was given up."""
-    given_up = {done.unit.number for done in made if not done.is_complete}
-    still = [unit for unit in missing_units(run, asked) if unit.number not in given_up]
-    if still:
-        raise BiasevalError(
-            f"{run.uri}: {len(still)} of {len(stage.units)} parts are missing (first: {still[0].files[0]}); "
-            "run the same command again to make them"
-        )

@@ -56,7 +56,7 @@ def run_spec(spec: AnySpec, run_uri: str, *, page: bool = True) -> Run:
     if kind.page is None:
         raise InputError(f"kind: {spec.kind} is a training, not a measurement; use biaseval train {spec.kind}")
     with planned_run(kind, spec, run_uri) as run:
-        make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
+        make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution, kind)
         say("computing the metrics")
         finish(run, kind, spec, page=page)
         kind.refuse_given_up(run, spec)
@@ -118,7 +118,7 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
     spec = score_spec(model, execution, prompts_file)
     kind = kind_of(spec)
     with planned_run(kind, spec, out_uri) as run:
-        make_missing(run, kind.stages(run, spec, read_plan(run)), execution)
+        make_missing(run, kind.stages(run, spec, read_plan(run)), execution, kind)
     return run
 
 

@@ -11,13 +11,13 @@ from biaseval.environment import SPEC, raw_spec
 from biaseval.errors import InputError
 from biaseval.execute.messages import progress_file, under_way
 from biaseval.lease import Seen, Sight, look
-from biaseval.pipelines.directory import is_planned, read_plan, read_spec
+from biaseval.pipelines.directory import FINDINGS, is_planned, read_plan, read_spec
 from biaseval.pipelines.kind import Stage
 from biaseval.pipelines.run import needed_units
 from biaseval.runs.kinds import kind_of
 from biaseval.runs.measured_rate import Pace, rate_of, written_units
 from biaseval.store import Run
-from biaseval.units import missing_units
+from biaseval.units import lost_files, missing_units
 
 
 @dataclass(frozen=True)
@@ -105,16 +105,15 @@ def run_status(run_uri: str) -> Status:
         TransientError: the disk or store does not answer.
     """
     run = inspected(Run.open(run_uri), with_trained=True)
-    damaged = sorted(run.ledger.damaged | run.ledger.lost)
     run.ledger.is_whole = False  # what is not recorded yet is made
     if not is_planned(run):
         return _planning(run)
-    plan = read_plan(run)
-    spec = read_spec(run)
+    plan, spec = read_plan(run), read_spec(run)
+    damaged = sorted(lost_files(run))
     kind = kind_of(spec)
     planned = list(kind.stages(run, spec, plan))
     stages = [_stage_status(run, stage) for stage in planned]
-    has_marts, has_report = run.has("results.duckdb"), run.has("report.html")
+    has_report, has_marts = map(run.has, FINDINGS)
     is_made = not needed_units(run, planned)
     is_complete = is_made and not damaged and (kind.page is None or (has_marts and has_report))
     said = [] if is_made else under_way(run)

@@ -24,7 +24,7 @@ def train_lora(spec: AnySpec, run_uri: str) -> Trained:
     kind = kind_of(spec)
     with planned_run(kind, spec, run_uri) as run:
         stage, *_ = kind.stages(run, spec, read_plan(run))
-        return training_summary(run, stage, make_missing(run, [stage], spec.execution, is_whole_run=False))
+        return training_summary(run, stage, make_missing(run, [stage], spec.execution))
 
 
 def train_instruct(spec: AnySpec, run_uri: str) -> Trained:
@@ -37,7 +37,7 @@ def train_instruct(spec: AnySpec, run_uri: str) -> Trained:
     spec = of_kind(spec, "kind: {kind} is a measurement; name a spec of the kind instruct", InstructSpec)
     kind = kind_of(spec)
     with planned_run(kind, spec, run_uri) as run:
-        made = make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution)
+        made = make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution, kind)
         return instruct_summary(run, spec, made)
 
 
@@ -53,4 +53,4 @@ def train_qa(spec: AnySpec, run_uri: str) -> Trained:
         raise InputError("train: the spec has no such section, which says what to train; add bases, data, validation")
     with claimed_run(spec, run_uri) as run:
         stages = TrainingStages(run, spec, spec.train, read_plan(run))
-        return readers_summary(stages, make_missing(run, stages, spec.execution, is_whole_run=False))
+        return readers_summary(stages, make_missing(run, stages, spec.execution))

@@ -17,7 +17,7 @@ from biaseval.digests import recorded
 from biaseval.errors import InputError, Problems
 from biaseval.parsing import json_value
 from biaseval.pipelines.cost_lines import cost_lines
-from biaseval.pipelines.directory import plan_files, read_plan
+from biaseval.pipelines.directory import read_plan
 from biaseval.pipelines.kind import Deferred, Description, Inputs, Kind, Plan, Stage
 from biaseval.pipelines.optional_packages import needs_of
 from biaseval.pipelines.qa.trained_models import readers_of
@@ -45,7 +45,7 @@ from biaseval.search.trials import (
 from biaseval.spec import CausalSpec, QaTrainSpec, SearchSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import SEARCH_SETTINGS, SIGN_FLIPS, TRIAL_EVALUATIONS
-from biaseval.units import Done, Unit
+from biaseval.units import Done, Unit, plan_files
 
 if TYPE_CHECKING:
     from biaseval.execute.cluster import Cluster
@@ -153,7 +153,7 @@ class SharedWork:
         cluster.resources()  # connects, so that stages find Ray running
         with planned_run(kind, spec, f"{run.uri}/{SHARED}") as shared:
             for stage in shared_stages(kind.stages(shared, spec, read_plan(shared)), varies(self.spec)):
-                make_missing(shared, [stage], spec.execution)
+                make_missing(shared, [stage], spec.execution, kind)
             files = made_files(shared, spec.kind) - plan_files(read_plan(shared))
         run.write_sealed(MADE, {"files": sorted(files)})
         yield Done(missing[0])

@@ -209,7 +209,7 @@ def _made(
         trained: list[dict[str, Any]] = []
         problem: str | None = None
         for stage in kind.stages(run, spec, read_plan(run)):
-            make_missing(run, [stage], spec.execution, at_once=at_once)
+            make_missing(run, [stage], spec.execution, kind, at_once=at_once)
             trained = rows_of(run, table="trained_models")
             problem = next((row["problem"] for row in trained if row.get("is_stopped")), None)
             if problem is not None:

@@ -20,6 +20,7 @@ from biaseval.label_bias.plan import TaskPlan, plan_task
 from biaseval.label_bias.sources import Sources, read_sources
 from biaseval.label_bias.tasks import tasks_folder
 from biaseval.pipelines.kind import Deferred, Description, Kind, Need, Plan
+from biaseval.pipelines.labels.adapters import refuse_given_up
 from biaseval.pipelines.labels.causal import (
     causal_stages,
     describe_causal,
@@ -227,6 +228,7 @@ LABEL_BIAS = Kind(
     write=_write,
     extend=_extend,
     stages=lambda run, spec, plan: causal_stages(run, spec, plan, LIKELIHOOD),
+    refuse_stopped=refuse_given_up,
     changes=_changes,
     refuse_analysis=_refuse_analysis,
     derive=derive_label_bias,

@@ -11,6 +11,7 @@ from biaseval.inputs.chat import chat_notes
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines.kind import Deferred, Description, Kind
+from biaseval.pipelines.labels.adapters import refuse_given_up
 from biaseval.pipelines.labels.causal import (
     causal_stages,
     describe_causal,
@@ -114,6 +115,7 @@ MAJORITY_BIAS = Kind(
     write=write_causal,
     extend=extend_causal,
     stages=lambda run, spec, plan: causal_stages(run, spec, plan, spec.predict),
+    refuse_stopped=refuse_given_up,
     derive=derive_majority_bias,
     page=Deferred("biaseval.report:majority_bias_page"),
     headline=lambda spec: _HEADLINE,

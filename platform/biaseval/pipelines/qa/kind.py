@@ -5,9 +5,10 @@ Models that the run trains have higher numbers than the models of the spec.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import count
 from typing import Any, cast
 
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from biaseval.pipelines.kind import Deferred, Kind, Need, Plan, Stage, Trained
 from biaseval.pipelines.qa.biased_segments import SEGMENT_KEYS, segment_problems
 from biaseval.pipelines.qa.plan import QuestionsPlan, describe_questions, model_plan
 from biaseval.pipelines.qa.stages import answering_stage, measuring_stage
-from biaseval.pipelines.qa.trained_models import READERS, measured, readers_of
+from biaseval.pipelines.qa.trained_models import READERS, answers_of, measured, readers_of
 from biaseval.pipelines.qa.training_plan import TrainingInputs, read_source, read_training, write_training
 from biaseval.pipelines.qa.training_stages import TrainingStages, trained_rows
 from biaseval.qa_bias.data import QuestionSet, Role, question_rows
@@ -186,9 +187,10 @@ def _stages(run: Run, spec: QaBiasSpec, plan: Plan) -> Iterator[Stage]:
     for own in plan.get("measured", [{"heuristics": spec.heuristics, "first": 0}]):
         # In a run that grew, the stages need different names.
         by = {} if own["heuristics"] == spec.heuristics else {"verb": f"measured by {', '.join(own['heuristics'])}"}
-        yield measuring_stage(spec, _units(plan, "qa_attributes", own["first"]), own["heuristics"], **by)
-    for number, model in enumerate(spec.models):
-        yield answering_stage(spec, model, _units(plan, "qa_predictions", number * plan["n_parts"]))
+        yield measuring_stage(spec, _units(plan, "qa_attributes", count(own["first"])), own["heuristics"], **by)
+    answers = answers_of(spec, plan)
+    for model in spec.models:
+        yield answering_stage(spec, model, _units(plan, "qa_predictions", answers[model.name].values()))
     if spec.train is not None:
         training = TrainingStages(run, spec, spec.train, plan)
         yield from training
@@ -212,11 +214,11 @@ def _left_out(run: Run, spec: QaBiasSpec) -> Mapping[str, str]:
     return {} if spec.train is None else TrainingStages(run, spec, spec.train, read_plan(run)).left_out
 
 
-def _units(plan: Plan, table: str, first: int) -> list[Unit]:
-    """Return a unit for each part of the questions, which makes the part of a table from ``first`` on."""
+def _units(plan: Plan, table: str, numbers: Iterable[int]) -> list[Unit]:
+    """Return a unit for each part of the questions, which makes a part of a table, of these numbers."""
     return [
-        Unit(part["part"], part["n_questions"], (f"{table}/{part_name(first + part['part'])}",), part)
-        for part in plan["parts"]
+        Unit(part["part"], part["n_questions"], (f"{table}/{part_name(number)}",), part)
+        for part, number in zip(plan["parts"], numbers, strict=False)
     ]
 
 

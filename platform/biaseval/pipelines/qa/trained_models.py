@@ -1,14 +1,14 @@
 """The readers that a QA-bias run trains: names, which needs which (P3), and the files of each."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import count, product
 from typing import Any, Literal
 
 from biaseval.pipelines.kind import Plan
-from biaseval.spec import ADDRESSING, GUIDED, QaTrainSpec
+from biaseval.spec import ADDRESSING, GUIDED, QaBiasSpec, QaTrainSpec
 from biaseval.store import part_name
 
 BIAS_MODEL = "bias_model"
@@ -151,8 +151,8 @@ class StudyFiles:
 
     train: QaTrainSpec
     plan: Plan
-    n_models: int
-    """Measured models that are not trained; their answers come first."""
+    answers: Mapping[str, dict[int, int]]
+    """As `answers_of` gives them."""
 
     @property
     def sizes(self) -> dict[int, int]:
@@ -166,56 +166,48 @@ class StudyFiles:
 
     def features(self, base: str, data: str) -> dict[int, int]:
         """Return the parts of ``qa_features`` of a base's training data, by those of the questions."""
-        of_train = self.questions("train")
-        number = [own.name for own in self.train.bases].index(base)
-        return {part: number * len(of_train) + of_train.index(part) for part in self.questions("train", data)}
+        own = numbered({own.name: self.questions("train") for own in self.train.bases})[base]
+        return {part: own[part] for part in self.questions("train", data)}
 
-    def judging(self, reader: Reader) -> dict[int, int]:
-        """Return the parts of ``qa_validation_predictions`` of a standard reader, by those of the questions."""
+    @cached_property
+    def judging(self) -> dict[str, dict[int, int]]:
+        """By standard reader its parts of ``qa_validation_predictions``, by those of the questions."""
         parts = self.questions("validation", next(iter(self.train.validation)))
-        number = [own.name for own in self._readers if own.method == "standard"].index(reader.name)
-        return {part: number * len(parts) + place for place, part in enumerate(parts)}
-
-    def answers(self, reader: Reader) -> dict[int, int]:
-        """Return the parts of ``qa_predictions`` of a measured reader, by those of the questions."""
-        first = (self.n_models + self._measured[reader.name]) * self.plan["n_parts"]
-        return {part["part"]: first + part["part"] for part in self.plan["parts"]}
+        return numbered({own.name: parts for own in readers_of(self.train) if own.method == "standard"})
 
     def segments(self, base: str, data: str) -> int:
         """Return the part of ``qa_segments`` of a base and a training set."""
         return [(own.name, name) for own in self.train.bases for name in self.train.data].index((base, data))
 
     @cached_property
-    def _readers(self) -> list[Reader]:
-        return readers_of(self.train)
-
-    @cached_property
-    def _measured(self) -> dict[str, int]:
-        """The place of each measured reader among them."""
-        return {reader.name: number for number, reader in enumerate(measured(self._readers))}
-
-    @cached_property
     def logits(self) -> dict[str, dict[int, int]]:
         """By guide its parts of ``qa_guide_logits``, by those of the questions."""
-        found: dict[str, dict[int, int]] = {}
-        first = 0
-        for guide in guides_of(self.train):
-            parts = self.questions("train", guide.data)
-            found[guide.name] = {part: first + place for place, part in enumerate(parts)}
-            first += len(parts)
-        return found
+        return numbered({guide.name: self.questions("train", guide.data) for guide in guides_of(self.train)})
 
     def made_with(self, reader: Reader, *, is_judge: bool) -> list[str]:
         """Return all files that a reader's weights are needed for: answers, and logits if it guides others.
 
         A judge's answers on validation are among them: it decides which segments are biased.
         """
-        made = files("qa_predictions", self.answers(reader).values()) if reader.is_measured else []
+        made = files("qa_predictions", self.answers[reader.name].values()) if reader.is_measured else []
         if is_judge:
-            made += files("qa_validation_predictions", self.judging(reader).values())
+            made += files("qa_validation_predictions", self.judging[reader.name].values())
         if reader.name in self.logits:
             made += files("qa_guide_logits", self.logits[reader.name].values())
         return made
+
+
+def answers_of(spec: QaBiasSpec, plan: Plan) -> dict[str, dict[int, int]]:
+    """Return by measured model its parts of ``qa_predictions``, by those of the questions; trained ones come last."""
+    parts = [part["part"] for part in plan["parts"]]
+    models = [*spec.models, *(measured(readers_of(spec.train)) if spec.train is not None else ())]
+    return numbered({own.name: parts for own in models})
+
+
+def numbered(parts: Mapping[str, Sequence[int]]) -> dict[str, dict[int, int]]:
+    """Return by name the parts of a table that come of its parts of questions, counted on from name to name."""
+    numbers = count()
+    return {name: {part: next(numbers) for part in own} for name, own in parts.items()}
 
 
 def files(table: str, parts: Iterable[int]) -> list[str]:

@@ -23,6 +23,7 @@ from biaseval.pipelines.qa.trained_models import (
     Guide,
     Reader,
     StudyFiles,
+    answers_of,
     files,
     guides_of,
     measured,
@@ -89,7 +90,7 @@ class TrainingStages:
                 Unit(own, sizes[part], tuple(files("qa_predictions", [own])), self._reading(reader, part))
                 for reader in measured(self._readers)
                 if (reader.name not in left_out) == is_there
-                for part, own in self._files.answers(reader).items()
+                for part, own in self._files.answers[reader.name].items()
             ]
             if units:
                 yield self._answered(units, "qa_examples") if is_there else self._unanswered(units)
@@ -116,7 +117,7 @@ class TrainingStages:
 
     @cached_property
     def _files(self) -> StudyFiles:
-        return StudyFiles(self.train, self.plan, len(self.spec.models))
+        return StudyFiles(self.train, self.plan, answers_of(self.spec, self.plan))
 
     def _readers_by(self, methods: Sequence[str]) -> list[Reader]:
         return [reader for reader in self._readers if reader.method in methods]
@@ -248,7 +249,7 @@ class TrainingStages:
                 number, own.sizes[part], tuple(files("qa_validation_predictions", [number])), self._reading(judge, part)
             )
             for judge in self._judges()
-            for part, number in own.judging(judge).items()
+            for part, number in own.judging[judge.name].items()
         ]
         return self._answered(units, "qa_training_examples")
 
@@ -265,8 +266,8 @@ class TrainingStages:
                     "parts": own.questions("train", judge.data),
                     "validation": own.questions("validation"),
                     "judge": judge.name,
-                    "judging": list(own.judging(judge).values()),
-                    "judged": list(own.judging(judge)),
+                    "judging": list(own.judging[judge.name].values()),
+                    "judged": list(own.judging[judge.name]),
                 },
             )
             for judge in self._judges()
