@@ -150,18 +150,13 @@ sizes as (
 
 worded as (
     select
-        by_format.n_demos, deviation, deviation_of_rows,
-        list(
-            format('{} {} ({})', by_format.format, as_rate(rsd), as_rate(accuracy)) order by rsd, by_format.format
-        ) as told,
-        list(by_format.format order by rsd, by_format.format) filter (is_above_constant is distinct from true) as not_above
+        n_demos, list(format('{} {} ({})', format, as_rate(rsd), as_rate(accuracy)) order by rsd, format) as told,
+        list(format order by rsd, format) filter (is_above_constant is distinct from true) as not_above
     from label_bias_by_format as by_format
     semi join told using (n_demos)
-    inner join (
-        from label_bias_format_spread where task is null and metric = 'rsd' and n_formats > 1
-    ) as spread using (suite, n_demos, method)
     where suite = 'all' and method = 'none'
-    group by by_format.n_demos, deviation, deviation_of_rows
+    group by n_demos
+    having count(*) > 1
 ),
 
 words as (
@@ -356,9 +351,6 @@ lines as (
                 'RSD (accuracy in brackets) {}, lowest RSD first: {}', with_demos(n_demos),
                 if(len(told) > 6, format('{}, the others between, {}', listed(told[:3]), listed(told[-3:])), listed(told))
             )
-            || coalesce(format(
-                '; standard deviation of RSD {}, of which sampling noise explains {}', as_rate(deviation), as_rate(deviation_of_rows)
-            ), '')
             || if(
                 len(not_above) < len(told),
                 '; not shown to be better than always answering one label: ' || some_of(not_above, 6), ''
