@@ -14,7 +14,7 @@ from transformers import CpmAntConfig, PretrainedConfig, PreTrainedModel, PreTra
 
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, describe_model
-from biaseval.scoring import LabelScorer, encode, packed, runner
+from biaseval.scoring import LabelScorer, encode, runner
 from tests.scoring.families import (
     EXACT,
     PACKED,
@@ -32,7 +32,7 @@ def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
     tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # MPT takes its positions from places in the row: no error, only wrong numbers.
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
     model = random_model(PREFIX_CACHE["mpt"]())
     scoring = LabelScorer(model, tokenizer)
     assert scoring.path == "packed"
@@ -77,7 +77,7 @@ def test_wrong_packs_are_found_out_in_16_bits(
     has_large_logits: bool, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packed wrongly, scores are about 0.8 nats off; rounding costs 0.01, and more where logits are large."""
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
     config = PREFIX_CACHE["mpt"]()
     config.initializer_range, config.tie_word_embeddings = 0.1, not has_large_logits
     model = with_large_logits(config) if has_large_logits else random_model(config)
@@ -90,7 +90,7 @@ def test_a_path_that_fails_is_left(
     tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Falcon's ALiBi models refuse the mask of a pack.
-    monkeypatch.setattr(runner, "takes_packs", lambda model: True)
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
     model = random_model(PREFIX_CACHE["falcon rw (alibi)"]())
     prompts = few_shot_prompts()
     scoring = LabelScorer(model, tokenizer)

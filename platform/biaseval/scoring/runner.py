@@ -17,7 +17,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.models import attention_window, refuse_looking_ahead
 from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
 from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, is_out_of_memory, token_budget_of
-from biaseval.scoring.packed import PathCache, packed_predictions, rotary_limit, takes_packs, write_continuations
+from biaseval.scoring.packed import PathCache, packed_predictions, rotary_limit, why_no_packs, write_continuations
 from biaseval.scoring.prepare import prepare_texts
 from biaseval.scoring.readout import Logprobs, Predictions, largest_logit, logits_at, write_likeliest, write_logprobs
 from biaseval.scoring.trie import Integers, TokenTrie, common_chain
@@ -36,6 +36,9 @@ _STEPS = 2
 """And by this many times the dtype's epsilon at the largest logit, whatever else: target and normalizer are rounded."""
 
 _N_SELF_TEST = 3
+
+_N_IN_FULL_PACKS = 2
+"""Texts that are compared once more where they ran with all others."""
 
 _LEAST_MEASURED_S = 1.0
 """Seconds of batches from which on their speed is told."""
@@ -99,22 +102,28 @@ class Runner:
         self.model = model
         self.token_budget = token_budget if token_budget is not None else token_budget_of(model)
         self.cache_budget = cache_budget if cache_budget is not None else cache_budget_of(model)
-        self.paths = _paths(model)
+        self.left: dict[Path, str] = {}
+        """The paths that this model does not take, and why."""
+        self.paths: list[Path] = ["packed", "prefix_cache", "full_text", "one_by_one"]
+        if not takes_cached_prefixes(model):
+            self.paths.remove("prefix_cache")
+        if reason := why_no_packs(model):
+            self.paths.remove("packed")
+            self.left["packed"] = f"was not tried: the model {reason}"
         if path is not None:
             if path not in self.paths:
                 raise InputError(f"path {path!r}: a {model.config.model_type} model takes {', '.join(self.paths)}")
             self.paths = self.paths[self.paths.index(path) :]
-        self.left: dict[Path, str] = {}
-        """The paths that were found wrong, and why."""
         self.hear_pace: Callable[[int, float], None] | None = None
         """Is told once how many tokens of texts some batches took, and how many seconds; not of the first batch."""
-        self._sliding_window, self._rotary_limit = attention_window(model.config), rotary_limit(model)
+        self._rotary_limit = rotary_limit(model)
         self.forget()
 
     def forget(self) -> None:
         """Reset to the model as it is now: test the paths again, and drop all keys and values."""
         self._is_known_causal = False
         self._n_to_test = {(path, what): _N_SELF_TEST for path in self.paths for what in _MAY_BE_WRONG.get(path, ())}
+        self._longest_tested = 0
         self._differences: dict[Path, float] = {}
         self._cache = PathCache()
         self._state = _state(self.model)
@@ -163,8 +172,9 @@ class Runner:
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
         for path, is_own in list(self._by_path(texts, n_more)):
             try:
-                is_padded = self._run(path, texts, is_own, scores)
-                self._self_test(path, texts, is_own, is_padded, scores)
+                for is_now in (self._few(path, texts, is_own), is_own):
+                    is_padded = self._run(path, texts, is_now, scores)
+                    self._self_test(path, texts, is_now, is_padded, scores)
             except _PathFailedError:
                 return self._scores(texts, n_more)
         return scores
@@ -209,21 +219,14 @@ class Runner:
     @property
     def path_beyond_window(self) -> Path | None:
         """How texts run that are too long for the first path; None where none is."""
-        if self.paths[0] == "packed" and self._sliding_window is not None:
-            return self.paths[1]
         return "one_by_one" if self._rotary_limit is not None else None
 
     def _by_path(self, texts: Texts, n_more: int) -> Iterator[tuple[Path, npt.NDArray[np.bool_]]]:
-        """Yield how texts run, and which: those too long to run with others go alone, or the next way."""
+        """Yield how texts run, and which: those too long to run with others go alone."""
         lengths = texts.lengths + n_more
         is_alone = lengths > (np.inf if self._rotary_limit is None else self._rotary_limit)
-        is_long = lengths > (np.inf if self._sliding_window is None else self._sliding_window)
-        is_next = is_long & ~is_alone & (self.paths[0] == "packed")
-        is_first = ~is_alone & ~is_next
-        if is_first.any():
-            yield self.paths[0], is_first
-        if is_next.any():
-            yield self.paths[1], is_next
+        if not is_alone.all():
+            yield self.paths[0], ~is_alone
         if is_alone.any():
             yield "one_by_one", is_alone
 
@@ -256,8 +259,10 @@ class Runner:
         try:
             for trie in texts.alone(is_own) if path == "one_by_one" else [texts.subset(is_own)]:
                 self._within_memory(partial(lambda trie: write_logprobs(trie, noted(trie), scores), trie), texts)
-        except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
-            if not any(self._n_to_test.get((path, what)) for what in _MAY_BE_WRONG.get(path, ())):
+        except BiasevalError:
+            raise
+        except Exception as error:
+            if path != "packed" and not any(self._n_to_test.get((path, own)) for own in _MAY_BE_WRONG.get(path, ())):
                 raise
             self._leave(path, f"fails with {type(error).__name__}: {error}")
             raise _PathFailedError from error
@@ -285,9 +290,35 @@ class Runner:
 
     def _is_to_be_tested(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
         """Return whether texts run together in a way that was not compared yet with texts that run alone."""
-        if self._n_to_test.get((path, "shared")) and _shares(path, texts.subset(is_own)):
+        is_untested = self._n_to_test.get((path, "shared")) or self._is_untested_length(path, texts, is_own)
+        if is_untested and _shares(path, texts.subset(is_own)):
             return True
         return bool(self._n_to_test.get((path, "padded"))) and bool(np.ptp(texts.lengths[is_own]))
+
+    def _is_untested_length(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
+        """Return whether packs have texts longer than any tested: beyond the sliding window, or over twice as long."""
+        longest, tested = int(texts.lengths[is_own].max(initial=0)), self._longest_tested
+        window = attention_window(self.model.config) or np.inf
+        return path == "packed" and (longest > 2 * tested or tested <= window < longest)
+
+    def _few(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return which texts to test before others run, if packs get long: the longest, one like it, the shortest.
+
+        The one like it has the same prompt, if that has several labels. So prefixes, labels and depths differ.
+        """
+        is_few = np.zeros(len(is_own), dtype=np.bool_)
+        if not self._is_untested_length(path, texts, is_own):
+            return is_few
+        rows = np.flatnonzero(is_own)
+        longest = int(rows[texts.lengths[rows].argmax()])
+        beside = [row for row in (longest - 1, longest + 1) if row in rows]
+        beside.sort(key=lambda row: texts.prompt_ids[row] != texts.prompt_ids[longest])
+        is_few[[longest, *beside[:1], rows[texts.lengths[rows].argmin()]]] = True
+        if not _shares(path, texts.subset(is_few)):
+            return np.zeros_like(is_few)
+        self._longest_tested = int(texts.lengths[longest])
+        self._n_to_test[path, "shared"] = _N_SELF_TEST + _N_IN_FULL_PACKS
+        return is_few
 
     def _plain(self, texts: Texts, rows: Integers) -> tuple[Logprobs, float]:
         """Return log-probabilities by slot, of some texts, from plain forward passes, and the largest logit in them."""
@@ -317,7 +348,8 @@ class Runner:
             )
             meant, n_left = np.flatnonzero(is_meant), self._n_to_test[path, what]
             if n_left and len(meant) and (what == "padded" or _shares(path, texts.subset(is_own))):
-                chosen[what] = meant[np.linspace(0, len(meant) - 1, min(n_left, len(meant))).astype(np.int64)]
+                n = min(n_left, len(meant), _N_SELF_TEST)
+                chosen[what] = meant[np.linspace(0, len(meant) - 1, n).astype(np.int64)]
         if not chosen:
             return
         rows = np.unique(np.concatenate([*chosen.values()]))
@@ -395,16 +427,6 @@ class Runner:
 def name_of(model: PreTrainedModel) -> str:
     """Return a model's path, or its class where it has none, for messages."""
     return str(model.name_or_path) or type(model).__name__
-
-
-def _paths(model: PreTrainedModel) -> list[Path]:
-    """Return how texts can run through this model, the fastest first."""
-    paths: list[Path] = ["full_text", "one_by_one"]
-    if takes_cached_prefixes(model):
-        paths.insert(0, "prefix_cache")
-    if takes_packs(model):
-        paths.insert(0, "packed")
-    return paths
 
 
 def _shares(path: Path, trie: TokenTrie) -> bool:

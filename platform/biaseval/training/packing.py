@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from transformers import PreTrainedModel
 
 from biaseval.models import attention_window
-from biaseval.scoring.packed import rotary_limit, takes_packs
+from biaseval.scoring.packed import rotary_limit, why_no_packs
+
+TESTED_FAMILIES = {
+    *("falcon", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama"),
+    *("mistral", "opt", "phi", "phi3", "qwen2", "qwen3"),
+}
+"""Those whose gradients from packed rows were compared with rows of one text; training compares nothing by itself."""
 
 
 def why_not_packed(model: PreTrainedModel, max_tokens: int) -> str | None:
@@ -17,7 +23,7 @@ def why_not_packed(model: PreTrainedModel, max_tokens: int) -> str | None:
 
     The model may be without storage (torch's meta device).
     """
-    if not takes_packs(model):
+    if model.config.model_type not in TESTED_FAMILIES or why_no_packs(model) is not None:
         return f"{model.config.model_type} is not known to be right on packed rows"
     window = attention_window(model.config)
     if window is not None and max_tokens > window:
