@@ -38,22 +38,18 @@ class TreeMask(torch.Tensor):
 
     trie: TokenTrie
     pack: Pack
-    arranged: Layout | None
-    """None for a mask that hides what is further than its window: it is used dense."""
-    window: int | None
+    arranged: Layout
     copies: dict[torch.device, TreeMask]
     made: torch.Tensor | None
 
     @classmethod
-    def of(
-        cls, trie: TokenTrie, pack: Pack, layout: Layout | None, device: torch.device, window: int | None = None
-    ) -> TreeMask:
+    def of(cls, trie: TokenTrie, pack: Pack, layout: Layout, device: torch.device) -> TreeMask:
         """Return the mask of a pack, whose layout is on ``device``."""
         n = pack.stop - pack.start
         mask: TreeMask = torch.Tensor._make_subclass(
             cls, torch.zeros(1, dtype=torch.bool, device=device).expand(1, 1, n, len(pack.path) + n)
         )
-        mask.trie, mask.pack, mask.arranged, mask.window = trie, pack, layout, window
+        mask.trie, mask.pack, mask.arranged = trie, pack, layout
         mask.copies, mask.made = {}, None
         return mask
 
@@ -62,14 +58,13 @@ class TreeMask(torch.Tensor):
         if device == self.device:
             return self
         if device not in self.copies:
-            layout = None if self.arranged is None else self.arranged.to(device)
-            self.copies[device] = TreeMask.of(self.trie, self.pack, layout, device, self.window)
+            self.copies[device] = TreeMask.of(self.trie, self.pack, self.arranged.to(device), device)
         return self.copies[device]
 
     def dense(self) -> torch.Tensor:
         """Return the mask as a tensor like any other; made once."""
         if self.made is None:
-            self.made = dense_mask(self.trie, self.pack, self.device, window=self.window)[None, None]
+            self.made = dense_mask(self.trie, self.pack, self.device)[None, None]
         return self.made
 
     @classmethod
@@ -103,27 +98,21 @@ def keys_as_they_are() -> Iterator[None]:
             os.environ[name] = before
 
 
-def dense_mask(
-    trie: TokenTrie, pack: Pack, device: torch.device, nodes: Integers | None = None, window: int | None = None
-) -> torch.Tensor:
-    """Return who sees whom, ``[n, n_cached + n]``: each node of the pack, or of ``nodes``, its ancestors and itself.
-
-    A node sees only the last ``window`` of these.
-    """
+def dense_mask(trie: TokenTrie, pack: Pack, device: torch.device, nodes: Integers | None = None) -> torch.Tensor:
+    """Return who sees whom, ``[n, n_cached + n]``: each node of the pack, or of ``nodes``, its ancestors and itself."""
     of_pack = np.arange(pack.start, pack.stop)
     columns = np.concatenate([pack.path, of_pack])
     rows = of_pack if nodes is None else nodes
     node, column, end = (on_device(values, device) for values in (rows, columns, trie.end[columns]))
     is_seen = (column <= node[:, None]) & (node[:, None] < end)
-    if window is None:
-        return is_seen
-    deep, depth = (on_device(trie.depth[values], device) for values in (rows, columns))
-    return is_seen & (deep[:, None] - depth < window)
+    if pack.window is not None:
+        is_seen &= on_device(trie.depth[rows][:, None] - trie.depth[columns] < pack.window, device)
+    return is_seen
 
 
-def tree_mask(trie: TokenTrie, pack: Pack, device: torch.device, window: int | None = None) -> TreeMask:
+def tree_mask(trie: TokenTrie, pack: Pack, device: torch.device) -> TreeMask:
     """Return the mask of a pack for ``scaled_dot_product_attention``."""
-    return TreeMask.of(trie, pack, layout_of(trie, pack, device) if window is None else None, device, window)
+    return TreeMask.of(trie, pack, layout_of(trie, pack, device), device)
 
 
 def _attention(
@@ -141,7 +130,8 @@ def _attention(
     layout = attn_mask.arranged
     # For a single token, transformers may lay the queries of a key head side by side.
     is_plain = batch == 1 and n == attn_mask.shape[2] and not dropout_p and not is_causal
-    if layout is None or not is_plain or n_heads % key.shape[1] or value.shape[-1] != dimension or not takes(query):
+    is_plain &= attn_mask.pack.window is None
+    if not is_plain or n_heads % key.shape[1] or value.shape[-1] != dimension or not takes(query):
         group = n_heads // key.shape[1] if enable_gqa else 1  # there are no kernels for both a mask and groups
         key, value = (states.repeat_interleave(group, dim=1) if group > 1 else states for states in (key, value))
         mask = attn_mask.dense()

@@ -6,9 +6,8 @@ positions from ``position_ids`` and attention from the mask alone, hence ``why_n
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -23,15 +22,14 @@ from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, likeliest, logits_at
 from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, common_length, plan_packs
 
-PACKED_ATTENTION = frozenset({"sdpa", "eager"})
 _WRONG_IN_LONG_ROWS = {
     "gpt_neo": "counts the window of its local layers in the row",
-    "llama4": "scales queries by their place in the row",
     "llama4_text": "scales queries by their place in the row",
 }
 """By type what the model does: packs are wrong where rows are long, which a self-test on short texts does not see."""
 _ROOM_MULTIPLE = 512
 """Tokens; so parts of like length find room for themselves where an earlier one was."""
+_SLIDING = "sliding_attention"
 _ROTARY_BY_LENGTH = frozenset({"dynamic", "longrope"})
 
 
@@ -39,14 +37,14 @@ def why_no_packs(model: PreTrainedModel) -> str | None:
     """Return what the model does that makes packs wrong; None where only a test can tell whether they are right."""
     if not takes_cached_prefixes(model):
         return "keeps more than keys and values, or no cache that can be given"
-    if model.config._attn_implementation not in PACKED_ATTENTION:
+    if model.config._attn_implementation not in ("sdpa", "eager"):
         return f"attends by {model.config._attn_implementation}, which takes no mask of a pack"
     # On a GPU a place beyond the last position would end the process.
     if "position_ids" not in inspect.signature(type(model).forward).parameters:
         return "takes no position ids"
     if getattr(model.config, "alibi", False):  # Falcon's first models
         return "biases attention by distance in the row"
-    return _WRONG_IN_LONG_ROWS.get(model.config.model_type)
+    return _WRONG_IN_LONG_ROWS.get(model.config.get_text_config().model_type)
 
 
 def rotary_limit(model: PreTrainedModel) -> int | None:
@@ -178,17 +176,12 @@ def write_continuations(
         ends = np.unique(trie.target_node[run.predictions.targets])
         newest = likeliest(run.predictions.logits)
         following = [newest]
-        is_seen = dense_mask(trie, run.pack, model.device, ends)
-        itself = torch.eye(len(ends), dtype=torch.bool, device=model.device)
-        columns = trie.depth[np.concatenate([run.pack.path, np.arange(run.pack.start, run.pack.stop)])]
         for step in range(1, tokens.shape[1]):
-            is_seen = torch.cat([is_seen, itself], dim=1)
             depths = trie.depth[ends] + step
-            columns = np.concatenate([columns, depths])
             logits = model(
                 input_ids=_row(model, np.maximum(newest, 0)),
                 position_ids=_row(model, depths),
-                attention_mask=_by_layer(model, depths, partial(_step_mask, model, is_seen, depths, columns)),
+                attention_mask=_masks(model, trie, run.pack, depths, ends, step),
                 past_key_values=cache,
                 use_cache=True,
             ).logits[0]
@@ -247,19 +240,13 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
     targets = trie.targets(pack.start, pack.stop)
     places, rows = np.unique(trie.target_node[targets] - pack.start, return_inverse=True)
     nodes = slice(pack.start, pack.stop)
-
-    def mask(window: int | None) -> torch.Tensor:
-        if model.config._attn_implementation == "sdpa":
-            return tree_mask(trie, pack, model.device, window)
-        return _additive(model, dense_mask(trie, pack, model.device, window=window))
-
     with keys_as_they_are():
         logits = logits_at(
             model,
             places if len(places) else np.array([pack.stop - pack.start - 1]),
             input_ids=_row(model, trie.token[nodes]),
             position_ids=_row(model, trie.depth[nodes]),
-            attention_mask=_by_layer(model, trie.depth[nodes], mask),
+            attention_mask=_masks(model, trie, pack, trie.depth[nodes]),
             past_key_values=cache,
             use_cache=True,
         )
@@ -267,33 +254,33 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
     return _Run(pack, predictions)
 
 
-def _by_layer(
-    model: PreTrainedModel, depths: Integers, mask: Callable[[int | None], torch.Tensor]
+def _masks(
+    model: PreTrainedModel, trie: TokenTrie, pack: Pack, depths: Integers, ends: Integers | None = None, step: int = 0
 ) -> torch.Tensor | dict[str, torch.Tensor]:
-    """Return the mask of all layers, or of each type of layer where tokens at such depths are beyond a sliding window.
+    """Return the mask of tokens at ``depths``, or if that is beyond a sliding window one for each type of layer.
 
-    ``mask`` makes one whose tokens see no further than a window.
+    The tokens are those of the pack, or the ``step``-th new ones behind its nodes ``ends``.
     """
     window, types = attention_window(model.config), getattr(model.config.get_text_config(), "layer_types", None)
-    if window is None or depths.max() < window or "sliding_attention" not in (types or ["sliding_attention"]):
-        return mask(None)
-    return {name: mask(window if name == "sliding_attention" else None) for name in {*types}} if types else mask(window)
+    if window is None or depths.max() < window or _SLIDING not in (types or [_SLIDING]):
+        return _mask(model, trie, pack, ends, step)
+    near = _mask(model, trie, replace(pack, window=window), ends, step)
+    if not types:
+        return near
+    return {own: near if own == _SLIDING else _mask(model, trie, pack, ends, step) for own in {*types}}
+
+
+def _mask(model: PreTrainedModel, trie: TokenTrie, pack: Pack, ends: Integers | None, step: int) -> torch.Tensor:
+    """Return a mask for SDPA, or a dense one to add to scores, which eager attention takes, too."""
+    if step == 0 and model.config._attn_implementation == "sdpa":
+        return tree_mask(trie, pack, model.device)
+    is_seen = dense_mask(trie, replace(pack, window=pack.window and pack.window - step), model.device, ends)
+    itself = torch.eye(len(is_seen), dtype=torch.bool, device=model.device)
+    new = [itself & (n_between < (pack.window or step)) for n_between in reversed(range(step))]
+    is_seen = torch.cat([is_seen, *new], dim=1)
+    mask = torch.zeros(is_seen.shape, dtype=model.dtype, device=model.device)
+    return mask.masked_fill_(~is_seen, torch.finfo(model.dtype).min)[None, None]
 
 
 def _row(model: PreTrainedModel, values: Integers) -> torch.Tensor:
     return on_device(values, model.device)[None]
-
-
-def _step_mask(
-    model: PreTrainedModel, is_seen: torch.Tensor, depths: Integers, columns: Integers, window: int | None
-) -> torch.Tensor:
-    """Return the mask of tokens at ``depths`` behind columns at theirs, of which they see those in the window."""
-    if window is not None:
-        is_seen = is_seen & on_device(depths[:, None] - columns < window, model.device)
-    return _additive(model, is_seen)
-
-
-def _additive(model: PreTrainedModel, is_seen: torch.Tensor) -> torch.Tensor:
-    """Return a dense mask to add to scores, which both eager attention and SDPA take, ``[1, 1, n, n_columns]``."""
-    mask = torch.zeros(is_seen.shape, dtype=model.dtype, device=model.device)
-    return mask.masked_fill_(~is_seen, torch.finfo(model.dtype).min)[None, None]

@@ -37,9 +37,6 @@ _STEPS = 2
 
 _N_SELF_TEST = 3
 
-_N_IN_FULL_PACKS = 2
-"""Texts that are compared once more where they ran with all others."""
-
 _LEAST_MEASURED_S = 1.0
 """Seconds of batches from which on their speed is told."""
 
@@ -117,6 +114,8 @@ class Runner:
         self.hear_pace: Callable[[int, float], None] | None = None
         """Is told once how many tokens of texts some batches took, and how many seconds; not of the first batch."""
         self._rotary_limit = rotary_limit(model)
+        self.path_beyond_window: Path | None = "one_by_one" if self._rotary_limit is not None else None
+        """How texts run that are too long to run with others; None where none is."""
         self.forget()
 
     def forget(self) -> None:
@@ -172,7 +171,10 @@ class Runner:
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
         for path, is_own in list(self._by_path(texts, n_more)):
             try:
-                for is_now in (self._few(path, texts, is_own), is_own):
+                is_few = self._few(path, texts, is_own)
+                if is_few.any():
+                    self._n_to_test[path, "shared"] += int(is_few.sum())
+                for is_now in (is_few, is_own):
                     is_padded = self._run(path, texts, is_now, scores)
                     self._self_test(path, texts, is_now, is_padded, scores)
             except _PathFailedError:
@@ -216,11 +218,6 @@ class Runner:
         self._within_memory(lambda: write_likeliest(trie, self._predictions(path, trie), tokens), texts)
         return tokens
 
-    @property
-    def path_beyond_window(self) -> Path | None:
-        """How texts run that are too long for the first path; None where none is."""
-        return "one_by_one" if self._rotary_limit is not None else None
-
     def _by_path(self, texts: Texts, n_more: int) -> Iterator[tuple[Path, npt.NDArray[np.bool_]]]:
         """Yield how texts run, and which: those too long to run with others go alone."""
         lengths = texts.lengths + n_more
@@ -259,10 +256,9 @@ class Runner:
         try:
             for trie in texts.alone(is_own) if path == "one_by_one" else [texts.subset(is_own)]:
                 self._within_memory(partial(lambda trie: write_logprobs(trie, noted(trie), scores), trie), texts)
-        except BiasevalError:
-            raise
         except Exception as error:
-            if path != "packed" and not any(self._n_to_test.get((path, own)) for own in _MAY_BE_WRONG.get(path, ())):
+            is_untested = any(self._n_to_test.get((path, what)) for what in _MAY_BE_WRONG.get(path, ()))
+            if isinstance(error, BiasevalError) or not (is_untested or path == "packed"):
                 raise
             self._leave(path, f"fails with {type(error).__name__}: {error}")
             raise _PathFailedError from error
@@ -290,34 +286,24 @@ class Runner:
 
     def _is_to_be_tested(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
         """Return whether texts run together in a way that was not compared yet with texts that run alone."""
-        is_untested = self._n_to_test.get((path, "shared")) or self._is_untested_length(path, texts, is_own)
+        is_untested = self._n_to_test.get((path, "shared")) or self._few(path, texts, is_own).any()
         if is_untested and _shares(path, texts.subset(is_own)):
             return True
         return bool(self._n_to_test.get((path, "padded"))) and bool(np.ptp(texts.lengths[is_own]))
 
-    def _is_untested_length(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
-        """Return whether packs have texts longer than any tested: beyond the sliding window, or over twice as long."""
-        longest, tested = int(texts.lengths[is_own].max(initial=0)), self._longest_tested
-        window = attention_window(self.model.config) or np.inf
-        return path == "packed" and (longest > 2 * tested or tested <= window < longest)
-
     def _few(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return which texts to test before others run, if packs get long: the longest, one like it, the shortest.
+        """Return which texts to test before others run in packs: the longest, its prompt's next labels, the shortest.
 
-        The one like it has the same prompt, if that has several labels. So prefixes, labels and depths differ.
+        There are none where packs of such length were tested: half as long, and beyond the sliding window, if they are.
         """
-        is_few = np.zeros(len(is_own), dtype=np.bool_)
-        if not self._is_untested_length(path, texts, is_own):
-            return is_few
-        rows = np.flatnonzero(is_own)
+        is_few, rows = np.zeros(len(is_own), dtype=np.bool_), np.flatnonzero(is_own)
         longest = int(rows[texts.lengths[rows].argmax()])
-        beside = [row for row in (longest - 1, longest + 1) if row in rows]
-        beside.sort(key=lambda row: texts.prompt_ids[row] != texts.prompt_ids[longest])
-        is_few[[longest, *beside[:1], rows[texts.lengths[rows].argmin()]]] = True
-        if not _shares(path, texts.subset(is_few)):
-            return np.zeros_like(is_few)
-        self._longest_tested = int(texts.lengths[longest])
-        self._n_to_test[path, "shared"] = _N_SELF_TEST + _N_IN_FULL_PACKS
+        length, window = int(texts.lengths[longest]), attention_window(self.model.config) or np.inf
+        if path == "packed" and (length > 2 * self._longest_tested or self._longest_tested <= window < length):
+            prompt = texts.prompt_ids[longest]
+            beside = [row for row in (longest - 1, longest + 1) if row in rows and texts.prompt_ids[row] == prompt]
+            is_few[[longest, *beside, rows[texts.lengths[rows].argmin()]]] = True
+            is_few &= _shares(path, texts.subset(is_few))
         return is_few
 
     def _plain(self, texts: Texts, rows: Integers) -> tuple[Logprobs, float]:
@@ -348,8 +334,7 @@ class Runner:
             )
             meant, n_left = np.flatnonzero(is_meant), self._n_to_test[path, what]
             if n_left and len(meant) and (what == "padded" or _shares(path, texts.subset(is_own))):
-                n = min(n_left, len(meant), _N_SELF_TEST)
-                chosen[what] = meant[np.linspace(0, len(meant) - 1, n).astype(np.int64)]
+                chosen[what] = meant[np.linspace(0, len(meant) - 1, min(n_left, len(meant))).astype(np.int64)]
         if not chosen:
             return
         rows = np.unique(np.concatenate([*chosen.values()]))
@@ -373,6 +358,7 @@ class Runner:
         difference = float(np.abs(scores[slots] - plain[slots]).max())
         for what, own_rows in chosen.items():
             self._n_to_test[path, what] -= len(own_rows)
+        self._longest_tested = max(self._longest_tested, int(texts.lengths[rows].max()))
         self._differences[path] = max(difference, self._differences.get(path, 0.0))
         if not difference <= tolerance:
             self._leave(path, f"is {difference:.2g} nats off the plain forward pass ({tolerance:.2g} allowed)")
