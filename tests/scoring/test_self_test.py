@@ -6,15 +6,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import CpmAntConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import CpmAntConfig, GPTNeoConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, describe_model
 from biaseval.scoring import LabelScorer, encode, runner
+from biaseval.scoring.packed import packed_predictions
+from biaseval.scoring.trie import TokenTrie
 from tests.scoring.families import (
     EXACT,
     PACKED,
@@ -99,6 +102,54 @@ def test_a_path_that_fails_is_left(
     assert scoring.path == "prefix_cache"
     assert "falcon: the packed path fails with" in caplog.text
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
+
+
+def test_a_few_texts_decide_before_the_others_run(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def note(model: PreTrainedModel, trie: TokenTrie, *rest: Any) -> Any:
+        tried.append(trie)
+        return packed_predictions(model, trie, *rest)
+
+    monkeypatch.setattr(runner, "packed_predictions", note)
+    prompts = few_shot_prompts()
+    n_texts = sum(map(len, prompts["labels"].to_pylist()))
+    LabelScorer(random_model(PACKED["llama"]()), tokenizer).score(prompts)
+    few, whole = (np.count_nonzero(trie.end == np.arange(trie.n_nodes) + 1) for trie in tried)
+    assert 2 <= few <= 4 < whole <= n_texts
+    assert tried[0].depth.max() == tried[1].depth.max()
+    tried.clear()
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
+    LabelScorer(random_model(PREFIX_CACHE["mpt"]()), tokenizer).score(prompts)
+    assert len(tried) == 1
+
+
+def test_longer_texts_are_tested_again(tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its local layers count their window by places in the row, so that packs of short texts alone are right.
+    config = GPTNeoConfig(
+        vocab_size=VOCABULARY, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
+        window_size=48, initializer_range=0.3, bos_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    model = random_model(config)
+    assert "was not tried" in LabelScorer(model, tokenizer).facts()["paths_left"]["packed"]
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
+    short, prompts = pa.table({"prompt_id": ["a"], "text": ["x"], "labels": [["no", "yes"]]}), few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer)
+    for table, path in ((short, "packed"), (prompts, "prefix_cache")):
+        assert largest_difference(scoring.score(table), by_the_rule(model, tokenizer, table)) < EXACT
+        assert scoring.path == path
+
+
+def test_an_error_of_any_kind_is_a_reason(tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise IndexError("index out of range in self")
+
+    monkeypatch.setattr(runner, "packed_predictions", fails)
+    scoring = LabelScorer(random_model(PACKED["llama"]()), tokenizer)
+    scoring.score(few_shot_prompts())
+    assert scoring.facts()["paths_left"] == {"packed": "fails with IndexError: index out of range in self"}
 
 
 def cpm_ant() -> PreTrainedModel:
