@@ -275,7 +275,7 @@ def _mask(model: PreTrainedModel, trie: TokenTrie, pack: Pack, ends: Integers | 
     if step == 0 and model.config._attn_implementation == "sdpa":
         return tree_mask(trie, pack, model.device)
     is_seen = dense_mask(trie, replace(pack, window=pack.window and pack.window - step), model.device, ends)
-    itself = torch.eye(len(is_seen), dtype=torch.bool, device=model.device)
+    itself = torch.eye(len(is_seen) if step else 0, dtype=torch.bool, device=model.device)
     new = [itself & (n_between < (pack.window or step)) for n_between in reversed(range(step))]
     is_seen = torch.cat([is_seen, *new], dim=1)
     mask = torch.zeros(is_seen.shape, dtype=model.dtype, device=model.device)
