@@ -61,13 +61,13 @@ PACKED: dict[str, Callable[..., hf.PretrainedConfig]] = {
     ),
     "phi": lambda **s: hf.PhiConfig(**llama_like(num_key_value_heads=None, **s)),
     "phi3": lambda **s: hf.Phi3Config(**llama_like(sliding_window=1024, **s)),
+    "gptj": lambda **s: hf.GPTJConfig(**falcon_like(rotary_dim=4, **s)),
 }
 # Positions come from the place in the row: cached prefixes in padded batches.
 PREFIX_CACHE: dict[str, Callable[..., hf.PretrainedConfig]] = {
     "falcon rw (alibi)": lambda **s: hf.FalconConfig(**falcon_like(alibi=True, multi_query=False, **s)),
     "mpt": lambda **s: hf.MptConfig(**_mpt_like(**s)),
     "bloom": lambda **s: hf.BloomConfig(**falcon_like(**s)),
-    "gptj": lambda **s: hf.GPTJConfig(**falcon_like(rotary_dim=4, **s)),
 }
 FAMILIES = PACKED | PREFIX_CACHE
 

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from transformers import PretrainedConfig
 
@@ -17,8 +16,8 @@ from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
 from biaseval.spec import ExecutionSpec, ModelSpec
 from tests.causaltypes import TYPES, save_small, small_config
+from tests.modelspage import ENCODERS, NEEDS, PROMPTS, WITH_ENCODER, measured, rows_of_the_page, settings_of_a_decoder
 from tests.scoring.families import EXACT, by_the_rule, largest_difference
-from tests.taskfiles import WORDS
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers says of its own models
 
@@ -26,43 +25,10 @@ FAST = {
     "bloom", "deepseek_v3", "gemma3n_text", "gemma4", "gemma4_text", "gpt_oss", "jamba", "llama4", "mamba2",
     "openai-gpt", "qwen3_5_moe", "roberta",
 }  # fmt: skip
-ENCODERS = {
-    "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "rembert",
-    "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "xlm", "xlm-roberta", "xlm-roberta-xl", "xmod",
-}  # fmt: skip
-WITH_ENCODER = {
-    "bart", "bigbird_pegasus", "blenderbot", "blenderbot-small", "marian", "mbart", "mvp", "pegasus", "plbart",
-    "whisper",
-}  # fmt: skip
-NEEDS = {"gemma3n": "timm"}
-"""Types whose parts need a package that is no dependency."""
-
-LEAVES = {"moshi"}
-"""Types whose cached prefixes the self-test finds wrong, so that texts run whole."""
-
-_DEMOS = "".join(
-    f"Input: the {word} {number}.\nOutput: {'not ' * (number % 2)}sure.\n\n" for number, word in enumerate(WORDS[:9])
-)
-PROMPTS = pa.table(
-    {
-        "prompt_id": ["a", "b", "c", "d"],
-        "text": [f"Say which.\n\n{_DEMOS}Input: {own}\nOutput:" for own in ("one", "one more", "another")] + ["x"],
-        "labels": [["yes", "not sure at all", "no"]] * 4,
-    }
-)
 
 
 def each(types: set[str] | frozenset[str]) -> list[object]:
     return [pytest.param(own, marks=() if own in FAST else pytest.mark.slow) for own in sorted(types)]
-
-
-def settings_of_a_decoder(model_type: str) -> dict[str, bool]:
-    """Return what makes a causal model of a type that is none by default."""
-    if model_type == "xlm":
-        return {"causal": True}
-    if model_type in ENCODERS:
-        return {"is_decoder": True}
-    return {"is_decoder": True, "is_encoder_decoder": False} if model_type in WITH_ENCODER else {}
 
 
 @pytest.mark.parametrize("model_type", each({*TYPES} - {*REFUSED}))
@@ -81,10 +47,17 @@ def test_every_type_scores_as_a_plain_pass(model_type: str, tmp_path: Path) -> N
     assert describe_model(ModelSource(str(folder))).n_parameters == model.num_parameters()
     expected = by_the_rule(model, tokenizer, PROMPTS)
     assert np.concatenate(expected).std() > 0.01
-    for path in (None, "full_text"):
-        scoring = LabelScorer(model, tokenizer, path=path)
-        assert largest_difference(scoring.score(PROMPTS), expected) < EXACT, scoring.facts()
-        assert model_type in LEAVES or not scoring.facts()["paths_left"]
+    assert largest_difference(LabelScorer(model, tokenizer, path="full_text").score(PROMPTS), expected) < EXACT
+    found, stated = measured(model, tokenizer), rows_of_the_page()[model_type]
+    assert (found.path, found.reason) == (stated.path, stated.reason), "renew it: python -m tests.modelspage"
+    assert found.difference <= min(10 * stated.difference, EXACT)
+
+
+def test_the_page_has_every_type() -> None:
+    rows = rows_of_the_page()
+    assert [*rows] == sorted(TYPES)
+    assert {name for name, row in rows.items() if row.path == "refused"} == {*REFUSED}
+    assert {name for name, row in rows.items() if row.path == "not measured"} == {*NEEDS}
 
 
 def config_alone(config: PretrainedConfig, folder: Path) -> ModelSource:

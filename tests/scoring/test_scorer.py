@@ -17,7 +17,7 @@ from transformers import LlamaConfig, MambaConfig, Phi3Config, PreTrainedTokeniz
 from transformers.integrations import sdpa_attention
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import Loading, ModelSource, attention_window, load_model, load_tokenizer
+from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
 from biaseval.scoring import LabelScorer, attention, encode, scorer
 from tests.scoring.families import (
     EXACT,
@@ -90,7 +90,6 @@ def test_every_family_takes_its_fastest_path(name: str, tokenizer: PreTrainedTok
     scoring = LabelScorer(model, tokenizer, token_budget=300)
     scores = scoring.score(prompts)
     assert scoring.path == ("packed" if name in PACKED else "prefix_cache")
-    assert scoring.path_beyond_window == ("prefix_cache" if attention_window(model.config) else None)
     assert 0 <= scoring.facts()["self_test_difference"] < EXACT
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
 

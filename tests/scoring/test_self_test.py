@@ -6,15 +6,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import CpmAntConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import CpmAntConfig, GPTNeoConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, describe_model
-from biaseval.scoring import LabelScorer, encode, packed, runner
+from biaseval.scoring import LabelScorer, encode, runner
+from biaseval.scoring.packed import packed_predictions
+from biaseval.scoring.trie import TokenTrie
 from tests.scoring.families import (
     EXACT,
     PACKED,
@@ -32,7 +35,7 @@ def test_a_model_that_packs_wrongly_is_found_out_and_scored_whole(
     tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # MPT takes its positions from places in the row: no error, only wrong numbers.
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
     model = random_model(PREFIX_CACHE["mpt"]())
     scoring = LabelScorer(model, tokenizer)
     assert scoring.path == "packed"
@@ -77,7 +80,7 @@ def test_wrong_packs_are_found_out_in_16_bits(
     has_large_logits: bool, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packed wrongly, scores are about 0.8 nats off; rounding costs 0.01, and more where logits are large."""
-    monkeypatch.setattr(packed, "PACKED_FAMILIES", frozenset({"mpt"}))
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
     config = PREFIX_CACHE["mpt"]()
     config.initializer_range, config.tie_word_embeddings = 0.1, not has_large_logits
     model = with_large_logits(config) if has_large_logits else random_model(config)
@@ -90,7 +93,7 @@ def test_a_path_that_fails_is_left(
     tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Falcon's ALiBi models refuse the mask of a pack.
-    monkeypatch.setattr(runner, "takes_packs", lambda model: True)
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
     model = random_model(PREFIX_CACHE["falcon rw (alibi)"]())
     prompts = few_shot_prompts()
     scoring = LabelScorer(model, tokenizer)
@@ -99,6 +102,54 @@ def test_a_path_that_fails_is_left(
     assert scoring.path == "prefix_cache"
     assert "falcon: the packed path fails with" in caplog.text
     assert largest_difference(scores, by_the_rule(model, tokenizer, prompts)) < EXACT
+
+
+def test_a_few_texts_decide_before_the_others_run(
+    tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def note(model: PreTrainedModel, trie: TokenTrie, *rest: Any) -> Any:
+        tried.append(trie)
+        return packed_predictions(model, trie, *rest)
+
+    monkeypatch.setattr(runner, "packed_predictions", note)
+    prompts = few_shot_prompts()
+    n_texts = sum(map(len, prompts["labels"].to_pylist()))
+    LabelScorer(random_model(PACKED["llama"]()), tokenizer).score(prompts)
+    few, whole = (np.count_nonzero(trie.end == np.arange(trie.n_nodes) + 1) for trie in tried)
+    assert 2 <= few <= 4 < whole <= n_texts
+    assert tried[0].depth.max() == tried[1].depth.max()
+    tried.clear()
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
+    LabelScorer(random_model(PREFIX_CACHE["mpt"]()), tokenizer).score(prompts)
+    assert len(tried) == 1
+
+
+def test_longer_texts_are_tested_again(tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its local layers count their window by places in the row, so that packs of short texts alone are right.
+    config = GPTNeoConfig(
+        vocab_size=VOCABULARY, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
+        window_size=48, initializer_range=0.3, bos_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    model = random_model(config)
+    assert "was not tried" in LabelScorer(model, tokenizer).facts()["paths_left"]["packed"]
+    monkeypatch.setattr(runner, "why_no_packs", lambda model: None)
+    short, prompts = pa.table({"prompt_id": ["a"], "text": ["x"], "labels": [["no", "yes"]]}), few_shot_prompts()
+    scoring = LabelScorer(model, tokenizer)
+    for table, path in ((short, "packed"), (prompts, "prefix_cache")):
+        assert largest_difference(scoring.score(table), by_the_rule(model, tokenizer, table)) < EXACT
+        assert scoring.path == path
+
+
+def test_an_error_of_any_kind_is_a_reason(tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise IndexError("index out of range in self")
+
+    monkeypatch.setattr(runner, "packed_predictions", fails)
+    scoring = LabelScorer(random_model(PACKED["llama"]()), tokenizer)
+    scoring.score(few_shot_prompts())
+    assert scoring.facts()["paths_left"] == {"packed": "fails with IndexError: index out of range in self"}
 
 
 def cpm_ant() -> PreTrainedModel:

@@ -239,7 +239,7 @@ def test_the_command_line_prints_the_plan(
     assert "offloaded" in printed
     assert "40B (Falcon)" in printed
     # A family that packed rows would be wrong on is said to be trained without them.
-    monkeypatch.setattr("biaseval.scoring.packed.PACKED_FAMILIES", frozenset())
+    monkeypatch.setattr("biaseval.training.packing.TESTED_FAMILIES", set())
     app(["plan", str(path)], standalone_mode=False)
     printed = capsys.readouterr().out
     assert "rows of an epoch           16, one conversation each" in printed

@@ -104,7 +104,10 @@ def dense_mask(trie: TokenTrie, pack: Pack, device: torch.device, nodes: Integer
     columns = np.concatenate([pack.path, of_pack])
     rows = of_pack if nodes is None else nodes
     node, column, end = (on_device(values, device) for values in (rows, columns, trie.end[columns]))
-    return (column <= node[:, None]) & (node[:, None] < end)
+    is_seen = (column <= node[:, None]) & (node[:, None] < end)
+    if pack.window is not None:
+        is_seen &= on_device(trie.depth[rows][:, None] - trie.depth[columns] < pack.window, device)
+    return is_seen
 
 
 def tree_mask(trie: TokenTrie, pack: Pack, device: torch.device) -> TreeMask:
@@ -127,6 +130,7 @@ def _attention(
     layout = attn_mask.arranged
     # For a single token, transformers may lay the queries of a key head side by side.
     is_plain = batch == 1 and n == attn_mask.shape[2] and not dropout_p and not is_causal
+    is_plain &= attn_mask.pack.window is None
     if not is_plain or n_heads % key.shape[1] or value.shape[-1] != dimension or not takes(query):
         group = n_heads // key.shape[1] if enable_gqa else 1  # there are no kernels for both a mask and groups
         key, value = (states.repeat_interleave(group, dim=1) if group > 1 else states for states in (key, value))

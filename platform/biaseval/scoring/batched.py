@@ -2,9 +2,8 @@
 
 A prefix that several texts share is run once; the rest of those texts runs as a batch, padded on the right under a 2-D
 mask, each row behind its own copy of the prefix's keys and values. Right wherever the model's own cache is: also for
-ALiBi (MPT, BLOOM, the first Falcons), where positions cannot be given, and beyond a sliding window. Without cached
-prefixes this is the plain forward pass, right for every model that takes its mask; of one text at a time it is the
-yardstick of all paths.
+ALiBi (MPT, BLOOM, the first Falcons), where positions cannot be given. Without cached prefixes this is the plain
+forward pass, right for every model that takes its mask; of one text at a time it is the yardstick of all paths.
 """
 
 import copy

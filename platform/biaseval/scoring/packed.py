@@ -2,51 +2,49 @@
 
 A pack is a range of the trie's nodes in one row: explicit position ids put each token where it stands in its text, and
 a 4-D mask lets it see its own ancestors only, in the cache and in the row. That is right only for models that take
-positions from ``position_ids`` and attention from the mask alone, hence the list below and the check in ``scorer``.
+positions from ``position_ids`` and attention from the mask alone, hence ``why_no_packs`` and the runner's self-test.
 """
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import torch
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from biaseval.models import attention_window
 from biaseval.scoring.attention import dense_mask, keys_as_they_are, tree_mask
+from biaseval.scoring.batched import takes_cached_prefixes
 from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, likeliest, logits_at
 from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, common_length, plan_packs
 
-PACKED_FAMILIES = frozenset(
-    {
-        "falcon",
-        "gemma",
-        "gemma2",
-        "gemma3_text",
-        "gpt2",
-        "gpt_neox",
-        "llama",
-        "mistral",
-        "opt",
-        "phi",
-        "phi3",
-        "qwen2",
-        "qwen3",
-    }
-)
-PACKED_ATTENTION = frozenset({"sdpa", "eager"})
+_WRONG_IN_LONG_ROWS = {
+    "gpt_neo": "counts the window of its local layers in the row",
+    "llama4_text": "scales queries by their place in the row",
+}
+"""By type what the model does: packs are wrong where rows are long, which a self-test on short texts does not see."""
 _ROOM_MULTIPLE = 512
 """Tokens; so parts of like length find room for themselves where an earlier one was."""
+_SLIDING = "sliding_attention"
 _ROTARY_BY_LENGTH = frozenset({"dynamic", "longrope"})
 
 
-def takes_packs(model: PreTrainedModel) -> bool:
-    """Return whether this family, with its present attention, is known to be right on packed rows."""
-    config: PretrainedConfig = model.config
-    is_alibi = getattr(config, "alibi", False)  # Falcon's first models: distance by place in the row
-    return config.model_type in PACKED_FAMILIES and config._attn_implementation in PACKED_ATTENTION and not is_alibi
+def why_no_packs(model: PreTrainedModel) -> str | None:
+    """Return what the model does that makes packs wrong; None where only a test can tell whether they are right."""
+    if not takes_cached_prefixes(model):
+        return "keeps more than keys and values, or no cache that can be given"
+    if model.config._attn_implementation not in ("sdpa", "eager"):
+        return f"attends by {model.config._attn_implementation}, which takes no mask of a pack"
+    # On a GPU a place beyond the last position would end the process.
+    if "position_ids" not in inspect.signature(type(model).forward).parameters:
+        return "takes no position ids"
+    if getattr(model.config, "alibi", False):  # Falcon's first models
+        return "biases attention by distance in the row"
+    return _WRONG_IN_LONG_ROWS.get(model.config.get_text_config().model_type)
 
 
 def rotary_limit(model: PreTrainedModel) -> int | None:
@@ -153,7 +151,7 @@ def _grown(states: torch.Tensor, n_filled: int, n_columns: int) -> torch.Tensor:
 def packed_predictions(model: PreTrainedModel, trie: TokenTrie, budget: int, cache: PathCache) -> Iterator[Predictions]:
     """Yield what the model predicts for every target of the trie, with at most ``budget`` tokens in a forward pass.
 
-    The model is one that ``takes_packs``; no text may be longer than its ``attention_window`` or ``rotary_limit``. The
+    There is no reason ``why_no_packs`` of the model are wrong; no text may be longer than its ``rotary_limit``. The
     cache is what an earlier call left behind, or a new one. The packs of a long shared beginning are taken from it if
     it holds the very same, and it holds those of this call afterwards.
     """
@@ -178,14 +176,12 @@ def write_continuations(
         ends = np.unique(trie.target_node[run.predictions.targets])
         newest = likeliest(run.predictions.logits)
         following = [newest]
-        is_seen = dense_mask(trie, run.pack, model.device, ends)
-        itself = torch.eye(len(ends), dtype=torch.bool, device=model.device)
         for step in range(1, tokens.shape[1]):
-            is_seen = torch.cat([is_seen, itself], dim=1)
+            depths = trie.depth[ends] + step
             logits = model(
                 input_ids=_row(model, np.maximum(newest, 0)),
-                position_ids=_row(model, trie.depth[ends] + step),
-                attention_mask=_additive(model, is_seen),
+                position_ids=_row(model, depths),
+                attention_mask=_masks(model, trie, run.pack, depths, ends, step),
                 past_key_values=cache,
                 use_cache=True,
             ).logits[0]
@@ -244,17 +240,13 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
     targets = trie.targets(pack.start, pack.stop)
     places, rows = np.unique(trie.target_node[targets] - pack.start, return_inverse=True)
     nodes = slice(pack.start, pack.stop)
-    if model.config._attn_implementation == "sdpa":
-        mask: torch.Tensor = tree_mask(trie, pack, model.device)
-    else:
-        mask = _additive(model, dense_mask(trie, pack, model.device))
     with keys_as_they_are():
         logits = logits_at(
             model,
             places if len(places) else np.array([pack.stop - pack.start - 1]),
             input_ids=_row(model, trie.token[nodes]),
             position_ids=_row(model, trie.depth[nodes]),
-            attention_mask=mask,
+            attention_mask=_masks(model, trie, pack, trie.depth[nodes]),
             past_key_values=cache,
             use_cache=True,
         )
@@ -262,11 +254,33 @@ def _run(model: PreTrainedModel, trie: TokenTrie, pack: Pack, cache: PathCache) 
     return _Run(pack, predictions)
 
 
-def _row(model: PreTrainedModel, values: Integers) -> torch.Tensor:
-    return on_device(values, model.device)[None]
+def _masks(
+    model: PreTrainedModel, trie: TokenTrie, pack: Pack, depths: Integers, ends: Integers | None = None, step: int = 0
+) -> torch.Tensor | dict[str, torch.Tensor]:
+    """Return the mask of tokens at ``depths``, or if that is beyond a sliding window one for each type of layer.
+
+    The tokens are those of the pack, or the ``step``-th new ones behind its nodes ``ends``.
+    """
+    window, types = attention_window(model.config), getattr(model.config.get_text_config(), "layer_types", None)
+    if window is None or depths.max() < window or _SLIDING not in (types or [_SLIDING]):
+        return _mask(model, trie, pack, ends, step)
+    near = _mask(model, trie, replace(pack, window=window), ends, step)
+    if not types:
+        return near
+    return {own: near if own == _SLIDING else _mask(model, trie, pack, ends, step) for own in {*types}}
 
 
-def _additive(model: PreTrainedModel, is_seen: torch.Tensor) -> torch.Tensor:
-    """Return a dense mask to add to scores, which both eager attention and SDPA take, ``[1, 1, n, n_columns]``."""
+def _mask(model: PreTrainedModel, trie: TokenTrie, pack: Pack, ends: Integers | None, step: int) -> torch.Tensor:
+    """Return a mask for SDPA, or a dense one to add to scores, which eager attention takes, too."""
+    if step == 0 and model.config._attn_implementation == "sdpa":
+        return tree_mask(trie, pack, model.device)
+    is_seen = dense_mask(trie, replace(pack, window=pack.window and pack.window - step), model.device, ends)
+    itself = torch.eye(len(is_seen) if step else 0, dtype=torch.bool, device=model.device)
+    new = [itself & (n_between < (pack.window or step)) for n_between in reversed(range(step))]
+    is_seen = torch.cat([is_seen, *new], dim=1)
     mask = torch.zeros(is_seen.shape, dtype=model.dtype, device=model.device)
     return mask.masked_fill_(~is_seen, torch.finfo(model.dtype).min)[None, None]
+
+
+def _row(model: PreTrainedModel, values: Integers) -> torch.Tensor:
+    return on_device(values, model.device)[None]

@@ -17,7 +17,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.models import attention_window, refuse_looking_ahead
 from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
 from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, is_out_of_memory, token_budget_of
-from biaseval.scoring.packed import PathCache, packed_predictions, rotary_limit, takes_packs, write_continuations
+from biaseval.scoring.packed import PathCache, packed_predictions, rotary_limit, why_no_packs, write_continuations
 from biaseval.scoring.prepare import prepare_texts
 from biaseval.scoring.readout import Logprobs, Predictions, largest_logit, logits_at, write_likeliest, write_logprobs
 from biaseval.scoring.trie import Integers, TokenTrie, common_chain
@@ -99,22 +99,30 @@ class Runner:
         self.model = model
         self.token_budget = token_budget if token_budget is not None else token_budget_of(model)
         self.cache_budget = cache_budget if cache_budget is not None else cache_budget_of(model)
-        self.paths = _paths(model)
+        self.left: dict[Path, str] = {}
+        """The paths that this model does not take, and why."""
+        self.paths: list[Path] = ["packed", "prefix_cache", "full_text", "one_by_one"]
+        if not takes_cached_prefixes(model):
+            self.paths.remove("prefix_cache")
+        if reason := why_no_packs(model):
+            self.paths.remove("packed")
+            self.left["packed"] = f"was not tried: the model {reason}"
         if path is not None:
             if path not in self.paths:
                 raise InputError(f"path {path!r}: a {model.config.model_type} model takes {', '.join(self.paths)}")
             self.paths = self.paths[self.paths.index(path) :]
-        self.left: dict[Path, str] = {}
-        """The paths that were found wrong, and why."""
         self.hear_pace: Callable[[int, float], None] | None = None
         """Is told once how many tokens of texts some batches took, and how many seconds; not of the first batch."""
-        self._sliding_window, self._rotary_limit = attention_window(model.config), rotary_limit(model)
+        self._rotary_limit = rotary_limit(model)
+        self.path_beyond_window: Path | None = "one_by_one" if self._rotary_limit is not None else None
+        """How texts run that are too long to run with others; None where none is."""
         self.forget()
 
     def forget(self) -> None:
         """Reset to the model as it is now: test the paths again, and drop all keys and values."""
         self._is_known_causal = False
         self._n_to_test = {(path, what): _N_SELF_TEST for path in self.paths for what in _MAY_BE_WRONG.get(path, ())}
+        self._longest_tested = 0
         self._differences: dict[Path, float] = {}
         self._cache = PathCache()
         self._state = _state(self.model)
@@ -163,8 +171,12 @@ class Runner:
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
         for path, is_own in list(self._by_path(texts, n_more)):
             try:
-                is_padded = self._run(path, texts, is_own, scores)
-                self._self_test(path, texts, is_own, is_padded, scores)
+                is_few = self._few(path, texts, is_own)
+                if is_few.any():
+                    self._n_to_test[path, "shared"] += int(is_few.sum())
+                for is_now in (is_few, is_own):
+                    is_padded = self._run(path, texts, is_now, scores)
+                    self._self_test(path, texts, is_now, is_padded, scores)
             except _PathFailedError:
                 return self._scores(texts, n_more)
         return scores
@@ -206,24 +218,12 @@ class Runner:
         self._within_memory(lambda: write_likeliest(trie, self._predictions(path, trie), tokens), texts)
         return tokens
 
-    @property
-    def path_beyond_window(self) -> Path | None:
-        """How texts run that are too long for the first path; None where none is."""
-        if self.paths[0] == "packed" and self._sliding_window is not None:
-            return self.paths[1]
-        return "one_by_one" if self._rotary_limit is not None else None
-
     def _by_path(self, texts: Texts, n_more: int) -> Iterator[tuple[Path, npt.NDArray[np.bool_]]]:
-        """Yield how texts run, and which: those too long to run with others go alone, or the next way."""
+        """Yield how texts run, and which: those too long to run with others go alone."""
         lengths = texts.lengths + n_more
         is_alone = lengths > (np.inf if self._rotary_limit is None else self._rotary_limit)
-        is_long = lengths > (np.inf if self._sliding_window is None else self._sliding_window)
-        is_next = is_long & ~is_alone & (self.paths[0] == "packed")
-        is_first = ~is_alone & ~is_next
-        if is_first.any():
-            yield self.paths[0], is_first
-        if is_next.any():
-            yield self.paths[1], is_next
+        if not is_alone.all():
+            yield self.paths[0], ~is_alone
         if is_alone.any():
             yield "one_by_one", is_alone
 
@@ -256,8 +256,9 @@ class Runner:
         try:
             for trie in texts.alone(is_own) if path == "one_by_one" else [texts.subset(is_own)]:
                 self._within_memory(partial(lambda trie: write_logprobs(trie, noted(trie), scores), trie), texts)
-        except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
-            if not any(self._n_to_test.get((path, what)) for what in _MAY_BE_WRONG.get(path, ())):
+        except Exception as error:
+            is_untested = any(self._n_to_test.get((path, what)) for what in _MAY_BE_WRONG.get(path, ()))
+            if isinstance(error, BiasevalError) or not (is_untested or path == "packed"):
                 raise
             self._leave(path, f"fails with {type(error).__name__}: {error}")
             raise _PathFailedError from error
@@ -285,9 +286,25 @@ class Runner:
 
     def _is_to_be_tested(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
         """Return whether texts run together in a way that was not compared yet with texts that run alone."""
-        if self._n_to_test.get((path, "shared")) and _shares(path, texts.subset(is_own)):
+        is_untested = self._n_to_test.get((path, "shared")) or self._few(path, texts, is_own).any()
+        if is_untested and _shares(path, texts.subset(is_own)):
             return True
         return bool(self._n_to_test.get((path, "padded"))) and bool(np.ptp(texts.lengths[is_own]))
+
+    def _few(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return which texts to test before others run in packs: the longest, its prompt's next labels, the shortest.
+
+        There are none where packs of such length were tested: half as long, and beyond the sliding window, if they are.
+        """
+        is_few, rows = np.zeros(len(is_own), dtype=np.bool_), np.flatnonzero(is_own)
+        longest = int(rows[texts.lengths[rows].argmax()])
+        length, window = int(texts.lengths[longest]), attention_window(self.model.config) or np.inf
+        if path == "packed" and (length > 2 * self._longest_tested or self._longest_tested <= window < length):
+            prompt = texts.prompt_ids[longest]
+            beside = [row for row in (longest - 1, longest + 1) if row in rows and texts.prompt_ids[row] == prompt]
+            is_few[[longest, *beside, rows[texts.lengths[rows].argmin()]]] = True
+            is_few &= _shares(path, texts.subset(is_few))
+        return is_few
 
     def _plain(self, texts: Texts, rows: Integers) -> tuple[Logprobs, float]:
         """Return log-probabilities by slot, of some texts, from plain forward passes, and the largest logit in them."""
@@ -341,6 +358,7 @@ class Runner:
         difference = float(np.abs(scores[slots] - plain[slots]).max())
         for what, own_rows in chosen.items():
             self._n_to_test[path, what] -= len(own_rows)
+        self._longest_tested = max(self._longest_tested, int(texts.lengths[rows].max()))
         self._differences[path] = max(difference, self._differences.get(path, 0.0))
         if not difference <= tolerance:
             self._leave(path, f"is {difference:.2g} nats off the plain forward pass ({tolerance:.2g} allowed)")
@@ -395,16 +413,6 @@ class Runner:
 def name_of(model: PreTrainedModel) -> str:
     """Return a model's path, or its class where it has none, for messages."""
     return str(model.name_or_path) or type(model).__name__
-
-
-def _paths(model: PreTrainedModel) -> list[Path]:
-    """Return how texts can run through this model, the fastest first."""
-    paths: list[Path] = ["full_text", "one_by_one"]
-    if takes_cached_prefixes(model):
-        paths.insert(0, "prefix_cache")
-    if takes_packs(model):
-        paths.insert(0, "packed")
-    return paths
 
 
 def _shares(path: Path, trie: TokenTrie) -> bool:

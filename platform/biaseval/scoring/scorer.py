@@ -48,9 +48,8 @@ class LabelScorer:
 
     Texts with a common prefix, such as few-shot prompts, run as a trie of tokens on one of four paths:
 
-    ``packed`` computes each shared prefix once, with many inputs and labels after it in one row, for families on a
-    list. ``prefix_cache`` computes long shared prefixes once and the rest in padded batches, for other models with a
-    cache of keys and values, and for texts beyond a sliding window. ``full_text`` runs whole texts in padded batches.
+    ``packed`` computes each shared prefix once, with many inputs and labels after it in one row. ``prefix_cache``
+    computes long shared prefixes once and the rest in padded batches. ``full_text`` runs whole texts in padded batches.
     ``one_by_one`` runs each text alone, for models that ignore the mask of a batch, and for texts so long that rotary
     embeddings would depend on the longest text of a batch.
 

@@ -138,6 +138,8 @@ class Pack:
     """``[depth of start]`` the ancestors of ``start``, from the root, which must be in the cache."""
     n_shared: int
     """How many of ``path``, from the root, are ancestors of all nodes of the pack."""
+    window: int | None = None
+    """How many tokens a node sees, itself and those before it; None: all."""
 
 
 def plan_packs(trie: TokenTrie, budget: int) -> Iterator[Pack]:

@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from transformers import PreTrainedModel
 
 from biaseval.models import attention_window
-from biaseval.scoring.packed import rotary_limit, takes_packs
+from biaseval.scoring.packed import rotary_limit, why_no_packs
+
+TESTED_FAMILIES = {"falcon", "llama", "mistral", "opt", "qwen2", "qwen3"}
+TESTED_FAMILIES |= {"gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "phi", "phi3"}
+"""Training compares nothing by itself: it packs the families that the tests of packed rows cover, and their kin."""
 
 
 def why_not_packed(model: PreTrainedModel, max_tokens: int) -> str | None:
@@ -17,7 +21,7 @@ def why_not_packed(model: PreTrainedModel, max_tokens: int) -> str | None:
 
     The model may be without storage (torch's meta device).
     """
-    if not takes_packs(model):
+    if model.config.model_type not in TESTED_FAMILIES or why_no_packs(model) is not None:
         return f"{model.config.model_type} is not known to be right on packed rows"
     window = attention_window(model.config)
     if window is not None and max_tokens > window:
