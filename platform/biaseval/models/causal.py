@@ -36,7 +36,6 @@ REFUSED = {
     "gemma4_unified_assistant": "it drafts tokens for another model, whose states it reads",
     "musicgen": "it writes sounds",
     "musicgen_melody": "it writes sounds",
-    "prophetnet": "it predicts several tokens at once",
     "reformer": "it accepts only texts of certain lengths",
     "xlnet": "its tokens see later tokens",
 }
