@@ -1,42 +1,49 @@
 -- One row per row of label_bias_comparison, with words for it: how pages call the two sides (who, against), the setting
 -- (place) and the metric (shown); scope: the compared settings; holds_for: for what verdicts hold. deployed: what a
--- sentence begins with about the settings that a user would deploy, which are the same for both sides: without
--- mitigation, and with the one that label_bias_remedies supports in most of the two runs; each at the number of
--- demonstrations with the highest macro-F1 of both together. is_headline: the last of these. word: 'better', 'worse',
--- or why it is neither (compared_words). n_predictions, n_differing: of the setting (label_bias_agreement).
+-- sentence begins with about the settings that a user would deploy: without mitigation, at the number of demonstrations
+-- with the highest macro-F1 of both together, and the best setting of each run (label_bias_best). is_headline: the last
+-- of these. word: 'better', 'worse', or why it is neither (compared_words). n_predictions, n_differing: of the setting
+-- (label_bias_agreement).
 with
-supported as (
-    select run, n_demos, method
-    from label_bias_remedies
-    where suite = 'all' and against_method = 'none' and (is_supported or is_supported_on_these_tasks)
-    group by all
+best as (
+    select
+        run, {'n_demos': n_demos, 'method': method} as setting,
+        shown_method(method) || ', ' || with_demos(n_demos) as best_shown
+    from label_bias_best
+),
+
+-- The best setting of each has -1 demonstrations here.
+compared as (
+    select * replace (coalesce(n_demos, -1) as n_demos)
+    from label_bias_comparison
 ),
 
 settings as (
     select
-        compared.run, other_run, compared.method, {'n_demos': compared.n_demos, 'method': compared.method} as place,
-        (-compared.n_demos, compared.method) as tie,
+        compared.run, compared.other_run, compared.method,
+        {'n_demos': compared.n_demos, 'method': compared.method} as place, (-compared.n_demos, compared.method) as tie,
         any_value(value + other_value) filter (metric = 'macro_f1') as score,
-        count(distinct supported.run) as n_supported
-    from label_bias_comparison as compared
-    left join supported
-        on
-            supported.run in (compared.run, other_run) and supported.n_demos = compared.n_demos
-            and supported.method = compared.method
+        bool_and(compared.method = 'best' or [own.setting, other.setting] = [place, place])::int as n_supported
+    from compared
+    inner join best as own using (run)
+    inner join best as other on compared.other_run = other.run
     group by all
 ),
 
 measured as (
     select
-        compared.* exclude (word_p_adjusted, noise_p), compared.other_run as who, compared.run as against,
+        compared.* exclude (word_p_adjusted, noise_p) replace (nullif(compared.n_demos, -1) as n_demos), compared.other_run as who, compared.run as against,
         counted(shared.n_tasks, 'task') || ' with ' || counted(shared.n_rows, 'row') as scope,
         case
             when compared.unit = 'task' then 'tasks like these'
             when shared.n_tasks = 1 then 'new rows of this task; one task says nothing about others'
             else format('new rows of these {} tasks; fewer than 6 say nothing about other tasks', shared.n_tasks)
         end as holds_for,
-        shown_method(method) || ', ' || with_demos(compared.n_demos) as place,
-        dense_rank() over (order by compared.n_demos, method <> 'none', method) as place_number,
+        if(
+            compared.method = 'best', format('{}: {}; {}: {}', who, other.best_shown, against, own.best_shown),
+            shown_method(compared.method) || ', ' || with_demos(compared.n_demos)
+        ) as place,
+        dense_rank() over (order by compared.n_demos = -1, compared.n_demos, method <> 'none', method) as place_number,
         method <> 'none' as is_mitigated, deployed, coalesce(is_headline, false) as is_headline,
         coalesce(metric_head(metric).shown, metric) as shown,
         coalesce(list_position(['accuracy', 'macro_f1', 'rsd', 'bias_score'], metric), 5) as number,
@@ -47,7 +54,9 @@ measured as (
         end as measures,
         metric in ('accuracy', 'macro_f1', 'rsd', 'bias_score') as is_first,
         metric_head(metric).better = 'lower' as is_low_better, null::varchar as reason, n_predictions, n_differing
-    from label_bias_comparison as compared
+    from compared
+    inner join best as own using (run)
+    inner join best as other on compared.other_run = other.run
     left join deployed_settings('settings') using (run, other_run, n_demos, method)
     left join label_bias_agreement using (run, other_run, n_demos, method)
     inner join label_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run

@@ -1,7 +1,8 @@
 -- One row per ordered pair (run, other_run) of label-bias runs, n_demos, method and metric that both have
 -- (label_bias_metrics): the metric of each (value, other_value), means over the tasks that both share with the same
 -- rows (label_bias_shared_tasks; of bias_score with the same rows of it) and over the demonstration sets that both
--- have; estimate: other_run minus run. Tested by sign_flip_tests over units: the tasks, or the rows
+-- have; estimate: other_run minus run. method 'best', without n_demos: each run in its own setting of label_bias_best,
+-- where the two have different ones. Tested by sign_flip_tests over units: the tasks, or the rows
 -- (label_bias_shared.unit), whose values are pseudo-values (label_bias_row_values). All pairs whose units are of the
 -- same kind are one family, in which a task, or a row of it, has the same sign for all: p_adjusted and the simultaneous
 -- band hold for all that is compared, of ten runs as of two (tasks that are not shared by all are flipped together
@@ -17,20 +18,56 @@
 -- too few (row_influences), and the verdict is 'unclear' then.
 with
 shared as (
-    select tasks.*, pairs.unit
+    select
+        tasks.*, pairs.unit,
+        (best.n_demos, best.method) <> (other_best.n_demos, other_best.method) as has_other_best
     from label_bias_shared_tasks as tasks
     inner join label_bias_shared as pairs using (run, other_run)
+    inner join label_bias_best as best using (run)
+    inner join label_bias_best as other_best on tasks.other_run = other_best.run
     where tasks.run < tasks.other_run and tasks.has_same_rows
 ),
 
-metrics as (
+of_sets as (
     select
-        metrics.*,
+        metrics.* exclude (format),
         case metric when 'macro_f1' then majority_macro_f1 when 'accuracy' then majority_accuracy end as baseline,
         case when has_noise_p(metric) then bias_score_p end as bias_score_p
     from metric_values as metrics
     inner join label_bias_by_task using (run, task, n_demos, demo_set, method)
     where format = 'base'
+),
+
+-- The best setting has -1 demonstrations here, and the mean over its sets stands for them.
+metrics as (
+    from of_sets
+    union all by name
+    select
+        run, task, -1 as n_demos, -1 as demo_set, 'best' as method, metric, mean_of_all(value, demo_set) as value,
+        max(baseline) as baseline, bonferroni_p(min(bias_score_p), count(bias_score_p)) as bias_score_p
+    from of_sets
+    semi join label_bias_best using (run, n_demos, method)
+    group by all
+),
+
+row_values as (
+    select run, task, n_demos, method, metric, row, n_sets, value
+    from label_bias_row_values
+    union all
+    select run, task, -1, 'best', metric, row, 0, value
+    from label_bias_row_values
+    semi join label_bias_best using (run, n_demos, method)
+),
+
+constant_differences as (
+    select run, task, n_demos, method, metric, difference, square, largest
+    from label_bias_constant_differences
+    where format = 'base' and demo_set is null
+    union all
+    select run, task, -1, 'best', metric, difference, square, largest
+    from label_bias_constant_differences
+    semi join label_bias_best using (run, n_demos, method)
+    where format = 'base' and demo_set is null
 ),
 
 by_task as materialized (
@@ -44,7 +81,9 @@ by_task as materialized (
     from shared
     inner join metrics as own using (run, task)
     inner join metrics as other using (task, n_demos, demo_set, method, metric)
-    where other.run = shared.other_run and (not of_bias_score_rows(metric) or shared.has_same_bias_score_rows)
+    where
+        other.run = shared.other_run and (not of_bias_score_rows(metric) or shared.has_same_bias_score_rows)
+        and (n_demos >= 0 or has_other_best)
     group by all
 ),
 
@@ -68,8 +107,8 @@ constant_sums as (
         avg(difference order by task) as difference, sum(square order by task) / count(square) ** 2 as square,
         max(largest) / count(largest) as largest
     from shared
-    inner join label_bias_constant_differences as differences using (task)
-    where differences.run in (shared.run, shared.other_run) and format = 'base' and demo_set is null
+    inner join constant_differences as differences using (task)
+    where differences.run in (shared.run, shared.other_run) and (n_demos >= 0 or has_other_best)
     group by all
 ),
 
@@ -117,8 +156,8 @@ row_units as (
         / if(word_metric(metric) = metric, means.n_tasks, means.n_measured)
         / count(*) over (partition by shared.run, shared.other_run, n_demos, method, metric, shared.task) as value
     from shared
-    inner join label_bias_row_values as own using (run, task)
-    inner join label_bias_row_values as other using (task, n_demos, method, metric, row, n_sets)
+    inner join row_values as own using (run, task)
+    inner join row_values as other using (task, n_demos, method, metric, row, n_sets)
     inner join means using (n_demos, method, metric)
     where
         shared.unit = 'row' and other.run = shared.other_run and means.run = shared.run
@@ -178,7 +217,7 @@ judged as (
 )
 
 select
-    run, other_run, n_demos, method, metric, value, other_value, estimate, standard_error, low, high, p, p_adjusted,
+    run, other_run, nullif(n_demos, -1) as n_demos, method, metric, value, other_value, estimate, standard_error, low, high, p, p_adjusted,
     simultaneous_low, simultaneous_high, smallest_detectable, judged.least_effect,
     verdict(estimate, word_p_adjusted, band[1], band[2], n_units, judged.least_effect) as verdict,
     unit, n_units, n_tasks, n_rows, word_p_adjusted, word_p_adjusted as verdict_p, simultaneous_low as verdict_low,

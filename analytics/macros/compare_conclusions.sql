@@ -26,7 +26,8 @@ pairs as (
 heads as (
     select
         run, other_run, who, against, is_headline, deployed,
-        any_value(if(deployed = 'On', 'on ', '') || place) as setting,
+        deployed like 'Each %' as is_of_each, any_value(place) as place,
+        case when is_of_each then 'each in its best setting' else if(deployed = 'On', 'on ', '') || any_value(place) end as setting,
         compared_phrase(
             list({'word': word, 'shown': shown, 'doubt': doubt} order by number, shown) filter (measures = 'performance'),
             'better ', 'worse ', 'performance'
@@ -104,7 +105,7 @@ lines as (
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )
-            else '.' || coalesce(' ' || heads.warning, '') || coalesce(' Without mitigation: ' || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
+            else '.' || if(heads.is_of_each, format(' Best settings: {}.', heads.place), '') || coalesce(' ' || heads.warning, '') || coalesce(' Without mitigation: ' || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)

@@ -6,7 +6,11 @@
 create macro deployed_settings(settings) as table
 select
     run, other_run, unnest(place),
-    if(method = 'none', 'Without mitigation', 'With the best supported mitigation') as deployed,
+    case method
+        when 'none' then 'Without mitigation'
+        when 'best' then 'Each in its best setting'
+        else 'With the best supported mitigation'
+    end as deployed,
     method <> 'none' or not bool_or(method <> 'none' and n_supported > 0) over (partition by run, other_run)
         as is_headline
 from query_table(settings)

@@ -189,6 +189,23 @@ def _another_set(plan: Plan) -> None:
         getattr(plan, name).extend(getattr(second, name))
 
 
+def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Path) -> None:
+    """One run is right as in `HITS` without demonstrations, the other with two; elsewhere both are wrong."""
+    wrong, runs = label_plan(dict.fromkeys(HITS, "10010000"), n_demos=(0, 2)), []
+    for side, name in enumerate(("first", "other")):
+        plan = label_plan({task: hits[side] for task, hits in HITS.items()}, n_demos=(0, 2))
+        best = {row["prompt_id"] for row in plan.prompts if row["n_demos"] == 2 * side}
+        pairs = zip(plan.label_scores, wrong.label_scores, strict=True)
+        plan.label_scores = [right if right["prompt_id"] in best else other for right, other in pairs]
+        runs.append(make(plan, tmp_path / name))
+    [row] = compared_rows(runs, where="run = 'first' and method = 'best' and metric = 'accuracy'")
+    assert (row["n_demos"], row["n_units"], row["p"], row["verdict"]) == (None, 7, 2 / 128, "higher")
+    assert row["estimate"] == pytest.approx(15 / 8 / 7)
+    said = conclusions(compare_runs(runs))
+    assert "(each in its best setting): " in said.splitlines()[0]
+    assert "other: no mitigation, with 2 demonstrations; first: no mitigation, without demonstrations" in said
+
+
 SCORING = {"normalization": "sum", "eos": True}
 
 

@@ -263,8 +263,8 @@ select
 _EACH = "where is_headline and measures <> 'partner' order by run, other_run, who, against, number, shown"
 
 _DEPLOYED = (
-    "The settings that a user would deploy, the same for both runs: without mitigation, and with the mitigation that "
-    "is best supported. An arrow leads from the run that is compared with to the other."
+    "The settings that a user would deploy: without mitigation, and with the best supported mitigation. Each run has "
+    "its own where they differ. An arrow leads from the run that is compared with to the other."
 )
 _DEPLOYED_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|word; estimate|Difference|change;
@@ -328,6 +328,11 @@ _TERMS = (
         "RB@10",
         "Here the mean over the seeds that both runs have of the RB@10 of each. It is tested over seeds, and only "
         "where other test rows show the same.",
+    ),
+    (
+        "Best setting",
+        "The mitigation that the run's own report recommends, or without one the number of demonstrations with the "
+        "highest macro-F1. The same rows chose it, so a run with more settings looks a little better.",
     ),
     ("RSD, BiasScore", "Words on RSD need relative variance to agree, words on BiasScore squared preference."),
 )
