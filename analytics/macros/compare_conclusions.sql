@@ -112,7 +112,7 @@ lines as (
     left join (select * from heads where not is_headline) as plain using (run, other_run, who, against)
     union all
     select
-        run, other_run, who, against, 3, is_headline::int + place_number * 2,
+        run, other_run, who, against, 3, if(is_headline, 0, place_number),
         format('{}{}{}:', deployed, if(deployed = 'On', ' ', ', '), regexp_replace(place, '^no mitigation, ', '')),
         concat_ws(
             '; ', nullif(steps, ''),

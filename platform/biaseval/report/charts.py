@@ -333,7 +333,13 @@ def forest_chart(
     """
     shape = {"grid": False, "domain": False, "ticks": False, "labelExpr": "split(datum.label, '\\n')"}
     y = {"field": "y", "type": "nominal", "title": None, "sort": None, "axis": shape}
-    x = {"field": "x", "type": "quantitative", "title": axis, "axis": {"grid": True, "tickCount": 5}}
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "title": axis,
+        "scale": {"padding": 8},
+        "axis": {"grid": True, "tickCount": 5},
+    }
     color = {"condition": {"test": "datum.is_filled", "value": COLORS[2]}, "value": SOFT}
     fill = {"condition": {"test": "datum.is_filled", "value": COLORS[2]}, "value": "#ffffff"}
     tips = [{"field": "y", "title": "of"}, *({"field": one, "format": "+.4f"} for one in ("x", "low", "high"))]
