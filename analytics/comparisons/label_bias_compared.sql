@@ -8,7 +8,7 @@ with
 best as (
     select
         run, {'n_demos': n_demos, 'method': method} as setting,
-        shown_method(method) || ', ' || with_demos(n_demos) as best_shown
+        [shown_method(method), with_demos(n_demos)] as best_shown
     from label_bias_best
 ),
 
@@ -40,10 +40,13 @@ measured as (
             else format('new rows of these {} tasks; fewer than 6 say nothing about other tasks', shared.n_tasks)
         end as holds_for,
         if(
-            compared.method = 'best', format('{}: {}; {}: {}', who, other.best_shown, against, own.best_shown),
+            compared.method = 'best', format(
+                '{}: {}{}; {}: {}, {}', who, other.best_shown[1],
+                if(own.best_shown[2] = other.best_shown[2], '', ', ' || other.best_shown[2]), against, own.best_shown[1], own.best_shown[2]
+            ),
             shown_method(compared.method) || ', ' || with_demos(compared.n_demos)
         ) as place,
-        dense_rank() over (order by compared.n_demos = -1, compared.n_demos, method <> 'none', method) as place_number,
+        dense_rank() over (order by compared.n_demos, method <> 'none', method) as place_number,
         method <> 'none' as is_mitigated, deployed, coalesce(is_headline, false) as is_headline,
         coalesce(metric_head(metric).shown, metric) as shown,
         coalesce(list_position(['accuracy', 'macro_f1', 'rsd', 'bias_score'], metric), 5) as number,

@@ -41,7 +41,7 @@ heads as (
             when bool_or(word = 'better') then 'Better'
             when bool_or(word = 'worse') then 'Worse'
         end as overall,
-        any_value(format('Always answering one label has higher {} than both: {}.', shown, as_rate(baseline)))
+        any_value(format('Neither is as good as always answering one label ({} {}).', shown, as_rate(baseline)))
             filter (number = 1 and measures = 'performance' and greatest(value, other_value) < baseline) as warning
     from told
     where is_first and (is_headline or deployed = 'Without mitigation')
@@ -105,7 +105,7 @@ lines as (
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )
-            else '.' || if(heads.is_of_each, format(' Best settings: {}.', heads.place), '') || coalesce(' ' || heads.warning, '') || coalesce(' Without mitigation: ' || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
+            else '.' || coalesce(' ' || heads.warning, '') || if(heads.is_of_each, format(' Best settings: {}.', heads.place), '') || coalesce(format(' Without mitigation, {}: ', who) || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)

@@ -51,10 +51,10 @@ one_label as (
 headline as (
     select
         case
-            when bool_or(is_bias_shown) and not bool_or(coalesce(is_above_constant, false))
-                then 'Biased, and not shown to be better than always answering one label.'
             when bool_or(is_bias_shown) and bool_and(accuracy < majority_accuracy)
                 then 'Biased, and right less often than always answering one label.'
+            when bool_or(is_bias_shown) and not bool_or(coalesce(is_above_constant, false))
+                then 'Biased, and not shown to be better than always answering one label.'
             when bool_or(is_bias_shown) then 'Biased.'
             when sum(n_tasks_rsd_tested + n_tasks_bias_score_tested) = 0
                 then 'Cannot say: too few rows, or no wrong or no right answer, for a test of bias.'
@@ -151,6 +151,7 @@ sizes as (
 worded as (
     select
         n_demos, list(format('{} {} ({})', format, as_rate(rsd), as_rate(accuracy)) order by rsd, format) as told,
+        arg_min(format, accuracy) as worst, min(accuracy) as least, arg_max(format, accuracy) as best, max(accuracy) as most,
         list(format order by rsd, format) filter (is_above_constant is distinct from true) as not_above
     from label_bias_by_format as by_format
     semi join told using (n_demos)
@@ -234,6 +235,15 @@ best as (
     limit 1
 ),
 
+-- The most accurate setting, first of those that are shown to be better than always answering one label.
+most as (
+    select *, coalesce(is_above_constant, false) and accuracy > majority_accuracy as is_better
+    from label_bias_by_format
+    where suite = 'all'
+    order by is_better desc, accuracy desc, format <> 'base', n_demos, method
+    limit 1
+),
+
 asked as (
     select metric_head(metric).shown as shown, method, n_demos, estimate, same_tasks_verdict, same_tasks_word_p_adjusted
     from label_bias_verdicts
@@ -284,14 +294,15 @@ lines as (
     select 1 as line, lead, capitalized(text) || '.' as text from headline
     union all
     select
-        2, 'Before you deploy:',
+        2, 'Ready to deploy?',
         format(
-            'no setting of this run is right more often than always answering {} (accuracy {}); the nearest is {} {}{} ({}).',
-            name, as_rate(most.majority_accuracy), shown_method(most.method), with_demos(most.n_demos),
-            if(format = 'base', '', ' in the wording ' || format), as_rate(most.accuracy)
+            '{}{} {}{} is right on {} of the rows, and always answering {} on {}{}.',
+            if(is_better, 'Better than always answering one label: ', 'No: the most accurate setting, '),
+            shown_method(most.method), with_demos(most.n_demos),
+            if(format = 'base', '', ' in the wording ' || format) || if(is_better, '', ','), as_percent(most.accuracy), name,
+            as_percent(most.majority_accuracy), if(is_better, ', which a test supports', '')
         )
-    from (from label_bias_by_format where suite = 'all' order by accuracy desc, format <> 'base', n_demos limit 1) as most, one_label
-    where most.accuracy <= most.majority_accuracy
+    from most, one_label
     union all
     select
         3, 'Best mitigation:',
@@ -305,7 +316,7 @@ lines as (
             ),
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
             as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1),
-            if(is_below_majority, format(' Always answering {} is still right more often.', name), '')
+            if(method = 'none', ' They lengthen every prompt.', '')
         )
     from best, one_label
     union all
@@ -344,9 +355,10 @@ lines as (
     having count(*) > 0
     union all
     select
-        2, 'Wordings:',
-        string_agg(
+        2, 'Which wording?',
+        capitalized(string_agg(
             if(len(not_above) = len(told), 'none can be recommended, as none is shown to be better than always answering one label; ', '')
+            || format('accuracy goes from {} ({}) to {} ({}); ', as_rate(least), worst, as_rate(most), best)
             || format(
                 'RSD (accuracy in brackets) {}, lowest RSD first: {}', with_demos(n_demos),
                 if(len(told) > 6, format('{}, the others between, {}', listed(told[:3]), listed(told[-3:])), listed(told))
@@ -356,7 +368,7 @@ lines as (
                 '; not shown to be better than always answering one label: ' || some_of(not_above, 6), ''
             ),
             '; ' order by n_demos
-        ) || '. All other numbers are of base.'
+        )) || '. All other numbers are of base.'
     from worded
     having count(*) > 0
     union all

@@ -71,7 +71,7 @@ proportions as (
             majority_effect is null, null,
             format(
                 '{}{}{}', as_rate(majority_effect),
-                as_interval(majority_effect_low, majority_effect_high), given
+                if(majority_effect_low = majority_effect_high, '', as_interval(majority_effect_low, majority_effect_high)), given
             )
             || if(
                 recency_at_equal_shares is null, '',
@@ -113,12 +113,8 @@ boundary as (
     select
         instruction,
         case
-            when is_any_setting_above_constant is false
-                then 'RB@10 cannot be judged: no setting is better than always answering one label'
             when not has_enough_rows then 'too few rows for RB@10'
                 || coalesce(format(' (the intervals of settings reach {})', as_rate(half_width)), '')
-            when is_any_setting_above_constant is null
-                then 'RB@10 cannot be judged: no setting is shown to be better than always answering one label'
             when n_marked = 0 then 'RB@10 cannot be judged: most outputs are no label'
             else format(
                 '{} of {} settings are within 10 points of the best one (RB@10 {}), for these draws of demonstrations',
@@ -126,6 +122,7 @@ boundary as (
             )
         end || given as told
     from plain
+    where is_any_setting_above_constant
 ),
 
 words as (
@@ -237,7 +234,16 @@ lines as (
     select 1 as line, lead, capitalized(text) || '.' as text from headline
     union all
     select
-        2, 'Proportions of labels:',
+        2, 'Ready to deploy?',
+        format(
+            '{}: the highest mean weighted F1 is {} ({}{}), and always answering one label has {}.',
+            if(most.mean_f1 > constant_f1 and is_above_constant, 'Better than always answering one label', 'No'),
+            as_rate(most.mean_f1), concat_ws(', ', nullif(shown_way, ''), shown_method(method)), given, as_rate(constant_f1)
+        )
+    from (from named order by mean_f1 desc, method, predict, instruction limit 1) as most
+    union all
+    select
+        3, 'Proportions of labels:',
         array_to_string(list(told order by instruction), '; ') || '.'
     from proportions
     union all
@@ -259,7 +265,9 @@ lines as (
     where n_single > 0
     having count(*) > 0
     union all
-    select 4, 'Robustness boundary:', array_to_string(list(told order by instruction), '; ') || '.' from boundary
+    select 4, 'Robustness boundary:', array_to_string(list(told order by instruction), '; ') || '.'
+    from boundary
+    having count(*) > 0
     union all
     from help_lines
     union all

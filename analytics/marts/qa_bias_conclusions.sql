@@ -50,7 +50,7 @@ judged as (
         count_if(is_supported is not null) as n_tested,
         max(null_high) filter (bias_significance is not null) as null_high,
         min(smallest_detectable) filter (bias_significance is not null) as least, max(smallest_detectable) filter (bias_significance is not null) as most,
-        list(heuristic order by bias_significance desc, heuristic) filter (is_supported) as found,
+        list(shown_heuristic(heuristic) order by bias_significance desc, heuristic) filter (is_supported) as found,
         list(
             format(
                 '{}: {} % exact, else {} %, a gap of {} points (bias significance {}{})', better, as_points(better_em),
@@ -176,10 +176,16 @@ pairs as (
     from qa_model_comparisons as tests
     inner join qa_shown_models as own on tests.model = own.model
     inner join qa_shown_models as others on tests.other_model = others.model
-    semi join places on tests.model = places.model and tests.dataset = places.dataset
+    inner join places on tests.model = places.model and tests.dataset = places.dataset
+    inner join places as other_places on tests.other_model = other_places.model and tests.dataset = other_places.dataset
     left join biases
         on tests.model = biases.model and tests.dataset = biases.dataset and tests.heuristic = biases.heuristic
-    where own.place > others.place and (metric = 'exact_match' or (metric = 'gap' and tests.heuristic <> 'mean'))
+    where
+        own.place > others.place
+        and (
+            metric = 'exact_match'
+            or (metric = 'gap' and tests.heuristic <> 'mean' and not places.is_few and not other_places.is_few)
+        )
 ),
 
 differing as (
@@ -310,6 +316,20 @@ f1 as (
 lines as (
     select 1 as line, lead, if(text = '', '', capitalized(text) || '.') as text
     from headline
+    union all
+    select
+        2, 'Before you deploy:',
+        format(
+            'the most accurate model, {}, is right on {} % of the questions{}.', name, as_points(100 * exact_match),
+            coalesce(', but where ' || (
+                select format('{} {} {} on {} %', heuristic, if(side = 1, '>', '≤'), printf('%g', threshold), as_points(other_em))
+                from biases
+                where (model, dataset) = (most.model, most.dataset) and is_supported
+                order by other_em
+                limit 1
+            ), '')
+        )
+    from (from judged order by exact_match desc, place, dataset limit 1) as most
     union all
     select 10 + line, name || ':', text
     from told

@@ -20,6 +20,7 @@ SOFT, INK = "#777777", "#333333"
 # in print.
 COLORS = (INK, "#b84a00", "#0063a3", "#007a57", "#9c4380", "#806600", "#555599", "#a33a3a")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+_JUDGED = {"better": COLORS[2], "worse": COLORS[1]}
 _DASHES = ([1, 0], [6, 2], [6, 2, 1, 2], [10, 2], [2, 2], [8, 2, 2, 2], [4, 1], [1, 1])
 
 _CONFIG: Mapping[str, Any] = {
@@ -323,16 +324,16 @@ def forest_chart(
 
     Args:
         name: the name of the file.
-        rows: ``y`` (the name of the line), ``x``, ``low`` and ``high`` (or null), ``is_filled`` (significant) and
-            ``word``.
+        rows: ``y`` (the name of the line), ``x``, ``low`` and ``high`` (or null), ``word``; better is a
+            filled blue circle and worse a filled orange square, all others are hollow.
         title: the title of the chart.
         axis: the title of x.
         least: the smallest effect of interest; a grey band shows it on both sides of 0.
         subtitle: the text below the title.
         step: pixels between lines; one name may have several lines.
     """
-    shape = {"grid": False, "domain": False, "ticks": False, "labelExpr": "split(datum.label, '\\n')"}
-    y = {"field": "y", "type": "nominal", "title": None, "sort": None, "axis": shape}
+    names = {"grid": False, "domain": False, "ticks": False, "labelExpr": "split(datum.label, '\\n')"}
+    y = {"field": "y", "type": "nominal", "title": None, "sort": None, "axis": names}
     x = {
         "field": "x",
         "type": "quantitative",
@@ -340,8 +341,9 @@ def forest_chart(
         "scale": {"padding": 8},
         "axis": {"grid": True, "tickCount": 5},
     }
-    color = {"condition": {"test": "datum.is_filled", "value": COLORS[2]}, "value": SOFT}
-    fill = {"condition": {"test": "datum.is_filled", "value": COLORS[2]}, "value": "#ffffff"}
+    judged = [{"test": f"datum.word == '{word}'", "value": color} for word, color in _JUDGED.items()]
+    color, fill = {"condition": judged, "value": SOFT}, {"condition": judged, "value": "#ffffff"}
+    shape = {"condition": {"test": "datum.word == 'worse'", "value": "square"}, "value": "circle"}
     tips = [{"field": "y", "title": "of"}, *({"field": one, "format": "+.4f"} for one in ("x", "low", "high"))]
     layers: list[dict[str, Any]] = [
         {
@@ -356,12 +358,13 @@ def forest_chart(
             "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y, "color": color},
         },
         {
-            "mark": {"type": "point", "shape": "circle", "size": 60, "strokeWidth": 1.5, "opacity": 1},
+            "mark": {"type": "point", "size": 60, "strokeWidth": 1.5, "opacity": 1},
             "encoding": {
                 "x": x,
                 "y": y,
                 "color": color,
                 "fill": fill,
+                "shape": shape,
                 "tooltip": [*tips, {"field": "word", "title": "verdict"}],
             },
         },

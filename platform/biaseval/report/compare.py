@@ -103,8 +103,13 @@ def _chart(name: str, rows: Sequence[Row]) -> Chart:
     return forest_chart(
         name,
         [
-            {"y": place, "x": row["estimate"], "low": row["verdict_low"], "high": row["verdict_high"]}
-            | {"is_filled": row["verdict"] in ("higher", "lower"), "word": row["word"]}
+            {
+                "y": place,
+                "x": row["estimate"],
+                "low": row["verdict_low"],
+                "high": row["verdict_high"],
+                "word": row["word"],
+            }
             for place, row in zip(names, rows, strict=True)
         ],
         title=f"{shown[0].upper()}{shown[1:]} ({'lower' if first['is_low_better'] else 'higher'} is better)",
@@ -251,8 +256,8 @@ def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
 
 
 _SEEN = (
-    "Differences from the first run; lines: 95 % intervals that hold for all tests together. Filled: significant. Grey "
-    "band: too small to matter."
+    "Differences from the first run; lines: 95 % intervals that hold for all tests together. Filled blue circles: "
+    "better. Filled orange squares: worse. Grey band: too small to matter."
 )
 
 _STEPS = """

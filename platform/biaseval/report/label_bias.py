@@ -9,7 +9,7 @@ from biaseval.metric_files import METRICS, Metric
 from biaseval.prompting.calibration import Calibration
 from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Keys, Layout, Row, Section, Table, Text
 from biaseval.report.charts import Chart, line_chart
-from biaseval.report.names import SUITES, data_of, explained, method_name, method_order, model_of, side_by_side
+from biaseval.report.names import SUITES, data_of, explained, method_name, method_order, side_by_side, title_of
 from biaseval.report.settings import first_blocks, notes_block, settings_blocks, training_blocks
 from biaseval.store import Run
 
@@ -99,7 +99,7 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     [scope] = ask(_SCOPE)
     first = [chart for name in ("rsd", "accuracy") for chart in charts if chart.name == name]
     return Layout(
-        f"Label bias of {model_of(spec)}",
+        f"Label bias of {title_of(spec)}",
         _about(spec, environment, scope),
         [
             Section(
@@ -161,7 +161,6 @@ def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], scope: Row) 
     least, most = scope["n_least"], scope["n_most"]
     sets = f" ({scope['n_sets']} sets of them)" if scope["n_sets"] > 1 else ""
     return [
-        model_of(spec),
         data_of(spec),
         f"{scope['n_tasks']:,} task{'' if scope['n_tasks'] == 1 else 's'}",
         f"{scope['n_rows']:,} test rows, {least if least == most else f'{least} to {most}'} labels",

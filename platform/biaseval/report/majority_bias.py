@@ -6,7 +6,7 @@ from typing import Any
 from biaseval.environment import raw_spec, read_environment
 from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Layout, Row, Section, Table, Text
 from biaseval.report.charts import Chart, line_chart, triangle_chart
-from biaseval.report.names import INSTRUCTIONS, WAYS, data_of, explained, method_order, model_of, way_name
+from biaseval.report.names import INSTRUCTIONS, WAYS, data_of, explained, method_order, title_of, way_name
 from biaseval.report.settings import first_blocks, notes_block, settings_blocks, training_blocks
 from biaseval.store import Run
 
@@ -101,7 +101,6 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     first = [chart for chart in of_f1 if chart.name in {way, *(f"{way}_{shown}" for shown in INSTRUCTIONS.values())}]
     place, seen = "instruction|With instruction|yes", _TRIANGLES if scope["n_labels"] == 3 else _LINES
     about = [
-        model_of(spec),
         data_of(spec),
         f"{scope['n_rows']:,} test rows",
         f"{scope['n_settings']} settings of {scope['n_demos']} demonstrations",
@@ -109,7 +108,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
         environment.get("date"),
     ]
     return Layout(
-        f"Majority-label bias of {model_of(spec)}",
+        f"Majority-label bias of {title_of(spec)}",
         about,
         [
             Section(

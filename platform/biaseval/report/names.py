@@ -55,6 +55,11 @@ def model_of(spec: Mapping[str, Any]) -> str:
     return name if name not in ("", "model") else str(spec["name"])
 
 
+def title_of(spec: Mapping[str, Any]) -> str:
+    """Return a page's name for a run: its model, and its own name where that is another."""
+    return model_of(spec) + (f" (run {spec['name']})" if spec["name"] != model_of(spec) else "")
+
+
 def data_of(spec: Mapping[str, Any]) -> str:
     """Return a page's name for the data of a spec: its files or folders."""
     data = spec.get("data") or spec.get("tasks") or {}
