@@ -297,7 +297,10 @@ lines as (
         2, 'Ready to deploy?',
         format(
             '{}{} {}{} is right on {} of the rows, and always answering {} on {}{}.',
-            if(is_better, 'Better than always answering one label: ', 'No: the most accurate setting, '),
+            case
+                when is_better then 'Better than always answering one label: '
+                else if(accuracy > majority_accuracy, 'Not shown: ', 'No: ') || 'the most accurate setting, '
+            end,
             shown_method(most.method), with_demos(most.n_demos),
             if(format = 'base', '', ' in the wording ' || format) || if(is_better, '', ','), as_percent(most.accuracy), name,
             as_percent(most.majority_accuracy), if(is_better, ', which a test supports', '')

@@ -237,7 +237,11 @@ lines as (
         2, 'Ready to deploy?',
         format(
             '{}: the highest mean weighted F1 is {} ({}{}), and always answering one label has {}.',
-            if(most.mean_f1 > constant_f1 and is_above_constant, 'Better than always answering one label', 'No'),
+            case
+                when most.mean_f1 <= constant_f1 then 'No'
+                when is_above_constant then 'Better than always answering one label'
+                else 'Not shown'
+            end,
             as_rate(most.mean_f1), concat_ws(', ', nullif(shown_way, ''), shown_method(method)), given, as_rate(constant_f1)
         )
     from (from named order by mean_f1 desc, method, predict, instruction limit 1) as most
