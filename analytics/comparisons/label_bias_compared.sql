@@ -7,23 +7,21 @@
 with
 best as (
     select
-        run, {'n_demos': n_demos, 'method': method} as setting,
+        run, {'n_demos': n_demos, 'method': method} as best,
         [shown_method(method), with_demos(n_demos)] as best_shown
     from label_bias_best
 ),
 
--- The best setting of each has -1 demonstrations here.
 compared as (
-    select * replace (coalesce(n_demos, -1) as n_demos)
+    select *, {'n_demos': n_demos, 'method': method} as setting
     from label_bias_comparison
 ),
 
 settings as (
     select
-        compared.run, compared.other_run, compared.method,
-        {'n_demos': compared.n_demos, 'method': compared.method} as place, (-compared.n_demos, compared.method) as tie,
+        compared.run, compared.other_run, setting, compared.method, -compared.n_demos as tie,
         any_value(value + other_value) filter (metric = 'macro_f1') as score,
-        bool_and(compared.method = 'best' or [own.setting, other.setting] = [place, place])::int as n_supported
+        bool_and(compared.method = 'best' or [own.best, other.best] = [setting, setting]) as is_best
     from compared
     inner join best as own using (run)
     inner join best as other on compared.other_run = other.run
@@ -32,7 +30,7 @@ settings as (
 
 measured as (
     select
-        compared.* exclude (word_p_adjusted, noise_p) replace (nullif(compared.n_demos, -1) as n_demos), compared.other_run as who, compared.run as against,
+        compared.* exclude (word_p_adjusted, noise_p, setting), compared.other_run as who, compared.run as against,
         counted(shared.n_tasks, 'task') || ' with ' || counted(shared.n_rows, 'row') as scope,
         case
             when compared.unit = 'task' then 'tasks like these'
@@ -46,7 +44,7 @@ measured as (
             ),
             shown_method(compared.method) || ', ' || with_demos(compared.n_demos)
         ) as place,
-        dense_rank() over (order by compared.n_demos, method <> 'none', method) as place_number,
+        dense_rank() over (order by compared.n_demos nulls first, method <> 'none', method) as place_number,
         method <> 'none' as is_mitigated, deployed, coalesce(is_headline, false) as is_headline,
         coalesce(metric_head(metric).shown, metric) as shown,
         coalesce(list_position(['accuracy', 'macro_f1', 'rsd', 'bias_score'], metric), 5) as number,
@@ -60,7 +58,7 @@ measured as (
     from compared
     inner join best as own using (run)
     inner join best as other on compared.other_run = other.run
-    left join deployed_settings('settings') using (run, other_run, n_demos, method)
+    left join deployed_settings('settings') using (run, other_run, setting)
     left join label_bias_agreement using (run, other_run, n_demos, method)
     inner join label_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run
 )

@@ -10,6 +10,6 @@ select
     verdict_p, other_is_above_constant as is_above_constant, p, n_tasks, unit, n_units
 from label_bias_comparison
 inner join size_pairs using (run, other_run)
-where family is not null
+where family is not null and method <> 'best'
 qualify larger_n_parameters = min(larger_n_parameters) over (partition by run, n_demos, method)
 order by all

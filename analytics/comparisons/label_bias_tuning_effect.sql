@@ -7,4 +7,5 @@ select
     high as estimate_high, verdict, verdict_p, other_is_above_constant as is_above_constant, p, n_tasks, unit, n_units
 from label_bias_comparison
 inner join tuned_pairs using (run, other_run)
+where method <> 'best'
 order by all

@@ -1,34 +1,41 @@
 -- One row per row of majority_bias_comparison, with words for it, as in label_bias_compared. deployed, is_headline: of
--- the settings that a user would deploy, without mitigation and with one that majority_remedies supports; each with the
--- instruction, way of predicting and number of demonstrations that have the highest mean weighted F1 of both together.
+-- the settings that a user would deploy: without mitigation, with the instruction, way of predicting and number of
+-- demonstrations that have the highest mean weighted F1 of both together, and the best setting of each (majority_best).
 with
+compared as (
+    select *, {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as setting
+    from majority_bias_comparison
+),
+
+best as (
+    select
+        run, {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as best,
+        shown_majority_setting(predict, method, n_demos, instruction) as best_shown
+    from majority_best
+),
+
 settings as (
     select
-        compared.run, other_run, compared.method,
-        {
-            'n_demos': compared.n_demos, 'instruction': compared.instruction, 'predict': compared.predict,
-            'method': compared.method
-        } as place,
-        (-compared.n_demos, not compared.instruction, compared.predict, compared.method) as tie,
+        compared.run, compared.other_run, setting, compared.method,
+        (-compared.n_demos, not compared.instruction, compared.predict) as tie,
         any_value(value + other_value) filter (metric = 'mean_f1') as score,
-        count(distinct supported.run) as n_supported
-    from majority_bias_comparison as compared
-    left join (select run, n_demos, instruction, predict, method from majority_remedies where is_supported) as supported
-        on
-            supported.run in (compared.run, other_run) and supported.n_demos = compared.n_demos
-            and supported.instruction = compared.instruction and supported.predict = compared.predict
-            and supported.method = compared.method
+        bool_and(compared.method = 'best' or [own.best, other.best] = [setting, setting]) as is_best
+    from compared
+    inner join best as own using (run)
+    inner join best as other on compared.other_run = other.run
     group by all
 ),
 
 measured as (
     select
-        compared.*, compared.other_run as who, compared.run as against, counted(shared.n_rows, 'test row') as scope,
+        compared.* exclude (setting), compared.other_run as who, compared.run as against, counted(shared.n_rows, 'test row') as scope,
         'new test rows and other draws of the demonstrations' as holds_for,
-        shown_predict(predict) || if(method = 'none', '', ', ' || shown_method(method)) || ', ' || with_demos(compared.n_demos)
-        || if(instruction, ', with', ', without') || ' instruction' as place,
+        if(
+            compared.method = 'best', format('{}: {}; {}: {}', who, other.best_shown, against, own.best_shown),
+            shown_majority_setting(compared.predict, compared.method, compared.n_demos, compared.instruction)
+        ) as place,
         dense_rank() over (
-            order by compared.n_demos, predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction
+            order by compared.n_demos nulls first, predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction
         ) as place_number,
         method <> 'none' as is_mitigated, deployed, coalesce(is_headline, false) as is_headline,
         case metric
@@ -43,8 +50,10 @@ measured as (
         if(metric in ('sd_f1', 'rb_at_10'), 'bias', 'performance') as measures,
         metric not in ('tails_f1', 'middle_f1') as is_first,
         metric = 'sd_f1' as is_low_better, n_predictions, n_differing
-    from majority_bias_comparison as compared
-    left join deployed_settings('settings') using (run, other_run, n_demos, instruction, predict, method)
+    from compared
+    inner join best as own using (run)
+    inner join best as other on compared.other_run = other.run
+    left join deployed_settings('settings') using (run, other_run, setting)
     left join majority_bias_agreement using (run, other_run, n_demos, instruction, predict, method)
     inner join majority_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run
 )

@@ -1,6 +1,7 @@
 -- One row per ordered pair (run, other_run) of majority-bias runs over the same test rows and settings
 -- (majority_bias_shared), n_demos, instruction, predict, method and metric that both have: the metric of each (value,
--- other_value); estimate: other_run minus run. metric: accuracy, a mean over settings and the seeds of each, where an
+-- other_value); estimate: other_run minus run. method 'best', without the others: each run in its own setting of
+-- majority_best, where the two have different ones. metric: accuracy, a mean over settings and the seeds of each, where an
 -- output that is no label is wrong; mean_f1, sd_f1, tails_f1 and middle_f1 (majority_row_values); rb_at_10, the mean
 -- over the seeds that both runs have of the RB@10 of each seed (majority_seed_boundaries), which is not that of the
 -- means over seeds. standard_error to smallest_detectable are of sign_flip_tests over units (unit): 'row', the test
@@ -24,20 +25,32 @@
 -- accuracy that of always giving the most frequent gold label, and of F1 that of the best constant answer; null of
 -- other metrics.
 with
-pairs as (
-    select run, other_run
-    from majority_bias_shared
-    where is_comparable and run < other_run
+-- place: of what a run measures; all below is by it.
+measured_settings as (
+    select
+        *, {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place
+    from (select distinct run, n_demos, instruction, predict, method from majority_by_model)
+    union all
+    select *, {'n_demos': null, 'instruction': null, 'predict': null, 'method': 'best'} as place
+    from majority_best
 ),
 
--- place: of what a run measures; all below is by it.
+pairs as (
+    select
+        shared.run, other_run,
+        (best.n_demos, best.instruction, best.predict, best.method)
+        <> (other.n_demos, other.instruction, other.predict, other.method) as has_other_best
+    from majority_bias_shared as shared
+    inner join majority_best as best using (run)
+    inner join majority_best as other on other_run = other.run
+    where is_comparable and shared.run < other_run
+),
+
 hits_of_seeds as (
     select
-        run,
-        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        row, setting,
-        avg(coalesce(prediction = gold, false)::int order by seed) as hit
+        run, place, row, setting, avg(coalesce(prediction = gold, false)::int order by seed) as hit
     from majority_predictions
+    inner join measured_settings using (run, n_demos, instruction, predict, method)
     group by all
 ),
 
@@ -46,17 +59,13 @@ unit_values as materialized (
     from hits_of_seeds
     group by all
     union all by name
-    select
-        run,
-        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        metric, 'row' as family, row as unit, value
+    select run, place, metric, 'row' as family, row as unit, value
     from majority_row_values
+    inner join measured_settings using (run, n_demos, instruction, predict, method)
     union all by name
-    select
-        run,
-        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        'rb_at_10' as metric, 'seed' as family, seed as unit, rb_at_10 as value
+    select run, place, 'rb_at_10' as metric, 'seed' as family, seed as unit, rb_at_10 as value
     from majority_seed_boundaries
+    inner join measured_settings using (run, n_demos, instruction, predict, method)
 ),
 
 paired as materialized (
@@ -68,7 +77,7 @@ paired as materialized (
     from pairs
     inner join unit_values as own using (run)
     inner join unit_values as other using (place, metric, family, unit)
-    where other.run = pairs.other_run
+    where other.run = pairs.other_run and (place.method <> 'best' or has_other_best)
 ),
 
 means as (
@@ -85,17 +94,17 @@ tests as materialized (
 changes as materialized (
     select
         'row' as family,
-        {
-            'run': pairs.run,
-            'other_run': pairs.other_run,
-            'place': {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method},
-            'metric': metric
-        } as test,
+        {'run': pairs.run, 'other_run': pairs.other_run, 'place': place, 'metric': metric} as test,
         number, seed,
         any_value(draws.value) filter (draws.run = pairs.run) as value,
         any_value(draws.value) filter (draws.run = pairs.other_run) as other_value
     from pairs
     inner join majority_draw_values as draws on draws.run in (pairs.run, pairs.other_run)
+    inner join measured_settings as settings
+        on
+            draws.run = settings.run
+            and (draws.n_demos, draws.instruction, draws.predict, draws.method)
+            = (settings.n_demos, settings.instruction, settings.predict, settings.method)
     group by all
 ),
 
@@ -105,11 +114,10 @@ errors as materialized (
 
 sides as (
     select
-        run,
-        {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place,
-        is_above_constant, is_any_setting_above_constant, has_enough_rows, majority_accuracy, constant_f1,
+        run, place, is_above_constant, is_any_setting_above_constant, has_enough_rows, majority_accuracy, constant_f1,
         numbers.n_seeds
     from majority_by_model
+    inner join measured_settings using (run, n_demos, instruction, predict, method)
     inner join (
         select run, n_demos, count(distinct seed) as n_seeds
         from majority_predictions
@@ -117,21 +125,22 @@ sides as (
     ) as numbers using (run, n_demos)
 ),
 
+draws as (
+    select run, place, draw, rb_at_10
+    from majority_draws_by_model
+    inner join measured_settings using (run, n_demos, instruction, predict, method)
+),
+
 boundary_signs as (
     select
-        {
-            'run': pairs.run,
-            'other_run': pairs.other_run,
-            'place': {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method},
-            'metric': 'rb_at_10'
-        } as test,
+        {'run': pairs.run, 'other_run': pairs.other_run, 'place': place, 'metric': 'rb_at_10'} as test,
         clear_sign(
             estimate(other.rb_at_10 - own.rb_at_10, draw), interval_low(other.rb_at_10 - own.rb_at_10, draw),
             interval_high(other.rb_at_10 - own.rb_at_10, draw)
         ) as row_sign
     from pairs
-    inner join majority_draws_by_model as own using (run)
-    inner join majority_draws_by_model as other using (n_demos, instruction, predict, method, draw)
+    inner join draws as own using (run)
+    inner join draws as other using (place, draw)
     where other.run = pairs.other_run
     group by all
 ),

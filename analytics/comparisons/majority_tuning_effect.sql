@@ -7,4 +7,5 @@ select
     reason, unit, n_units
 from majority_bias_comparison
 inner join tuned_pairs using (run, other_run)
+where method <> 'best'
 order by all
