@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from biaseval.environment import raw_spec, read_environment
+from biaseval.report.label_bias import label_bias_notes
 from biaseval.runs import reanalyse_run
 from biaseval.store import Run
 from tests.label_bias_report.runs import Row, make_run, said
@@ -182,24 +184,25 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_told_what_its_tests_show(name: str, tmp_path: Path) -> None:
     given, words = RUNS[name]
-    assert_said(said(make_run(tmp_path / "run", **given)), words)
-
-
-@pytest.mark.parametrize(
-    ("second", "is_told"), [([20, 0], "it answers “no” for 97.5 % of"), ([1, 19], "“no” (95.0 %) and “yes” (95.0 %)")]
-)
-def test_a_label_that_one_set_prefers_is_not_that_of_all(second: list[int], is_told: str, tmp_path: Path) -> None:
-    """Each of two sets has 20 rows; the first is answered "no" 19 times."""
-    run = make_run(tmp_path / "run", n_tasks=1, n_demos=(4,), n_main=20, n_bias_score=20, labels=["no", "yes"])
-    relations = Relations(run.root).changeable()
-    relations.rows("from label_bias_conclusions limit 0")
-    counts = {(0, "no"): 19, (0, "yes"): 1, (1, "no"): second[0], (1, "yes"): second[1]}
-    changes = [
-        f"update label_bias_by_label set n_predicted = {n} where demo_set = {one} and label = '{label}'"
-        for (one, label), n in counts.items()
-    ]
-    assert is_told in told(relations, "label_bias_conclusions", *changes)
+    relations = Relations(make_run(tmp_path / "run", is_measured=False, **given).root)
+    assert_said(told(relations, "label_bias_conclusions"), words)
     relations.connection.close()
+
+
+def test_a_label_that_one_set_prefers_is_not_that_of_all(tmp_path: Path) -> None:
+    """Each of two sets has 20 rows; the first is answered "no" 19 times."""
+    given: Row = {"n_tasks": 1, "n_demos": (4,), "n_main": 20, "labels": ["no", "yes"], "is_measured": False}
+    for relations in changeable(make_run(tmp_path / "run", **given), "label_bias_conclusions"):
+        for second, is_told in (
+            ([20, 0], "it answers “no” for 97.5 % of"),
+            ([1, 19], "“no” (95.0 %) and “yes” (95.0 %)"),
+        ):
+            counts = {(0, "no"): 19, (0, "yes"): 1, (1, "no"): second[0], (1, "yes"): second[1]}
+            changes = [
+                f"update label_bias_by_label set n_predicted = {n} where demo_set = {one} and label = '{label}'"
+                for (one, label), n in counts.items()
+            ]
+            assert is_told in told(relations, "label_bias_conclusions", *changes)
 
 
 # The primary question
@@ -231,9 +234,11 @@ LATE = "The primary question was chosen after scoring"
 
 def test_a_question_that_was_chosen_late_is_said_to_be(asked: Run, tmp_path: Path) -> None:
     def late(own: Run) -> str:
-        return " ".join(line for line in own.read_json("summary.json")["cautions"] if line.startswith(LATE))
+        notes = label_bias_notes(own, raw_spec(own), read_environment(own))
+        return " ".join(line for line in notes if line.startswith(LATE))
 
     assert "(before, there was none)" in late(asked)
+    assert late(asked) in asked.read_json("summary.json")["cautions"]
     assert late(asked) in asked.read_text("report.html")
     # Of a question that the run began with nothing is said, also when it comes back to that.
     make_run(tmp_path / "early", n_tasks=1, n_demos=(0,), calibration=("cc",))
@@ -245,6 +250,6 @@ def test_a_question_that_was_chosen_late_is_said_to_be(asked: Run, tmp_path: Pat
         (["primary.metric=rsd"], ""),
         (["primary=null"], ""),
     ):
-        reanalyse_run(early.uri, changes)
+        reanalyse_run(early.uri, changes, page=False)
         assert (words in late(early), bool(late(early))) == (True, bool(words))
     assert not any(row["is_primary"] for row in mart(early, "label_bias_verdicts"))

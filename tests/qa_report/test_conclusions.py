@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from biaseval.analysis import query
 from biaseval.store import Run
 from tests.pages import assert_said, mart
 from tests.qa_report.runs import Row, make_run, right, said
@@ -201,7 +200,9 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_told_what_its_tests_show(name: str, tmp_path: Path) -> None:
     given, words = RUNS[name]
-    run = make_run(tmp_path, **given)
-    assert_said(said(run), words)
-    n_supported = query([run.uri], "from qa_bias_tests where is_supported and dataset = 'squad'").num_rows
-    assert said(run).startswith("Biased.") == (n_supported > 0)
+    relations = Relations(make_run(tmp_path, is_measured=False, **given).root)
+    text = told(relations, "qa_bias_conclusions")
+    assert_said(text, words)
+    supported = relations.rows("from qa_bias_tests where is_supported and dataset = 'squad'")
+    assert text.startswith("Biased.") == bool(supported)
+    relations.connection.close()
