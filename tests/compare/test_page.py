@@ -68,77 +68,40 @@ _RSD = {"metric": "rsd", "verdict": "lower"}
 _NOT = {"is_above_constant": None}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W"]),
-        (
-            ({"at": "CC", **_HIGHER},),
-            ["^Better .CC.: better accuracy; no difference in bias shown. new", r"0.500 → 0.600 \(\+0.100 \[−0.2"],
-        ),
-        (
-            ({"at": "CC", **_LOWER},),
-            ["^Worse .CC.: worse accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
-        ),
-        (
-            ({"at": "CC", **_RSD},),
-            [
-                "^Better .CC.: no difference in performance shown; less bias in rsd. new",
-                "!higher",
-                "Without mitigation: no difference in perf",
-            ],
-        ),
-        (
-            ({"at": "none", **_HIGHER},),
-            ["^CC: no difference in performance", "rows. Without mitigation: better accuracy"],
-        ),
-        (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd"]),
-        (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: worse accuracy; less bias in rsd"]),
-        (
-            ({"verdict": "negligible"},),
-            ["^CC: no more than a negligible difference in performance; no more", "12 negligible"],
-        ),
-        (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be", "0 of 12 .*12 not tested"]),
-        # A side that is not shown to be better than always answering one label earns no praise.
-        (
-            ({**_HIGHER, "other_is_above_constant": False},),
-            ["^CC: performance cannot be compared, as new is no better", "!, better", "new is no better"],
-        ),
-        (({**_HIGHER, **_NOT},), ["^Better .CC.: better accuracy", "!is not shown to be better"]),
-        (
-            ({**_RSD, **_NOT},),
-            ["bias cannot be compared, as old is not shown", "!less bias", "old is not shown to be better than always"],
-        ),
-        (
-            ({**_LOWER, **_NOT},),
-            [
-                "^CC: performance cannot be compared",
-                "!worse accuracy",
-                "!Elsewhere new is worse",
-                "3 with a side not shown",
-            ],
-        ),
-        # Elsewhere
-        (
-            ({"at": "DC", **_LOWER},),
-            ["Elsewhere new is worse: accuracy .DC. 0.500 → 0.600", "!Elsewhere new is better"],
-        ),
-        (({"at": "DC", **_HIGHER},), ["Elsewhere new is better: accuracy .DC.", "!Elsewhere new is worse"]),
-        (
-            ({"baseline": 0.7, "metric": "accuracy"},),
-            ["Always answering one label has higher accuracy than both: 0.700", "one label has accuracy 0.700"],
-        ),
-        (({"baseline": 0.55, "metric": "accuracy"},), ["!has higher accuracy than both"]),
-        (({"verdict_p": 0.04},), ["differs, perhaps by less than 0.01"]),
-        (({"reason": "too few seeds"},), ["not tested: too few seeds"]),
-        (
-            ({"estimate": 0.0},),
-            ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:"],
-        ),
-        (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
-        ((), ["How sure: the chance of any false finding is about 5 %, for new rows. "]),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W"]),
+    (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; no difference in bias shown. new",
+        r"0.500 → 0.600 \(\+0.100 \[−0.2"]),
+    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy",
+        "1 of 12 are significant .0 better, 1 worse.; 11 not shown"]),
+    (({"at": "CC", **_RSD},), ["^Better .CC.: no difference in performance shown; less bias in rsd. new", "!higher",
+        "Without mitigation: no difference in perf"]),
+    (({"at": "none", **_HIGHER},), ["^CC: no difference in performance", "rows. Without mitigation: better accuracy"]),
+    (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd"]),
+    (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: worse accuracy; less bias in rsd"]),
+    (({"verdict": "negligible"},), ["^CC: no more than a negligible difference in performance; no more",
+        "12 negligible"]),
+    (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be", "0 of 12 .*12 not tested"]),
+    # A side that is not shown to be better than always answering one label earns no praise.
+    (({**_HIGHER, "other_is_above_constant": False},), ["^CC: performance cannot be compared, as new is no better",
+        "!, better", "new is no better"]),
+    (({**_HIGHER, **_NOT},), ["^Better .CC.: better accuracy", "!is not shown to be better"]),
+    (({**_RSD, **_NOT},), ["bias cannot be compared, as old is not shown", "!less bias",
+        "old is not shown to be better than always"]),
+    (({**_LOWER, **_NOT},), ["^CC: performance cannot be compared", "!worse accuracy", "!Elsewhere new is worse",
+        "3 with a side not shown"]),
+    # Elsewhere
+    (({"at": "DC", **_LOWER},), ["Elsewhere new is worse: accuracy .DC. 0.500 → 0.600", "!Elsewhere new is better"]),
+    (({"at": "DC", **_HIGHER},), ["Elsewhere new is better: accuracy .DC.", "!Elsewhere new is worse"]),
+    (({"baseline": 0.7, "metric": "accuracy"},), ["Always answering one label has higher accuracy than both: 0.700",
+        "one label has accuracy 0.700"]),
+    (({"baseline": 0.55, "metric": "accuracy"},), ["!has higher accuracy than both"]),
+    (({"verdict_p": 0.04},), ["differs, perhaps by less than 0.01"]),
+    (({"reason": "too few seeds"},), ["not tested: too few seeds"]),
+    (({"estimate": 0.0},), ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:"]),
+    (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
+    ((), ["How sure: the chance of any false finding is about 5 %, for new rows. "]),
+])  # fmt: skip
 def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], words: list[str]) -> None:
     assert_said(told(*changes), words)
 

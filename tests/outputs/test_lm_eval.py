@@ -17,22 +17,13 @@ from tests.outputs.harness import copied, lines, reported_accuracy, samples
 CLASSIFICATIONS = ("list", "text", "template", "digits", "mutual", "repeats", "filters")
 WITH_OPTIONS = ("options", "inputs")
 SUITE = (*CLASSIFICATIONS, *WITH_OPTIONS)
-SETTINGS = {"zero": (0, 0), "two_seeded": (2, 0), "two": (2, 1)}
-"""Evaluation to its number of demonstrations and set of them; seeds are 7 and 1234."""
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a run of all tasks without demonstrations."""
     folder = tmp_path_factory.mktemp("suite") / "run"
-    return import_scores("lm-eval", [samples("zero", task) for task in SUITE], str(folder)).uri
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a run of two tasks with no and with two demonstrations, the latter drawn twice."""
-    files = [samples(setting, task) for setting in SETTINGS for task in ("list", "options")]
-    return import_scores("lm-eval", files, str(tmp_path_factory.mktemp("settings") / "run"), "theirs").uri
+    return import_scores("lm-eval", [samples("zero", task) for task in SUITE], str(folder), page=False).uri
 
 
 def rows(run: str, sql: str) -> list[dict[str, Any]]:
@@ -128,7 +119,7 @@ def test_models_are_compared_on_the_docs_that_both_have(tmp_path: Path, command:
     other = copied(tmp_path / "samples", "zero", "list", worse, lambda found: found.update(model_name="other/model"))
     runs = [str(tmp_path / name) for name in ("first", "second")]
     for run, file in zip(runs, (samples("zero", "list"), other), strict=True):
-        assert command("import", "lm-eval", str(file), "--run-dir", run).code == 0
+        import_scores("lm-eval", [file], run, page=False)
     found = command("compare", *runs)
     assert (found.code, "8 rows" in found.out) == (0, True), found.err
     asked = "from label_bias_comparison where metric = 'accuracy' and run = 'first'"
