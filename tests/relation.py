@@ -41,6 +41,7 @@ class Relations:
     """
 
     _can_change = False
+    kind: str
 
     def __init__(self, run_dir: str | Path) -> None:
         run = Run.open(str(run_dir))
