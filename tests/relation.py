@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from biaseval.analysis import ANALYTICS
 from biaseval.analysis.checks import key_check, range_check
 from biaseval.analysis.dictionary import Dictionary
 from biaseval.analysis.marts import LARGE
+from biaseval.analysis.queries import open_runs, stored_kind
 from biaseval.analysis.sql_files import (
     Relation,
     chosen_by,
@@ -20,6 +23,7 @@ from biaseval.analysis.sql_files import (
     create_methods,
     create_tables,
     needed,
+    reached,
     relations,
 )
 from biaseval.pipelines.directory import read_spec
@@ -37,6 +41,7 @@ class Relations:
     """
 
     _can_change = False
+    kind: str
 
     def __init__(self, run_dir: str | Path) -> None:
         run = Run.open(str(run_dir))
@@ -66,7 +71,8 @@ class Relations:
 
     def changeable(self) -> Relations:
         """Have tables instead of views over files, which statements can change; each check computes what it reads."""
-        for (name,) in self.connection.execute("select view_name from duckdb_views() where not internal").fetchall():
+        views = "select view_name from duckdb_views() where not internal and schema_name = 'main'"
+        for (name,) in self.connection.execute(views).fetchall():
             stored = self.connection.table(name).to_arrow_table()
             self.connection.execute(f"drop view {name}").fetchall()
             self.connection.from_arrow(stored).create(name)
@@ -80,14 +86,8 @@ class Relations:
             check: its name, or that of a table or mart.
             changes: statements that change tables and marts before, and are undone behind it.
         """
-        left, tables = list(self._left), tables_of(self.kind)
-        is_undone = self._can_change or bool(changes)
-        if is_undone:
-            self.connection.begin()
-        try:
-            self._compute(" ".join(changes))
-            for change in changes:
-                self.connection.execute(change).fetchall()
+        tables = tables_of(self.kind)
+        with self.changed(*changes):
             checks: list[Relation | None] = [one for one in relations("checks", tables=tables) if one.name == check]
             if not checks:
                 self._compute(check)
@@ -96,10 +96,40 @@ class Relations:
                 checks += [key_check(tables[check])] if check in tables else []
             queries = [f"select problem from ({one.sql}\n)" for one in checks if one is not None]
             return [str(row["problem"]) for sql in queries for row in self.rows(sql)]
+
+    @contextmanager
+    def changed(self, *changes: str) -> Iterator[None]:
+        """Have statements change tables and marts; what they do and what is computed in the block is undone."""
+        left, is_undone = list(self._left), self._can_change or bool(changes)
+        if is_undone:
+            self.connection.begin()
+        try:
+            self._compute(" ".join(changes))
+            for change in changes:
+                self.connection.execute(change).fetchall()
+            yield
         finally:
             if is_undone:
                 self.connection.rollback()
                 self._left = left
+
+
+class Together(Relations):
+    """Comparisons of finished runs: what they read are tables, and each is computed when a test asks for it.
+
+    Args:
+        runs: of one kind.
+        names: of the comparisons that are asked for.
+    """
+
+    def __init__(self, runs: Sequence[str], *names: str) -> None:
+        self.kind = stored_kind(Run.open(runs[0]))
+        every = relations("intermediate", "marts", "comparisons", tables=tables_of(self.kind))
+        self._left = [made for made in every if made.layer == "comparisons"]
+        below = reached(self._left, names) - {made.name for made in self._left}
+        macros = [f"{path.stem}()" for path in ANALYTICS.glob("macros/*.sql")]
+        self.connection = open_runs(runs, " ".join([*below, *macros]))
+        self.changeable()
 
 
 def changeable(run: Run, *names: str) -> Iterator[Relations]:
@@ -118,13 +148,8 @@ def told(relations: Relations, name: str, *changes: str) -> str:
         name: such as ``label_bias_conclusions``.
         *changes: statements.
     """
-    relations.connection.begin()
-    try:
-        for change in changes:
-            relations.connection.execute(change).fetchall()
+    with relations.changed(*changes):
         return "\n".join(f"{row['lead']} {row['text']}" for row in relations.rows(f"from ({sql_of(name)})"))
-    finally:
-        relations.connection.rollback()
 
 
 def copied(table: str, changes: str, where: str = "true") -> str:

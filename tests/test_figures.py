@@ -9,21 +9,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import query
 from biaseval.analysis.comparing import comparing
-from biaseval.report import write_comparison
 from biaseval.report.charts import COLORS, lighter, line_chart
-from biaseval.report.compare_models import MODEL_RELATIONS, model_charts
+from biaseval.report.compare import RELATIONS, compare_page
+from biaseval.report.compare_models import model_charts
 from biaseval.runs import reanalyse_run
 from biaseval.store import Run
 from tests.commands import call
 from tests.compare.runs import label_plan, make
 from tests.conftest import ROOT
 from tests.labelplans import two_tasks
-from tests.measuring import measure
+from tests.majorityplans import MajorityPlan
 from tests.older_runs import copy_older_run
+from tests.qa_report.runs import make_run as make_qa_run
+from tests.specs import as_older
+from tests.validation.outcomes import outcomes
 
 
 @pytest.fixture(scope="module")
@@ -104,40 +109,49 @@ def test_several_runs_have_folders_and_what_compares_them(
 
 def test_models_of_a_family_share_a_colour_and_tuned_ones_have_dashes(tmp_path: Path, ask: Callable[..., Any]) -> None:
     """As in the figures of Reif & Schwartz; what a finished run does not say, `analyse` adds without scoring."""
-    for name, size in (("small", 1_000), ("small-chat", 1_000), ("large", 3_000_000), ("other", 2_000)):
-        plan = two_tasks()
-        plan.spec |= {"name": name, "calibration": ["cc"]}
-        plan.tasks = [{**row, "n_main": 30} for row in plan.tasks]
-        run = Run.open(plan.write(tmp_path / name))
-        run.write_json("environment.json", {"model_facts": {"n_parameters": size}})
     base = ["small", "small-chat", "large", "other"]
-    for name, keys in (
-        ("small", ["family=a"]),
-        ("small-chat", ["family=a", "tuned_from=small"]),
-        ("large", ["family=a"]),
-    ):
-        reanalyse_run(tmp_path / name, [f"model.{key}" for key in keys], page=False)
-    measure(tmp_path / "other")
+    plan = two_tasks()
+    plan.spec["calibration"] = ["cc"]
+    plan.tasks = [{**row, "n_main": 30} for row in plan.tasks]
+    run = Run.open(plan.write(tmp_path / "large"))
+    run.write_json("environment.json", {"model_facts": {"n_parameters": 3_000_000}})
+    reanalyse_run(run.uri, ["model.family=a"], page=False)
+    for name, size, family, tuned_from in (
+        ("small", 1_000, "a", None), ("small-chat", 1_000, "a", "small"), ("other", 2_000, None, None),
+    ):  # fmt: skip
+        copied = as_older(shutil.copytree(run.root, tmp_path / name))
+        for file in ("run_settings/part-00000.parquet", "marts/label_bias_by_model.parquet"):
+            table = pq.read_table(tmp_path / name / file)
+            for column, value in (("n_parameters", size), ("family", family), ("tuned_from", tuned_from)):
+                place = table.schema.get_field_index(column)
+                values = pa.array([value] * table.num_rows, table.schema.field(place).type)
+                table = table.set_column(place, table.schema.field(place), values)
+            copied.write_table(file, table)
     made = ask("figures", *(tmp_path / name for name in base), "--out", tmp_path / "out", "--tables", "md,tex")
     assert made.code == 0, made.err
-    with comparing([str(tmp_path / name) for name in base], MODEL_RELATIONS) as (_, query_runs):
+    with comparing([str(tmp_path / name) for name in base], RELATIONS) as (compared, query_runs):
         charts = {chart.name: chart for chart in model_charts("label_bias", query_runs)}
+        page = compare_page(compared, query_runs)
+        pairs = query_runs("from tuned_pairs")
         rows = query_runs("from label_bias_by_model where suite = 'all' and method = 'none' order by run, n_demos")
     assert list(charts) == ["models", "methods_a", "suites_a", "methods", "suites"]
     assert {f"{name}.svg" for name in charts} <= set(_files(tmp_path / "out"))
     assert not list((tmp_path / "out").glob("*.csv"))
-    pairs = query([str(tmp_path / name) for name in base], "from tuned_pairs").to_pylist()
     assert pairs == [{"run": "small", "other_run": "small-chat", "family": "a"}]
     lines = (tmp_path / "out" / "tuned_minus_base.md").read_text().splitlines()
     assert lines[0].startswith("| family | run | other_run | n_demos | method | metric |")
     assert {line.split(" | ")[1:3] == ["small", "small-chat"] for line in lines[2:]} == {True}
-    write_comparison([str(tmp_path / name) for name in base], str(tmp_path / "page.html"))
-    page = (tmp_path / "page.html").read_text()
     assert ("Tuned minus base" in page, "Larger minus smaller" in page) == (True, True)
-    reanalyse_run(tmp_path / "small-chat", ["model.tuned_from=other"], page=False)
-    assert query([str(tmp_path / name) for name in base], "from tuned_pairs").to_pylist()[0]["run"] == "other"
-    reanalyse_run(tmp_path / "small-chat", ["model.tuned_from=elsewhere"], page=False)  # that of its family and size
-    assert query([str(tmp_path / name) for name in base], "from tuned_pairs").to_pylist() == pairs
+    settings = [
+        Run.open(str(tmp_path / name)).read_table("run_settings").to_pylist()[0] | {"run": name} for name in base
+    ]
+    # A name that no run has is that of its family and size.
+    for named, expected in (("other", "other"), ("elsewhere", "small")):
+        given = [row | ({"tuned_from": named} if row["tuned_from"] else {}) for row in settings]
+        found = outcomes(
+            "label_bias", {"run_settings": pa.Table.from_pylist(given)}, ["tuned_pairs"], {"": "from tuned_pairs"}
+        )
+        assert [(row["run"], row["other_run"]) for row in found[""].to_pylist()] == [(expected, "small-chat")]
     [macro_f1, rsd, bias_score] = charts["models"].spec["concat"]
     lines, marks = macro_f1["layer"]
     looks = {channel: marks["encoding"][channel]["scale"] for channel in ("color", "fill", "shape")}
@@ -165,14 +179,12 @@ def test_models_of_a_family_share_a_colour_and_tuned_ones_have_dashes(tmp_path: 
 
 
 def test_runs_of_other_kinds_have_tables_too(tmp_path: Path, ask: Callable[..., Any]) -> None:
-    _, first = copy_older_run("majority_bias", tmp_path)
-    ask("report", first)
+    first = make(MajorityPlan(("likelihood",)), tmp_path / "first")
     made = ask("figures", first, shutil.copytree(first, tmp_path / "other"), "--out", tmp_path / "out")
     assert (made.code, (tmp_path / "out" / "majority_by_model.md").exists()) == (0, True)
     assert (tmp_path / "out" / "majority_bias_comparison.md").exists()
-    _, run = copy_older_run("qa_bias", tmp_path)
-    ask("report", run)
-    assert ask("figures", run, "--out", tmp_path / "qa").code == 0
+    run = make_qa_run(tmp_path / "run", heuristics=["ans_len"])
+    assert ask("figures", run.uri, "--out", tmp_path / "qa").code == 0
     head = "| model | dataset | heuristic | significance | worse EM (%) | p | detectable | finding |"
     assert (tmp_path / "qa" / "qa_by_model.md").read_text().startswith(head)
 

@@ -109,9 +109,9 @@ def test_a_notebook_shows_what_it_keeps(
     assert [folder.name for folder in tmp_path.iterdir()] == ["runs"]
 
 
-def _measured(name: str, run_dir: Path, *changes: str) -> Run:
+def _measured(name: str, run_dir: Path, *changes: str, page: bool = False) -> Run:
     spec = load_spec(EXAMPLES / name, changes)
-    return run_spec(spec, str(run_dir))
+    return run_spec(spec, str(run_dir), page=page)
 
 
 def test_a_csv_is_measured(here: None, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_chat_is_measured(here: None, tiny_llama: Path, tmp_path: Path) -> Non
     model = shutil.copytree(tiny_llama, tmp_path / "chat-model")
     template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>\n{% endfor %}<assistant>"
     (model / "chat_template.jinja").write_text(template)
-    run = _measured("chat.yaml", tmp_path / "run", f"model.path={model}", "model.dtype=float32")
+    run = _measured("chat.yaml", tmp_path / "run", f"model.path={model}", "model.dtype=float32", page=True)
     [context] = query([run.uri], "select text from contexts where n_demos = 0").to_pylist()
     assert context["text"].startswith("<system>You answer in one word.\n\nIs most of the review praise?")
     assert run.has("report.html")

@@ -150,14 +150,10 @@ RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
     "better by a test": (BETTER, ["^Best: strength 0.5", "better than their mean", "!Beside one label"]),
     "at the border": ({"accuracies": {"all": FALL}}, [r"At the border: strength 0 \(smallest\) of those tried"]),
     "inside the border": ({"accuracies": {"all": PEAK}}, ["!At the border"]),
-    "no better than one label": (
-        {**BETTER, "is_above": False},
-        ["^The best number", "the chosen trial is no better than always answering one label", NOT_BETTER],
-    ),
-    "not shown to be better": (
-        {**BETTER, "is_above": None},
-        ["is not shown to be better than always answ", "!^Best", NOT_BETTER],
-    ),
+    "no better than one label": ({**BETTER, "is_above": False}, ["^The best number",
+        "the chosen trial is no better than always answering one label", NOT_BETTER]),
+    "not shown to be better": ({**BETTER, "is_above": None}, ["is not shown to be better than always answ", "!^Best",
+        NOT_BETTER]),
     "BiasScore": (
         # Noise alone makes it greater than 0: of accuracy, the same numbers are a gain.
         {
@@ -166,24 +162,15 @@ RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
         },
         ["without a test nothing is shown", "accuracy: sampling noise alone makes BiasScore greater than 0", "!^Best"],
     ),
-    "not shown to be best": (
-        {"accuracies": {"all": PEAK}},
-        ["^Chosen, but not shown to be the best", "strength 1, as published"],
-    ),
-    "chosen on all": (
-        {"accuracies": {"all": PEAK}, "has_unseen": False, "choose_on": "published"},
-        [
-            r"is 0.8 \[[^]]*\] on the data that it was chosen on",
-            "choose_on: published. The choice saw all the data that it is measured on",
-            "These intervals support no verdict",
-            "!, which did not choose",
-        ],
-    ),
-    "chosen on held-out rows": (
-        {"accuracies": {"all": PEAK}, "choose_on": "held_out"},
-        [r"is 0.8 \[[^]]*\] on the held-out rows, and 0.7 .* on the main rows, which", "!on the tuning half"],
-    ),
-}
+    "not shown to be best": ({"accuracies": {"all": PEAK}}, ["^Chosen, but not shown to be the best",
+        "strength 1, as published"]),
+    "chosen on all": ({"accuracies": {"all": PEAK}, "has_unseen": False, "choose_on": "published"},
+        [r"is 0.8 \[[^]]*\] on the data that it was chosen on",
+        "choose_on: published. The choice saw all the data that it is measured on",
+        "These intervals support no verdict", "!, which did not choose"]),
+    "chosen on held-out rows": ({"accuracies": {"all": PEAK}, "choose_on": "held_out"},
+        [r"is 0.8 \[[^]]*\] on the held-out rows, and 0.7 .* on the main rows, which", "!on the tuning half"]),
+}  # fmt: skip
 """By name, a search, and what its sentences and page say; with !, what they do not say."""
 
 

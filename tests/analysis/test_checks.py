@@ -69,34 +69,22 @@ BROKEN: list[tuple[str, Callable[[Plan], None], str]] = [
     ("prompts_are_scored_once_per_label", _drop("label_scores", prompt_id=FIRST, label="cat"), "scores for [dog]"),
     ("prompts_are_scored_once_per_label", _repeat("label_scores"), "scores for [cat, cat, dog]"),
     ("prompts_are_scored_once_per_label", _repeat("label_scores", label="cow"), "scores for [cat, cow, dog]"),
-    (
-        "prompts_are_scored_once_per_label",
-        _repeat("label_scores", prompt_id="new"),
-        "new is scored and was not planned",
-    ),
+    ("prompts_are_scored_once_per_label", _repeat("label_scores", prompt_id="new"),
+        "new is scored and was not planned"),
     ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0]), "[-1.0] for 1 label"),
     ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", None), "log-probabilities null for 1"),
     ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, None]), "NULL"),
     ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, math.nan]), "nan"),
     ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, -math.inf]), "-inf"),
     ("logprobs_are_whole_and_finite", _set("label_scores", "token_logprobs", [-1.0, 0.5]), "0.5"),
-    (
-        "probabilities_sum_to_one",
-        _set("label_scores", "token_logprobs", [-1.0, math.nan]),
-        f"prompt {FIRST}, method none",
-    ),
-    (
-        "calibration_means_sum_to_one",
-        _set("label_scores", "token_logprobs", [-1.0, math.nan], prompt_id="task001_animals/2/1/looc/0", label="cat"),
-        "task001_animals, n_demos 2, demo_set 1, looc",
-    ),
-    (
-        "settings_have_the_same_rows",
-        _set("prompts", "instance_id", "another", n_demos=2),
-        ", main, n_demos 2, demo_set 0",
-    ),
+    ("probabilities_sum_to_one", _set("label_scores", "token_logprobs", [-1.0, math.nan]),
+        f"prompt {FIRST}, method none"),
+    ("calibration_means_sum_to_one", _set("label_scores", "token_logprobs", [-1.0, math.nan],
+        prompt_id="task001_animals/2/1/looc/0", label="cat"), "task001_animals, n_demos 2, demo_set 1, looc"),
+    ("settings_have_the_same_rows", _set("prompts", "instance_id", "another", n_demos=2),
+        ", main, n_demos 2, demo_set 0"),
     ("tasks_have_the_same_settings", _without_calibration, "task001_animals has no n_demos 0, demo_set 0, cc"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("check", "break_run", "problem"), BROKEN)

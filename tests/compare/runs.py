@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from biaseval.analysis import query
 from biaseval.analysis.comparing import Compared
@@ -13,6 +14,7 @@ from tests.labelplans import Plan
 from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
 from tests.qaplans import QaPlan
+from tests.relation import Together
 
 Rows = list[dict[str, Any]]
 
@@ -79,6 +81,35 @@ def agreement(runs: Sequence[str], kind: str, run: str) -> Rows:
     return found
 
 
-def pair_of(compared: Compared, run: str, other_run: str) -> dict[str, Any]:
-    """Return what two runs share."""
-    return next(row for row in compared.shared if (row["run"], row["other_run"]) == (run, other_run))
+OTHER_SEEDS = tuple(
+    f"update {table} set {seed} = {seed} + 10 where run = 'large'"
+    for table, seed in (
+        ("contexts", "demo_set"), ("prompts", "demo_set"), ("majority_contexts", "seed"),
+        ("majority_predictions", "seed"), ("majority_draw_values", "seed"), ("majority_seed_boundaries", "seed"),
+    )
+)  # fmt: skip
+"""The statements that put a majority-bias run behind other demonstrations."""
+
+
+def as_models(pair: Together, models: Mapping[str, tuple[str, Mapping[str, Any]]], *names: str) -> dict[str, pa.Table]:
+    """Return relations of two runs again for each model, of one of the runs, and the settings of these models.
+
+    Args:
+        pair: has the relations.
+        models: by name: of which run it has the rows, and what its settings say.
+        names: of relations, by run or by ordered pair of runs; models of one run have the rows of the pair, too.
+    """
+    made: dict[str, Rows] = {
+        "run_settings": [{"run": name, "model": name, **facts} for name, (_, facts) in models.items()]
+    }
+    with pair.changed():
+        for name in names:
+            rows = pair.rows(f"from {name}")
+            made[name] = [
+                row | ({"run": run, "other_run": other} if other else {"run": run})
+                for run in models
+                for other in (models if "other_run" in rows[0] else [None])
+                for row in rows
+                if row["run"] == models[run][0] and run != other
+            ]
+    return {name: pa.Table.from_pylist(rows) for name, rows in made.items()}

@@ -1,28 +1,29 @@
 """Differences of label-bias runs against NumPy and by hand; what is not shared is named, or refused."""
 
 import shutil
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import query
-from biaseval.analysis.comparing import compare_runs
+from biaseval.analysis.comparing import Compared, cautions_of, compare_runs
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
-from biaseval.tables import RUN_SETTINGS
+from biaseval.tables import PROMPTS, TASKS
 from tests.commands import call
-from tests.compare.runs import GOLDS, HITS, cautions, compared_rows, conclusions, flipped, label_plan, make, pair_of
-from tests.labelplans import Plan
+from tests.compare.runs import GOLDS, HITS, as_models, cautions, conclusions, flipped, label_plan, make
 from tests.majorityplans import MajorityPlan
+from tests.relation import Together
 from tests.specs import as_older, write_plan
 from tests.statistics_macros.patterns import step_down
+from tests.validation.outcomes import outcomes
 
 
-def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[str]) -> None:
+def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[str], compared: Compared) -> None:
     by_task = {
         run: {row["task"]: row for row in query([run], "from label_bias_by_task_over_sets").to_pylist()}
         for run in labels
@@ -39,7 +40,7 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
     for family in (metrics[:4], metrics[4:5], metrics[5:]):  # each partner is a family of its own
         matrix = np.column_stack([statistics[metric] for metric in family])
         adjusted |= dict(zip(family, step_down(matrix, matrix[0]), strict=True))
-    found = {row["metric"]: row for row in compared_rows(labels, where="run = 'first'")}
+    found = {row["metric"]: row for row in compared.tests if row["run"] == "first"}
     assert found.keys() == set(metrics)
     for metric, values in differences.items():
         row = found[metric]
@@ -56,22 +57,23 @@ def test_differences_of_tasks_are_tested_by_all_patterns_of_signs(labels: list[s
     assert found["bias_score"]["verdict"] == "unclear"  # equal in both, and tasks are few
 
 
-def test_effects_of_size_and_tuning_are_the_differences_of_their_pairs(labels: list[str], tmp_path: Path) -> None:
+def test_effects_of_size_and_tuning_are_the_differences_of_their_pairs(pair: Together) -> None:
     """Of a family the next size, base with base; by hand: all seven differences of accuracy have one sign."""
-    first, other = labels
     models = {
-        "small": (first, 1_000, "a", None), "large": (other, 2_000, "a", None), "largest": (first, 4_000, "a", None),
-        "tuned": (other, 1_000, "a", "small"), "tuned-large": (first, 2_000, "a", "large"),
-        "elsewhere": (other, 3_000, None, None), "nowhere": (first, 5_000, None, None),
+        name: (run, {"n_parameters": size, "family": family, "tuned_from": base})
+        for name, run, size, family, base in (
+            ("small", "first", 1_000, "a", None), ("large", "other", 2_000, "a", None),
+            ("largest", "first", 4_000, "a", None), ("tuned", "other", 1_000, "a", "small"),
+            ("tuned-large", "first", 2_000, "a", "large"), ("elsewhere", "other", 3_000, None, None),
+            ("nowhere", "first", 5_000, None, None),
+        )
     }  # fmt: skip
-    for name, (source, size, family, tuned_from) in models.items():
-        run = as_older(shutil.copytree(source, tmp_path / name))
-        facts = {"n_parameters": size, "family": family, "tuned_from": tuned_from}
-        run.write_part("run_settings", 0, RUN_SETTINGS.rows([run.read_table("run_settings").to_pylist()[0] | facts]))
-    runs = [str(tmp_path / name) for name in models]
+    given = as_models(pair, models, "label_bias_comparison")
+    names = [f"label_bias_{of}_effect" for of in ("size", "tuning")]
+    asked = {"found": " union all by name ".join(f"from {name}" for name in names)}
+    found = outcomes("label_bias", given, names, asked)["found"].to_pylist()
     differences = np.array([2, 3, 1, 4, 2, 2, 1]) / 8
     reach = stats.t.ppf(0.975, 6) * differences.std(ddof=1) / np.sqrt(7)
-    found = query(runs, "from label_bias_size_effect union all by name from label_bias_tuning_effect").to_pylist()
     assert {"macro_f1", "accuracy", "rsd", "bias_score"} <= {row["metric"] for row in found}
     by_pair = {(row["run"], row["larger_run"], row["other_run"]): row for row in found if row["metric"] == "accuracy"}
     sign_of = {
@@ -89,8 +91,7 @@ def test_effects_of_size_and_tuning_are_the_differences_of_their_pairs(labels: l
         assert row["verdict"] == ("higher" if sign > 0 else "lower")
 
 
-def test_rows_that_only_one_has_right_are_listed_and_counted(labels: list[str]) -> None:
-    compared = compare_runs(labels)
+def test_rows_that_only_one_has_right_are_listed_and_counted(compared: Compared) -> None:
     expected = {
         (task, row): (right == "0")
         for task, hits in HITS.items()
@@ -117,7 +118,8 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
         {"small": "11111110", "large": "111111001111110011111100"},
     )
     runs = [make(label_plan(hits), tmp_path / name) for hits, name in zip(sides, ("first", "other"), strict=True)]
-    [row] = compared_rows(runs, where="run = 'first' and metric = 'accuracy'")
+    compared = compare_runs(runs)
+    [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("first", "accuracy")]
     values = []
     for task in ("large", "small"):
         first, other = (np.array([hit == "1" for hit in side[task]], dtype=float) for side in sides)
@@ -129,64 +131,46 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
     assert row["other_value"] - row["value"] == pytest.approx(expected, abs=1e-12)
     assert row["standard_error"] == pytest.approx(units.std(ddof=1) / np.sqrt(32), abs=1e-9)
     assert (row["unit"], row["n_units"], row["n_tasks"], row["n_rows"]) == ("row", 32, 2, 32)
-    compared = compare_runs(runs)
     assert "about 5 %, for new rows of these 2 tasks; fewer than 6 say nothing about other" in conclusions(compared)
 
 
-OTHER = {task: right for task, (_, right) in HITS.items()}
+def found_after(pair: Together, *changes: str) -> tuple[dict[str, Any], str, list[dict[str, Any]]]:
+    """Return what the runs share, the cautions, and the differences, where statements changed tables before."""
+    with pair.changed(*changes):
+        [shared] = pair.rows("from label_bias_shared where run = 'first'")
+        said = [row["text"] for row in pair.rows(cautions_of("label_bias", ["first", "other"]))]
+        return shared, "\n".join(said), pair.rows("from label_bias_comparison where run = 'first'")
 
 
-def _change(plan: Plan, **columns: object) -> None:
-    """Change the fourth main row of the last task."""
-    for row in plan.prompts:
-        if (row["task"], row["purpose"], row["row"]) == ("task7", "main", 3):
-            row.update(columns)
+LAST = "run = 'other' and task = 'task7' and purpose = 'main' and row"
 
 
-def _fewer_rows(plan: Plan) -> None:
-    dropped = {row["prompt_id"] for row in plan.prompts if (row["task"], row["row"]) == ("task7", 7)}
-    plan.prompts = [row for row in plan.prompts if row["prompt_id"] not in dropped]
-    plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] not in dropped]
-
-
-@pytest.mark.parametrize(
-    "change", [lambda plan: _change(plan, gold="a"), lambda plan: _change(plan, instance_id="another"), _fewer_rows]
-)
-def test_a_task_with_other_rows_is_left_out_and_named(
-    change: Callable[[Plan], None], labels: list[str], tmp_path: Path
-) -> None:
-    plan = label_plan(OTHER)
-    change(plan)
-    compared = compare_runs([labels[0], make(plan, tmp_path / "changed")])
-    pair = pair_of(compared, "first", "changed")
-    assert (pair["n_tasks"], pair["n_rows"], pair["differing_tasks"]) == (6, 48, ["task7"])
-    [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("first", "accuracy")]
+@pytest.mark.parametrize("change", [
+    f"update prompts set gold = 'a' where {LAST} = 3", f"update prompts set instance_id = 'another' where {LAST} = 3",
+    f"delete from prompts where {LAST} = 7",
+])  # fmt: skip
+def test_a_task_with_other_rows_is_left_out_and_named(change: str, pair: Together) -> None:
+    shared, said, tests = found_after(pair, change)
+    assert (shared["n_tasks"], shared["n_rows"], shared["differing_tasks"]) == (6, 48, ["task7"])
+    [row] = [row for row in tests if row["metric"] == "accuracy"]
     assert (row["n_units"], row["estimate"]) == (6, pytest.approx((2 + 3 + 1 + 4 + 2 + 2) / 8 / 6))
-    assert "changed against first: left out, because rows or labels differ: task7." in cautions(compared)
-    assert "task7" not in {row["task"] for row in compared.disagreements}
+    assert "other against first: left out, because rows or labels differ: task7." in said
+    with pair.changed(change):
+        assert {row["task"] for row in pair.rows("from label_bias_disagreements")} == HITS.keys() - {"task7"}
 
 
-def _more_settings(plan: Plan) -> None:
-    twice = label_plan(OTHER, n_demos=(0, 2))
-    plan.prompts, plan.contexts, plan.label_scores = twice.prompts, twice.contexts, twice.label_scores
+def _again(table: str, columns: str, where: str = "true") -> str:
+    """Return the statement that adds the other run's rows of a table again, with other columns."""
+    return f"insert into {table} select * replace ({columns}) from {table} where run = 'other' and {where}"
 
 
-def _another_task(plan: Plan) -> None:
-    extra = label_plan({"task8": "11110000"})
-    for name in ("tasks", "prompts", "contexts", "label_scores"):
-        getattr(plan, name).extend(getattr(extra, name))
-
-
-def _another_set(plan: Plan) -> None:
-    """Add a second set of demonstrations behind which all answers are wrong."""
-    second = label_plan(dict.fromkeys(HITS, "00000000"))
-    for row in (*second.prompts, *second.contexts):
-        row["demo_set"] = 1
-        row["context_id"] += "/1"
-    for row in (*second.prompts, *second.label_scores):
-        row["prompt_id"] += "/1"
-    for name in ("prompts", "contexts", "label_scores"):
-        getattr(plan, name).extend(getattr(second, name))
+OF_OTHER = "where run = 'other'"
+SECOND_SET = (
+    _again("contexts", "1 as demo_set, context_id || '/1' as context_id"),
+    _again("prompts", "1 as demo_set, context_id || '/1' as context_id, prompt_id || '/1' as prompt_id"),
+    _again("metric_values", "1 as demo_set, 0 as value"), _again("label_bias_by_task", "1 as demo_set"),
+)  # fmt: skip
+"""A second set of demonstrations behind which all answers are wrong."""
 
 
 def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Path) -> None:
@@ -206,45 +190,42 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     assert "other: no mitigation, with 2 demonstrations; first: no mitigation, without demonstrations" in said
 
 
-SCORING = {"normalization": "sum", "eos": True}
-
-
-@pytest.mark.parametrize(("change", "column", "said"), [
-    (lambda plan: plan.spec.update(seed=43), "has_same_seed", "other seeds in the specs"),
-    (lambda plan: plan.spec.update(scoring=SCORING), "has_same_scoring", "scored in another way"),
-    (lambda plan: plan.spec.update(prompt={"prefix_mode": "reference"}), "has_same_scoring", "prompt.prefix_mode"),
-    (lambda plan: plan.contexts[0].update(text="Another."), "has_same_contexts",
+@pytest.mark.parametrize(("changes", "lacking", "said"), [
+    ((f"update run_settings set seed = 43 {OF_OTHER}",), {"has_same_seed"}, "other seeds in the specs"),
+    ((f"update run_settings set normalization = 'sum' {OF_OTHER}",), {"has_same_scoring"}, "scored in another way"),
+    ((f"update run_settings set prefix_mode = 'reference' {OF_OTHER}",), {"has_same_scoring"}, "prompt.prefix_mode"),
+    ((f"update contexts set text = 'Another.' {OF_OTHER} and task = 'task1'",), {"has_same_contexts"},
         "the demonstrations, or other text before the rows, differ"),
-    (lambda plan: plan.prompts[0].update(input_text="Another"), "has_same_inputs",
+    ((f"update prompts set input_text = 'Another' where {LAST} = 0",), {"has_same_inputs"},
         "the prompts show the rows in another way"),
-    (_more_settings, "has_same_n_demos", "other numbers of demonstrations"),
-    (_another_task, None, "left out, because only one of the two runs has it: task8"),
-    (_another_set, "has_same_sets", "other demonstration sets"),
+    ((_again("label_bias_by_task_over_sets", "2 as n_demos"),), {"has_same_n_demos"},
+        "other numbers of demonstrations"),
+    ((_again("tasks", "'task8' as task", "task = 'task7'"),), set(),
+        "left out, because only one of the two runs has it: task8"),
+    (SECOND_SET, {"has_same_sets"}, "other demonstration sets"),
 ])  # fmt: skip
 def test_what_runs_do_not_share_is_named_and_left_out_of_means(
-    change: Callable[[Plan], None], column: str | None, said: str, labels: list[str], tmp_path: Path
+    changes: tuple[str, ...], lacking: set[str], said: str, pair: Together
 ) -> None:
-    plan = label_plan(OTHER)
-    change(plan)
-    compared = compare_runs([labels[0], make(plan, tmp_path / "changed")])
-    pair = pair_of(compared, "first", "changed")
-    lacking = {name for name, value in pair.items() if name.startswith("has_same") and value is not True}
-    assert column is None or column in lacking
-    assert lacking <= {column, "has_same_contexts"} if column == "has_same_sets" else lacking == {column} - {None}
-    assert said in cautions(compared)
-    assert len(compared.tests) == 2 * 6
-    [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("first", "accuracy")]
+    shared, told, tests = found_after(pair, *changes)
+    assert {name for name, value in shared.items() if name.startswith("has_same") and value is not True} == lacking
+    assert said in told
+    assert len(tests) == 6
+    [row] = [row for row in tests if row["metric"] == "accuracy"]
     assert row["estimate"] == pytest.approx(15 / 8 / 7)
 
 
 def test_what_cannot_be_compared_is_refused_with_one_message(
     labels: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    majority = make(MajorityPlan(("likelihood",)), tmp_path / "boolq")
-    elsewhere = make(label_plan({"elsewhere": "11110000"}), tmp_path / "elsewhere")
-    plan = label_plan({"task1": "11110000"})
-    plan.prompts[0]["instance_id"] = "another"
-    others = make(plan, tmp_path / "others")
+    majority = MajorityPlan(("likelihood",)).write(tmp_path / "boolq")
+    elsewhere, others = (str(shutil.copytree(labels[1], tmp_path / name)) for name in ("elsewhere", "others"))
+    known = Run.open(labels[1])
+    for table in (TASKS, PROMPTS):
+        rows = [row | {"task": f"{row['task']} elsewhere"} for row in known.read_table(table.name).to_pylist()]
+        as_older(elsewhere).write_part(table.name, 0, table.rows(rows))
+    rows = [row | {"instance_id": row["prompt_id"]} for row in known.read_table("prompts").to_pylist()]
+    as_older(others).write_part("prompts", 0, PROMPTS.rows(rows))
     unmeasured = label_plan({"task1": "11110000"}).write(tmp_path / "begun")
     old, unfinished = (str(shutil.copytree(labels[1], tmp_path / name)) for name in ("old", "unfinished"))
     as_older(old).delete("sign_flips/part-00000.parquet")
@@ -256,7 +237,7 @@ def test_what_cannot_be_compared_is_refused_with_one_message(
         ([labels[0], majority], 2, "name runs of one kind"),
         ([labels[0], str(tmp_path / "absent")], 2, "is not a run directory"),
         ([labels[0], elsewhere], 2, "first and elsewhere: nothing can be compared: no task is in both"),
-        ([labels[0], others], 2, "task1 have other main rows or labels in each; a single file is split by"),
+        ([labels[0], others], 2, "and 4 more have other main rows or labels in each; a single file is split by"),
         ([elsewhere, *labels], 2, "name another one first"),
         ([labels[0], unmeasured], 1, "is missing; biaseval report"),
         ([labels[0], old], 1, "analysed by a version that stored no sign_flips"),
@@ -270,9 +251,9 @@ def test_what_cannot_be_compared_is_refused_with_one_message(
         assert said in found.err, found.err
         assert "Traceback" not in found.err
     # Beside others that share something, a run that does not is left out.
-    compared = compare_runs([*labels, elsewhere])
-    assert compared.others == ["other"]
-    assert "elsewhere against first: nothing can be compared, so the run is left out." in cautions(compared)
+    beside = compare_runs([*labels, elsewhere])
+    assert beside.others == ["other"]
+    assert "elsewhere against first: nothing can be compared, so the run is left out." in cautions(beside)
     search = Run.open(str(tmp_path / "search"))
     search.write_text("spec.yaml", "kind: search\n")
     with pytest.raises(InputError, match="is of the kind 'search', which has no metrics to compare"):

@@ -1,20 +1,19 @@
 """Differences of majority-bias runs, and what such runs do not share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis import query
-from biaseval.analysis.comparing import compare_runs
+from biaseval.analysis.compared_kinds import KINDS
+from biaseval.analysis.comparing import cautions_of
 from biaseval.analysis.sign_flips import sign_flips
-from biaseval.errors import InputError
-from tests.compare.runs import Array, cautions, compared_rows, flipped, make, pair_of
+from tests.compare.runs import OTHER_SEEDS, Array, flipped, make
 from tests.majorityplans import ANSWERS, GOLD, LARGE, MajorityPlan
+from tests.relation import Together
 from tests.validation.outcomes import outcomes
 
 
@@ -30,15 +29,25 @@ def majority(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return runs
 
 
+@pytest.fixture(scope="module")
+def pair(majority: list[str]) -> Iterator[Together]:
+    """Return what compares the two runs, over tables that statements can change."""
+    found = Together(majority, *(f"majority_bias_{name}" for name in ("comparison", "shared", "compare_cautions")))
+    yield found
+    found.connection.close()
+
+
 def _accuracy(answers: Mapping[tuple[str, bool], tuple[str, str]], instruction: bool) -> Array:
     """Return the share of settings and seeds in which each of the four test rows is right."""
     given = [predictions for (_, one), of_seeds in answers.items() if one is instruction for predictions in of_seeds]
     return np.array([[answer == gold for answer, gold in zip(text, GOLD, strict=True)] for text in given]).mean(axis=0)
 
 
-def test_majority_runs_are_compared_row_by_row(majority: list[str]) -> None:
-    rows = compared_rows(majority, "majority_bias", "run = 'small' and instruction and method = 'none'")
-    found = {row["metric"]: row for row in rows}
+def test_majority_runs_are_compared_row_by_row(pair: Together) -> None:
+    with pair.changed():
+        rows = pair.rows("from majority_bias_comparison where run = 'small'")
+        marts = {run["run"]: run for run in pair.rows("from majority_by_model where instruction and method = 'none'")}
+    found = {row["metric"]: row for row in rows if row["instruction"] and row["method"] == "none"}
     values = np.tile(_accuracy(LARGE, True) - _accuracy(ANSWERS, True), 3)
     row = found["accuracy"]
     assert row["value"] == pytest.approx(_accuracy(ANSWERS, True).mean())
@@ -46,59 +55,44 @@ def test_majority_runs_are_compared_row_by_row(majority: list[str]) -> None:
     signs = np.array(list(product((1, -1), repeat=12)), dtype=float)
     assert row["p"] == pytest.approx(np.mean(flipped(values, signs) >= flipped(values, signs)[0]))
     assert (row["unit"], row["n_units"]) == ("row", 12)
-    marts = {
-        run["run"]: run
-        for run in query(majority, "from majority_by_model where instruction and method = 'none'").to_pylist()
-    }
     for metric in ("mean_f1", "sd_f1"):
         assert found[metric]["estimate"] == pytest.approx(marts["large"][metric] - marts["small"][metric], abs=1e-9)
         assert found[metric]["value"] == pytest.approx(marts["small"][metric], abs=1e-9)
-    without = compared_rows(majority, "majority_bias", "run = 'small' and not instruction")
+    without = [row for row in rows if not row["instruction"]]
     assert {row["verdict"] for row in without if row["metric"] not in ("sd_f1", "rb_at_10")} == {"unclear"}
     [boundary] = [row for row in without if row["metric"] == "rb_at_10"]
     assert (boundary["unit"], boundary["n_units"], boundary["verdict"]) == ("seed", 2, "too few")
     assert {row["unit"] for row in without if row["metric"] != "rb_at_10"} == {"row"}
 
 
-def _other_questions(plan: MajorityPlan) -> None:
-    for row in plan.prompts:
-        row["input_text"] = f"another {row['row']}"
+OF_LARGE = "where run = 'large'"
 
 
-def _other_grid(plan: MajorityPlan) -> None:
-    for row in (*plan.settings, *plan.contexts):
-        row["setting"] = row["setting"].replace("50/50", "51/49")
-
-
-def _other_demonstrations(plan: MajorityPlan) -> None:
-    plan.contexts[0]["text"] = "other demonstrations"
-
-
-def _other_seeds(plan: MajorityPlan) -> None:
-    for row in (*plan.contexts, *plan.prompts):
-        row["demo_set"] += 1
-
-
-@pytest.mark.parametrize(("change", "lacking", "said"), [
-    (_other_questions, None, "0 of 12 test rows of the first are in both"),
-    (_other_grid, None, "their proportions are others"),
-    (_other_demonstrations, {"has_same_contexts"}, "other demonstrations or another instruction"),
-    (_other_seeds, {"has_same_contexts", "has_same_seeds"}, "other seeds of the demonstrations"),
+@pytest.mark.parametrize(("changes", "lacking", "said"), [
+    ((f"update prompts set input_text = 'another ' || row {OF_LARGE}",), None,
+        "0 of 12 test rows of the first are in both"),
+    ((f"update settings set setting = replace(setting, '50/50', '51/49') {OF_LARGE}",), None,
+        "their proportions are others"),
+    ((f"update contexts set text = 'other demonstrations' {OF_LARGE} and demo_set = 3",), {"has_same_contexts"},
+        "other demonstrations or another instruction"),
+    (OTHER_SEEDS, {"has_same_contexts", "has_same_seeds"}, "other seeds of the demonstrations"),
 ])  # fmt: skip
 def test_what_majority_runs_do_not_share_is_named_or_refused(
-    change: Callable[[MajorityPlan], None], lacking: set[str] | None, said: str, majority: list[str], tmp_path: Path
+    changes: tuple[str, ...], lacking: set[str] | None, said: str, pair: Together
 ) -> None:
-    plan = MajorityPlan(("likelihood",), n_repeats=3)
-    change(plan)
-    runs = [majority[0], make(plan, tmp_path / "changed")]
-    if lacking is None:
-        with pytest.raises(InputError, match=said):
-            compare_runs(runs)
-        return
-    compared = compare_runs(runs)
-    assert {name for name, value in pair_of(compared, "small", "changed").items() if value is False} == lacking
-    assert said in cautions(compared)
-    assert {row["estimate"] for row in compared.tests} == {0}
+    # RB@10 is compared over the seeds of both.
+    metrics = "from majority_bias_comparison where run = 'small' and metric <> 'rb_at_10'"
+    estimates = f"select metric, instruction, estimate {metrics} order by all"
+    with pair.changed(*changes):
+        [shared] = pair.rows("from majority_bias_shared where run = 'small'")
+        if lacking is None:
+            assert (shared["is_comparable"], said in KINDS["majority_bias"].why_not(shared)) == (False, True)
+            return
+        assert {name for name, value in shared.items() if value is False} == lacking
+        assert said in "\n".join(row["text"] for row in pair.rows(cautions_of("majority_bias", ["small", "large"])))
+        found = pair.rows(estimates)
+    with pair.changed():
+        assert found == pair.rows(estimates)
 
 
 # RB@10

@@ -4,14 +4,14 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from biaseval.analysis import query
-from biaseval.analysis.comparing import N_LISTED, compare_runs, comparing
+from biaseval.analysis.comparing import N_LISTED, Compared, compare_runs, comparing
 from biaseval.cli import printing
 from biaseval.report import write_comparison
 from biaseval.report.compare import RELATIONS, compare_page, difference_charts
@@ -19,6 +19,7 @@ from tests.commands import call
 from tests.compare.runs import GOLDS, HITS, agreement, compared_rows, conclusions, label_plan, make
 from tests.handmade import found_by
 from tests.pages import Page, assert_answered, assert_said, assert_whole
+from tests.relation import Together
 from tests.specs import as_older
 
 Rows = list[dict[str, Any]]
@@ -67,77 +68,40 @@ _RSD = {"metric": "rsd", "verdict": "lower"}
 _NOT = {"is_above_constant": None}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W"]),
-        (
-            ({"at": "CC", **_HIGHER},),
-            ["^Better .CC.: better accuracy; no difference in bias shown. new", r"0.500 → 0.600 \(\+0.100 \[−0.2"],
-        ),
-        (
-            ({"at": "CC", **_LOWER},),
-            ["^Worse .CC.: worse accuracy", "1 of 12 are significant .0 better, 1 worse.; 11 not shown"],
-        ),
-        (
-            ({"at": "CC", **_RSD},),
-            [
-                "^Better .CC.: no difference in performance shown; less bias in rsd. new",
-                "!higher",
-                "Without mitigation: no difference in perf",
-            ],
-        ),
-        (
-            ({"at": "none", **_HIGHER},),
-            ["^CC: no difference in performance", "rows. Without mitigation: better accuracy"],
-        ),
-        (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd"]),
-        (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: worse accuracy; less bias in rsd"]),
-        (
-            ({"verdict": "negligible"},),
-            ["^CC: no more than a negligible difference in performance; no more", "12 negligible"],
-        ),
-        (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be", "0 of 12 .*12 not tested"]),
-        # A side that is not shown to be better than always answering one label earns no praise.
-        (
-            ({**_HIGHER, "other_is_above_constant": False},),
-            ["^CC: performance cannot be compared, as new is no better", "!, better", "new is no better"],
-        ),
-        (({**_HIGHER, **_NOT},), ["^Better .CC.: better accuracy", "!is not shown to be better"]),
-        (
-            ({**_RSD, **_NOT},),
-            ["bias cannot be compared, as old is not shown", "!less bias", "old is not shown to be better than always"],
-        ),
-        (
-            ({**_LOWER, **_NOT},),
-            [
-                "^CC: performance cannot be compared",
-                "!worse accuracy",
-                "!Elsewhere new is worse",
-                "3 with a side not shown",
-            ],
-        ),
-        # Elsewhere
-        (
-            ({"at": "DC", **_LOWER},),
-            ["Elsewhere new is worse: accuracy .DC. 0.500 → 0.600", "!Elsewhere new is better"],
-        ),
-        (({"at": "DC", **_HIGHER},), ["Elsewhere new is better: accuracy .DC.", "!Elsewhere new is worse"]),
-        (
-            ({"baseline": 0.7, "metric": "accuracy"},),
-            ["Always answering one label has higher accuracy than both: 0.700", "one label has accuracy 0.700"],
-        ),
-        (({"baseline": 0.55, "metric": "accuracy"},), ["!has higher accuracy than both"]),
-        (({"verdict_p": 0.04},), ["differs, perhaps by less than 0.01"]),
-        (({"reason": "too few seeds"},), ["not tested: too few seeds"]),
-        (
-            ({"estimate": 0.0},),
-            ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:"],
-        ),
-        (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
-        ((), ["How sure: the chance of any false finding is about 5 %, for new rows. "]),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W"]),
+    (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; no difference in bias shown. new",
+        r"0.500 → 0.600 \(\+0.100 \[−0.2"]),
+    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy",
+        "1 of 12 are significant .0 better, 1 worse.; 11 not shown"]),
+    (({"at": "CC", **_RSD},), ["^Better .CC.: no difference in performance shown; less bias in rsd. new", "!higher",
+        "Without mitigation: no difference in perf"]),
+    (({"at": "none", **_HIGHER},), ["^CC: no difference in performance", "rows. Without mitigation: better accuracy"]),
+    (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd"]),
+    (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: worse accuracy; less bias in rsd"]),
+    (({"verdict": "negligible"},), ["^CC: no more than a negligible difference in performance; no more",
+        "12 negligible"]),
+    (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be", "0 of 12 .*12 not tested"]),
+    # A side that is not shown to be better than always answering one label earns no praise.
+    (({**_HIGHER, "other_is_above_constant": False},), ["^CC: performance cannot be compared, as new is no better",
+        "!, better", "new is no better"]),
+    (({**_HIGHER, **_NOT},), ["^Better .CC.: better accuracy", "!is not shown to be better"]),
+    (({**_RSD, **_NOT},), ["bias cannot be compared, as old is not shown", "!less bias",
+        "old is not shown to be better than always"]),
+    (({**_LOWER, **_NOT},), ["^CC: performance cannot be compared", "!worse accuracy", "!Elsewhere new is worse",
+        "3 with a side not shown"]),
+    # Elsewhere
+    (({"at": "DC", **_LOWER},), ["Elsewhere new is worse: accuracy .DC. 0.500 → 0.600", "!Elsewhere new is better"]),
+    (({"at": "DC", **_HIGHER},), ["Elsewhere new is better: accuracy .DC.", "!Elsewhere new is worse"]),
+    (({"baseline": 0.7, "metric": "accuracy"},), ["Always answering one label has higher accuracy than both: 0.700",
+        "one label has accuracy 0.700"]),
+    (({"baseline": 0.55, "metric": "accuracy"},), ["!has higher accuracy than both"]),
+    (({"verdict_p": 0.04},), ["differs, perhaps by less than 0.01"]),
+    (({"reason": "too few seeds"},), ["not tested: too few seeds"]),
+    (({"estimate": 0.0},), ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:"]),
+    (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
+    ((), ["How sure: the chance of any false finding is about 5 %, for new rows. "]),
+])  # fmt: skip
 def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], words: list[str]) -> None:
     assert_said(told(*changes), words)
 
@@ -146,23 +110,31 @@ def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], wor
 
 
 def test_the_command_prints_conclusions_differences_and_a_page(
-    labels: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    labels: list[str],
+    compared: Compared,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    page = tmp_path / "page.html"
-    found = call(capsys, monkeypatch, "compare", *labels, "--out", str(page))
+    out = tmp_path / "page.html"
+    found = call(capsys, monkeypatch, "compare", *labels, "--out", str(out))
     assert found.code == 0, found.err
-    compared = compare_runs(labels)
     headline = (
         "Better (no mitigation, without demonstrations): better accuracy and macro-F1; no difference in bias shown."
     )
     accuracy = r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268"
-    assert_said(found.out, [f"^{re.escape(headline)}", accuracy, f"page: {page}\n$", "!further differences"])
-    source = page.read_text()
+    assert_said(found.out, [f"^{re.escape(headline)}", accuracy, f"page: {out}\n$", "!further differences"])
+    source = out.read_text()
+    known = {f"{value:.6g}" for row in compared.tests for value in row.values() if isinstance(value, float)}
+    titles = {title for title in Page(source).values("title") if re.fullmatch(r"-?\d[\d.e+-]*", title)}
+    assert len(titles) > 10
+    assert titles - known == set()
     assert_whole(source)
     assert_answered(source, labels, 4)
     assert_said(Page(source).text, [re.escape(headline), "16", "0.500 → 0.768 better", "17 of these predictions"])
     ids = {"summary", "overview", "differences", "rows", "shared", "words"}
     assert ids <= set(Page(source).values("id"))
+    monkeypatch.setattr("biaseval.analysis.comparing.comparing", lambda *_: nullcontext((compared, None)))
     as_json = json.loads(call(capsys, monkeypatch, "compare", *labels, "--json").out)
     assert (as_json["runs"], as_json["tests"]) == (["first", "other"], json.loads(json.dumps(compared.tests)))
     assert as_json["conclusions"][0]["lead"] == headline
@@ -170,17 +142,12 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     assert_said(call(capsys, monkeypatch, "compare", *labels).out, [accuracy, "!further differences"])  # all deployed
 
 
-def test_every_number_of_the_page_is_a_column(labels: list[str], tmp_path: Path) -> None:
-    compared = compare_runs(labels)
+def test_what_is_compared_is_what_queries_find(labels: list[str], compared: Compared, pair: Together) -> None:
     assert compared.tests == compared_rows(labels)
-    assert compared.shared == query(labels, "from label_bias_shared order by all").to_pylist()
-    rows = query(labels, "from label_bias_disagreements where run = 'first' order by shuffled").to_pylist()
+    with pair.changed():
+        assert compared.shared == pair.rows("from label_bias_shared order by all")
+        rows = pair.rows("from label_bias_disagreements where run = 'first' order by shuffled")
     assert compared.disagreements == rows[:N_LISTED]
-    known = {f"{value:.6g}" for row in compared.tests for value in row.values() if isinstance(value, float)}
-    source = Path(write_comparison(labels, str(tmp_path / "page.html"))).read_text()
-    titles = {title for title in Page(source).values("title") if re.fullmatch(r"-?\d[\d.e+-]*", title)}
-    assert len(titles) > 10
-    assert titles - known == set()
 
 
 @pytest.mark.slow
@@ -200,19 +167,21 @@ def test_ten_runs_stand_side_by_side(labels: list[str], tmp_path: Path) -> None:
 def test_equal_metrics_of_other_predictions_are_not_called_identical(labels: list[str], tmp_path: Path) -> None:
     # As right as the first on each gold label of each task: row 3 (b) wrong and row 5 (b) right in place of 11110000.
     hits = {task: right for task, (right, _) in HITS.items()} | {"task1": "11100100"}
-    runs = [labels[0], make(label_plan(hits), tmp_path / "moved")]
-    assert_said(
-        conclusions(compare_runs(runs)),
-        ["^No metric differs. .*all 4 differences are 0, and 2 of 56 predictions differ"],
-    )
+    moved, copy = make(label_plan(hits), tmp_path / "moved"), str(shutil.copytree(labels[0], tmp_path / "copy"))
+    compared = compare_runs([labels[0], moved, copy])
+    said = conclusions(compared).split("\nIdentical. ")
+    assert_said(said[0], ["^No metric differs. .*all 4 differences are 0, and 2 of 56 predictions differ"])
+    assert_said(said[1], ["^.*all 4 differences are 0, and not one of 56 predictions differs"])
+    n_all = len(HITS) * len(GOLDS)
+    agreed = {row["other_run"]: (row["n_predictions"], row["n_differing"]) for row in compared.agreement}
+    assert agreed == {"moved": (n_all, 2), "copy": (n_all, 0)}
     for run in ("first", "moved"):
-        [row] = agreement(runs, "label_bias", run)
-        assert (row["n_predictions"], row["n_differing"]) == (len(HITS) * len(GOLDS), 2)
-    copy = str(shutil.copytree(labels[0], tmp_path / "copy"))
-    compared = compare_runs([labels[0], copy])
-    assert_said(conclusions(compared), ["^Identical. .*all 4 differences are 0, and not one of 56 predictions differs"])
+        [row] = agreement([labels[0], moved], "label_bias", run)
+        assert (row["n_predictions"], row["n_differing"]) == (n_all, 2)
     found = {(row["estimate"], row["p_adjusted"], row["verdict"]) for row in compared.tests}
-    assert (found, compared.wins, compared.disagreements, compared.facts) == ({(0, 1, "unclear")}, [], [], [])
+    assert (found, compared.facts) == ({(0, 1, "unclear")}, [])
+    assert [(row["other_run"], row["n_wins"], row["n_losses"]) for row in compared.wins] == [("moved", 1, 1)]
+    assert {row["other_run"] for row in compared.disagreements} == {"moved"}
 
 
 def test_what_runs_are_of_is_shown_key_by_key_and_markup_is_not_interpreted(tmp_path: Path, labels: list[str]) -> None:
@@ -236,9 +205,9 @@ def test_what_runs_are_of_is_shown_key_by_key_and_markup_is_not_interpreted(tmp_
     assert "<img src=//evil" not in source
 
 
-def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(labels: list[str], tmp_path: Path) -> None:
+def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(compared: Compared, tmp_path: Path) -> None:
     """The first has an accuracy of one half on four a and four b; the other is better than that."""
-    [row] = [row for row in compare_runs(labels).told if row["metric"] == "accuracy"]
+    [row] = [row for row in compared.told if row["metric"] == "accuracy"]
     assert (row["value"], row["baseline"], row["word"], row["doubt"]) == (0.5, 0.5, "better", None)
     runs = [
         make(label_plan(dict.fromkeys(HITS, own), golds="aaaaaabb"), tmp_path / name)

@@ -1,24 +1,22 @@
 """Differences of QA-bias runs, by article, and what such runs do not share."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from biaseval.analysis import query
-from biaseval.analysis.comparing import compare_runs
+from biaseval.analysis.compared_kinds import KINDS
+from biaseval.analysis.comparing import cautions_of
 from biaseval.errors import InputError
 from biaseval.report import write_comparison
-from tests.compare.runs import Array, agreement, cautions, compared_rows, conclusions, flipped, make, pair_of
+from tests.compare.runs import Array, compared_rows, flipped, make
 from tests.pages import Page, assert_answered, assert_said, assert_whole
 from tests.qaplans import QaPlan
-from tests.specs import as_older
+from tests.relation import Together
 
 
 def qa_plan(
@@ -56,32 +54,47 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[Q
     return [make(plan, folder / name) for plan, name in zip(plans, ("plain", "leaning"), strict=True)], plans
 
 
-def test_exact_match_of_questions_is_tested_by_article(readers: tuple[list[str], list[QaPlan]]) -> None:
-    runs, plans = readers
+@pytest.fixture(scope="module")
+def pair(readers: tuple[list[str], list[QaPlan]]) -> Iterator[Together]:
+    """Return what compares the two runs, over tables that statements can change."""
+    names = ("comparison", "shared", "wins", "agreement", "compare_cautions", "compare_conclusions")
+    found = Together(readers[0], "qa_thresholds", *(f"qa_bias_{name}" for name in names))
+    yield found
+    found.connection.close()
+
+
+def test_exact_match_of_questions_is_tested_by_article(readers: tuple[list[str], list[QaPlan]], pair: Together) -> None:
+    _, plans = readers
+    with pair.changed():
+        [row] = pair.rows("from qa_bias_comparison where run = 'plain' and metric = 'exact_match'")
+        drawn = [one["signs"] for one in pair.rows("from comparison_sign_flips order by draw")]
+        [wins] = pair.rows("from qa_bias_wins where run = 'plain'")
     before, after = map(hits_of, plans)
     _, articles = np.unique([example["title"] for example in plans[0].examples], return_inverse=True)
     sums = np.bincount(articles, weights=after - before) * 40 / len(before)
-    [row] = compared_rows(runs, "qa_bias", "run = 'plain' and metric = 'exact_match'")
     assert row["estimate"] == pytest.approx((after - before).mean(), abs=1e-12)
     left_out = np.array([(after - before)[articles != one].mean() for one in range(40)])
     error = np.sqrt(39 / 40 * np.sum((left_out - (after - before).mean()) ** 2))
     assert row["standard_error"] == pytest.approx(error, abs=1e-9)
-    drawn = query(runs, "from comparison_sign_flips order by draw")["signs"].to_pylist()
     signs = np.array(drawn, dtype=float)[:, :40]
     statistics = flipped(sums, signs)
     assert row["p"] == pytest.approx(np.mean(statistics >= statistics[0]))
     assert (row["unit"], row["n_units"], row["n_questions"]) == ("article", 40, 120)
-    [wins] = query(runs, "from qa_bias_wins where run = 'plain'").to_pylist()
     assert (wins["n_wins"], wins["n_losses"]) == (int((after > before).sum()), int((after < before).sum()))
     p = stats.binomtest(wins["n_wins"], wins["n_wins"] + wins["n_losses"]).pvalue
     assert wins["mcnemar_p"] == pytest.approx(p, rel=1e-9)
 
 
-def test_the_gap_is_at_the_threshold_that_both_models_together_choose(readers: tuple[list[str], list[QaPlan]]) -> None:
-    runs, plans = readers
+def test_the_gap_is_at_the_threshold_that_both_models_together_choose(
+    readers: tuple[list[str], list[QaPlan]], pair: Together
+) -> None:
+    _, plans = readers
+    with pair.changed():
+        asked = (f"from qa_bias_comparison where metric = 'gap' and run = '{run}'" for run in ("plain", "leaning"))
+        [row], [back] = map(pair.rows, asked)
+        tried = [one["threshold"] for one in pair.rows("from qa_thresholds where run = 'leaning'")]
     before, after = map(hits_of, plans)
     values = np.array([row["value"] for row in plans[0].attributes])
-    tried = [row["threshold"] for row in query(runs, "from qa_thresholds where run = 'leaning'").to_pylist()]
     mean = (before + after) / 2
     scores = {}
     for threshold in tried:
@@ -92,41 +105,42 @@ def test_the_gap_is_at_the_threshold_that_both_models_together_choose(readers: t
     best = max(scores, key=lambda threshold: (round(scores[threshold], 9), -threshold))
     lower = values <= best
     gaps = [hits[~lower].mean() - hits[lower].mean() for hits in (before, after)]
-    [row] = compared_rows(runs, "qa_bias", "run = 'plain' and metric = 'gap'")
     assert (row["threshold"], row["better_segment"]) == (best, "higher")
     assert [row["value"], row["other_value"]] == pytest.approx(gaps, abs=1e-9)
     assert row["estimate"] == pytest.approx(gaps[1] - gaps[0], abs=1e-9)
     assert row["verdict"] == "higher"
-    [back] = compared_rows(runs, "qa_bias", "run = 'leaning' and metric = 'gap'")
     assert (back["estimate"], back["threshold"], back["verdict"]) == (-row["estimate"], best, "lower")
 
 
-def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
-    runs, plans = readers
-    plan = qa_plan(2, lean=0.45)
-    plan.spec["models"] = [{"name": "bert", "predictions": {"squad": "answers.json"}, "on_missing": "drop"}]
-    plan.predictions = [row for row in plan.predictions if row["example_id"] not in ("q3", "q50")]
-    plan.examples[10]["question"] = "Something else?"
-    changed = make(plan, tmp_path / "changed")
-    compared = compare_runs([runs[0], changed])
-    pair = pair_of(compared, "plain", "changed")
-    assert (pair["n_questions"], pair["n_differing"], pair["n_lacking"]) == (119, 1, 0)
+OTHER = "run = 'leaning' and example_id"
+
+
+def test_only_questions_that_both_answered_count(readers: tuple[list[str], list[QaPlan]], pair: Together) -> None:
+    _, plans = readers
+    changes = (
+        f"delete from qa_predictions where {OTHER} in ('q3', 'q50')",
+        f"update qa_examples set question = 'Something else?' where {OTHER} = 'q10'",
+    )
+    with pair.changed(*changes):
+        [shared] = pair.rows("from qa_bias_shared where run = 'plain'")
+        [row] = pair.rows("from qa_bias_comparison where run = 'plain' and metric = 'exact_match'")
+        said = [one["text"] for one in pair.rows(cautions_of("qa_bias", ["plain", "leaning"]))]
+    assert (shared["n_questions"], shared["n_differing"], shared["n_lacking"]) == (119, 1, 0)
     kept = np.array([row not in (3, 50, 10) for row in range(120)])
-    [row] = [row for row in compared.tests if (row["run"], row["metric"]) == ("plain", "exact_match")]
     assert row["n_questions"] == 117
     assert row["estimate"] == pytest.approx((hits_of(plans[1]) - hits_of(plans[0]))[kept].mean())
-    assert "changed against plain: left out: 1 question with the same id and another text." in cautions(compared)
+    assert "leaning against plain: left out: 1 question with the same id and another text." in said
 
 
-def test_all_that_differs_is_said_in_order(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
-    other = qa_plan(3, spec={"variant": "reference", "seed": 7})
-    other.examples[0]["question"] = "Another?"
-    for row in other.attributes:
-        row["value"] += row["example_id"] == "q2"
-    for rows in (other.examples, other.attributes, other.predictions):
-        rows[:] = [row for row in rows if row["example_id"] != "q1"]
-    runs = [readers[0][0], make(other, tmp_path / "other")]
-    found = query(runs, "from qa_bias_compare_cautions where run = 'plain' order by line").to_pylist()
+def test_all_that_differs_is_said_in_order(pair: Together) -> None:
+    changes = (
+        "update qa_settings set variant = 'reference', seed = 7 where run = 'leaning'",
+        f"update qa_examples set question = 'Another?' where {OTHER} = 'q0'",
+        f"update qa_attributes set value = value + 1 where {OTHER} = 'q2'",
+        f"delete from qa_examples where {OTHER} = 'q1'",
+    )
+    with pair.changed(*changes):
+        found = pair.rows("from qa_bias_compare_cautions where run = 'plain' order by line")
     assert [(row["line"], row["text"]) for row in found if row["line"] in range(10, 15)] == [
         (10, "left out: 1 question with the same id and another text."),
         (11, "left out: 1 question in one of the two runs only."),
@@ -136,14 +150,13 @@ def test_all_that_differs_is_said_in_order(readers: tuple[list[str], list[QaPlan
     ]
 
 
-def test_runs_over_other_questions_are_refused(readers: tuple[list[str], list[QaPlan]], tmp_path: Path) -> None:
-    plan = qa_plan(2)
-    for example in plan.examples:
-        example["context"] = "elsewhere"
-    changed = make(plan, tmp_path / "changed")
+def test_runs_over_other_questions_are_refused(
+    readers: tuple[list[str], list[QaPlan]], pair: Together, tmp_path: Path
+) -> None:
+    with pair.changed("update qa_examples set context = 'elsewhere' where run = 'leaning'"):
+        [shared] = pair.rows("from qa_bias_shared where run = 'plain'")
     said = "no question is in both, by dataset, id and text; 120 questions have the same"
-    with pytest.raises(InputError, match=said):
-        compare_runs([readers[0][0], changed])
+    assert (shared["is_comparable"], said in KINDS["qa_bias"].why_not(shared)) == (False, True)
     # The command report with --out is the comparison of such runs, too.
     page = Path(write_comparison(readers[0], str(tmp_path / "page.html"))).read_text()
     assert_whole(page)
@@ -153,22 +166,22 @@ def test_runs_over_other_questions_are_refused(readers: tuple[list[str], list[Qa
         write_comparison(readers[0], str(tmp_path / "page.txt"))
 
 
-def test_a_copy_of_a_qa_run_is_identical_until_an_answer_is_another(
-    readers: tuple[list[str], list[QaPlan]], tmp_path: Path
-) -> None:
-    run, copy = readers[0][0], str(shutil.copytree(readers[0][0], tmp_path / "copy"))
-    as_older(copy)
-    n_answers = query([run], "from qa_predictions").num_rows
-    assert f"not one of {n_answers:,} predictions differs" in conclusions(compare_runs([run, copy]))
-    [path, *_] = sorted(Path(copy, "qa_predictions").glob("*.parquet"))
-    table = pq.read_table(path)
-    answers = pa.array(["another", None, *table["prediction"].to_pylist()[2:]], table.schema.field("prediction").type)
-    pq.write_table(table.drop("prediction").append_column("prediction", answers).select(table.column_names), path)
-    compared = compare_runs([run, copy])
-    for first in ("plain", "copy"):
-        rows = agreement([run, copy], "qa_bias", first)
-        assert (sum(row["n_predictions"] for row in rows), sum(row["n_differing"] for row in rows)) == (n_answers, 2)
-    assert f"and 2 of {n_answers:,} predictions differ." in conclusions(compared)
+def test_runs_of_the_same_answers_are_identical_until_an_answer_is_another(pair: Together) -> None:
+    same = (
+        "delete from qa_predictions where run = 'leaning'",
+        "insert into qa_predictions select * replace ('leaning' as run) from qa_predictions",
+    )
+    said = "from qa_bias_compare_conclusions where run = 'plain' order by line"
+    with pair.changed(*same):
+        assert "not one of 120 predictions differs" in pair.rows(said)[0]["text"]
+    another = (
+        f"update qa_predictions set prediction = {to} where {OTHER} = '{at}'"
+        for to, at in (("'it'", "q0"), ("null", "q1"))
+    )
+    with pair.changed(*same, *another):
+        assert "and 2 of 120 predictions differ." in pair.rows(said)[0]["text"]
+        for row in pair.rows("from qa_bias_agreement"):
+            assert (row["n_predictions"], row["n_differing"]) == (120, 2)
 
 
 def test_equal_answers_without_a_gap_differ_by_nothing(tmp_path: Path) -> None:
@@ -178,7 +191,8 @@ def test_equal_answers_without_a_gap_differ_by_nothing(tmp_path: Path) -> None:
     for example in plan.examples:
         example["title"] = f"article {example['row'] // 4}"
     plan.answers([1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0] * 10)
-    runs = [make(plan, tmp_path / name) for name in ("first", "other")]
+    runs = [make(plan, tmp_path / "first"), str(tmp_path / "other")]
+    shutil.copytree(*runs)
     [row] = compared_rows(runs, "qa_bias", "metric = 'gap' and run = 'first'")
     assert (row["value"], row["other_value"], row["estimate"]) == (0, 0, 0)
     assert row["standard_error"] == 0

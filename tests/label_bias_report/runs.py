@@ -36,8 +36,9 @@ def make_run(
     name: str = "synthetic",
     losses: Sequence[float] = (),
     preference: float = PREFERENCE,
+    is_measured: bool = True,
 ) -> Run:
-    """Return a finished run whose scores prefer the first label, less with more demonstrations.
+    """Return a run, measured or not, whose scores prefer the first label, less with more demonstrations.
 
     A main row's log-likelihoods are the preference, plus ``signal`` on the gold label, plus noise; inputs without an
     answer show the preference and noise only, so that calibration can take the preference away. With ``losses``, one
@@ -128,7 +129,8 @@ def make_run(
         notes=["task001_synthetic: 3 inputs do not fit the template and give no words to dc"],
     )
     run.write_text("environment.json", json.dumps(environment))
-    measure(run.uri, has_checks=False)
+    if is_measured:
+        measure(run.uri, has_checks=False)
     return run
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from biaseval.environment import raw_spec, read_environment
+from biaseval.report.label_bias import label_bias_notes
 from biaseval.runs import reanalyse_run
 from biaseval.store import Run
 from tests.label_bias_report.runs import Row, make_run, said
@@ -28,53 +30,50 @@ def relations(run: Run) -> Iterator[Relations]:
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "as it is": ([],
         [r"^Biased\. Above sampling noise: RSD in \d+ and BiasScore in \d+ of 12 tasks without dem.*, RSD in \d+",
-            r"beside sampling noise: RSD \d\.\d+ \(noise about 0\.\d+\) and BiasScore .* without dem",
-            "Helps: .*; bias falls and accuracy rises",
-            "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
-            r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
-            "!Before you deploy",
-            "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
-            "!without a loss of accuracy: .*–", "Other tasks: bias also changes in tasks like these with ",
-            "!Primary"]),
-    "a bias that is highest between the ends": (
-        ["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
+        r"beside sampling noise: RSD \d\.\d+ \(noise about 0\.\d+\) and BiasScore .* without dem",
+        "Helps: .*; bias falls and accuracy rises",
+        "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
+        r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task", "!Before you deploy",
+        "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
+        "!without a loss of accuracy: .*–", "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
+    "a bias that is highest between the ends":
+        (["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
         [r"RSD .* without demonstrations.*; RSD 9\.000 .* with 2 demonstrations; RSD 0\.\d+ .* with 8"]),
-    "no bias": (["update label_bias_by_model set is_bias_shown = false"],
-        [r"^No bias shown\. ", "!Biased", "!Cannot say"]),
-    "no bias of a model that does nothing": (
-        ["update label_bias_by_model set is_bias_shown = false, is_above_constant = null"],
+    "no bias": (["update label_bias_by_model set is_bias_shown = false"], [r"^No bias shown\. ", "!Biased",
+        "!Cannot say"]),
+    "no bias of a model that does nothing":
+        (["update label_bias_by_model set is_bias_shown = false, is_above_constant = null"],
         ["^Cannot say: the answers are not shown", r"Better than always answering one label .*\? not shown with"]),
     "no better than a constant answer": (["update label_bias_by_model set is_above_constant = false"],
-        ["^Biased, and not shown to be better than always",
-            r"\nBetter than always answering one label .*\? no w"]),
-    "better than a constant answer, but less often right": (
-        [f"update label_bias_by_model set accuracy = majority_accuracy - 0.01, is_above_constant = true {LAST}"],
+        ["^Biased, and not shown to be better than always", r"\nBetter than always answering one label .*\? no w"]),
+    "better than a constant answer, but less often right":
+        ([f"update label_bias_by_model set accuracy = majority_accuracy - 0.01, is_above_constant = true {LAST}"],
         [r"\nBetter than always answering one label .*in macro-F1 alone with 8 demon"]),
-    "right less often than one label": (
-        ["update label_bias_by_model set is_above_constant = true, accuracy = majority_accuracy - 0.01"],
+    "right less often than one label":
+        (["update label_bias_by_model set is_above_constant = true, accuracy = majority_accuracy - 0.01"],
         ["^Biased, and right less often than always answering one label. "]),
-    "no setting that is right more often than one label": (
-        ["update label_bias_by_format set accuracy = 0, majority_accuracy = 0.4 where suite = 'all'"],
+    "no setting that is right more often than one label":
+        (["update label_bias_by_format set accuracy = 0, majority_accuracy = 0.4 where suite = 'all'"],
         [r"Before you deploy: no setting of this run is right more often than .* label \(accuracy 0.400\)"]),
-    "constant in some demonstration sets": (
-        [f"update label_bias_by_model set n_demo_sets_not_above = 3, is_above_constant = true {LAST}"],
+    "constant in some demonstration sets":
+        ([f"update label_bias_by_model set n_demo_sets_not_above = 3, is_above_constant = true {LAST}"],
         [r"with 8 demonstrations \(.*; no better in 3 of 24 pairs of a task and a demonstration set\)"]),
-    "a bias that would be found": (
-        [f"update label_bias_by_model set n_tasks_rsd = 0, rsd_smallest_detectable = 0.5 {LAST}"],
+    "a bias that would be found":
+        ([f"update label_bias_by_model set n_tasks_rsd = 0, rsd_smallest_detectable = 0.5 {LAST}"],
         ["; this run detects 0.500 in 4 of 5 cases"]),
     "nothing found for other tasks": (["update label_bias_verdicts set verdict = 'unclear'"],
         ["Other tasks: no change of bias is shown for tasks like these."]),
-    "changes that stay unseen": (
-        ["update label_bias_verdicts set same_tasks_verdict = 'unclear', same_tasks_smallest_detectable = 0.25"],
+    "changes that stay unseen":
+        (["update label_bias_verdicts set same_tasks_verdict = 'unclear', same_tasks_smallest_detectable = 0.25"],
         ["may miss changes below 0.250 in RSD and 0.250 in accuracy; four times as many rows halve that"]),
     "no test of words": (["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],
         ["How sure: 4 rows are too few for a test", "!Helps", "!Other tasks"]),
-    "accuracy below one label where macro-F1 is above": (
-        ["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
+    "accuracy below one label where macro-F1 is above":
+        (["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
         ["Helps: .*; accuracy stays below that of always answering one label",
-            "Best mitigation: .* Always answering one label is still right more often"]),
-    "no change": ([UNSHOWN],
-        [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;", "! rise"]),
+        "Best mitigation: .* Always answering one label is still right more often"]),
+    "no change": ([UNSHOWN], [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;",
+        "! rise"]),
 }  # fmt: skip
 for advice, falls, rises, lead, shown in (
     ("bias falls, no loss", "rsd", "macro_f1", "Helps", "bias falls, and accuracy loses less than 0.01"),
@@ -128,78 +127,58 @@ def test_cautions_follow_the_tables(name: str, relations: Relations) -> None:
 ONE: Row = {"n_tasks": 1, "n_demos": (0,), "labels": ["no", "yes"]}
 
 RUNS: dict[str, tuple[Row, Sequence[str]]] = {
-    "constant in all tasks": (
-        {"n_tasks": 6, "n_demos": (0, 8), "preference": 40.0},
-        ["^Biased, and not shown to be better", "Tasks no better than always answering one label: 6 of 6 without dem"],
-    ),
-    "constant in the only task": (
-        {**ONE, "n_main": 60, "preference": 40.0},
-        [
-            "^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the",
-            r"Better than always answering “no” \(accuracy 0.500, macro-F1 0.333\)\? no w.* \(0.500 and 0.333\)",
-        ],
-    ),
+    "constant in all tasks": ({"n_tasks": 6, "n_demos": (0, 8), "preference": 40.0},
+        ["^Biased, and not shown to be better",
+        "Tasks no better than always answering one label: 6 of 6 without dem"]),
+    "constant in the only task": ({**ONE, "n_main": 60, "preference": 40.0},
+        ["^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the",
+        r"Better than always answering “no” \(accuracy 0.500, macro-F1 0.333\)\? no w.* \(0.500 and 0.333\)"]),
     "below the majority class": (
         # Calibration inverts the scores: inputs without an answer prefer what is right.
         {"n_tasks": 8, "n_demos": (0,), "demo_sets": 1, "signal": -3.0, "labels": ["A", "B"]},
         ["!Helps: "],
     ),
-    "too few tasks for words on others": (
-        {"n_tasks": 3, "n_demos": (0, 2), "n_main": 120, "n_bias_score": 32},
-        ["How sure: .* these 3 tasks with", "Other tasks: 3 tasks say nothing about other tasks; measure 6 or more"],
-    ),
-    "too few rows for words": (
-        {**ONE, "n_main": 4, "n_bias_score": 4},
-        ["How sure: 4 rows are too few", r"BiasScore \S+ \(cannot be tested: 2 of its 4 rows are “no”", "!Helps"],
-    ),
-    "a task tested over its rows": (
-        {"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},
-        [
-            r"RSD \d\.\d+ \(noise about 0\.\d+\)",
-            "are “no”, p < 0.001; with",
-            "new rows of this task with",
-            "!Other tasks",
-        ],
-    ),
-    "no remedy": (
-        {"n_tasks": 3, "n_demos": (0,), "calibration": ()},
-        ["What helps: no mitigation was measured", "!How sure"],
-    ),
-    "always right": (
-        {"n_tasks": 6, "n_demos": (0, 2), "signal": 50.0},
-        ["^No bias shown", r"RSD 0\.000 \(without a test\)", "!RSD fall"],
-    ),
-    "BiasScore that no task can test": (
-        {"n_tasks": 2, "n_demos": (0,), "n_main": 20, "n_bias_score": 8},
-        [r"BiasScore \S+ \(cannot be tested: each task has a label with fewer than 5 rows"],
-    ),
+    "too few tasks for words on others": ({"n_tasks": 3, "n_demos": (0, 2), "n_main": 120, "n_bias_score": 32},
+        ["How sure: .* these 3 tasks with", "Other tasks: 3 tasks say nothing about other tasks; measure 6 or more"]),
+    "too few rows for words": ({**ONE, "n_main": 4, "n_bias_score": 4}, ["How sure: 4 rows are too few",
+        r"BiasScore \S+ \(cannot be tested: 2 of its 4 rows are “no”", "!Helps"]),
+    "a task tested over its rows": ({"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},
+        [r"RSD \d\.\d+ \(noise about 0\.\d+\)", "are “no”, p < 0.001; with", "new rows of this task with",
+        "!Other tasks"]),
+    "no remedy": ({"n_tasks": 3, "n_demos": (0,), "calibration": ()}, ["What helps: no mitigation was measured",
+        "!How sure"]),
+    "always right": ({"n_tasks": 6, "n_demos": (0, 2), "signal": 50.0}, ["^No bias shown",
+        r"RSD 0\.000 \(without a test\)", "!RSD fall"]),
+    "BiasScore that no task can test": ({"n_tasks": 2, "n_demos": (0,), "n_main": 20, "n_bias_score": 8},
+        [r"BiasScore \S+ \(cannot be tested: each task has a label with fewer than 5 rows"]),
     "BiasScore of just enough rows": ({**ONE, "n_main": 20, "n_bias_score": 10}, ["!cannot be tested"]),
     "no rows of BiasScore": ({"n_tasks": 2, "n_demos": (0, 2), "n_bias_score": 0}, ["!BiasScore [0-9]"]),
-}
+}  # fmt: skip
 """By name, a run, and what its conclusions say; with !, what they do not say."""
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_told_what_its_tests_show(name: str, tmp_path: Path) -> None:
     given, words = RUNS[name]
-    assert_said(said(make_run(tmp_path / "run", **given)), words)
-
-
-@pytest.mark.parametrize(
-    ("second", "is_told"), [([20, 0], "it answers “no” for 97.5 % of"), ([1, 19], "“no” (95.0 %) and “yes” (95.0 %)")]
-)
-def test_a_label_that_one_set_prefers_is_not_that_of_all(second: list[int], is_told: str, tmp_path: Path) -> None:
-    """Each of two sets has 20 rows; the first is answered "no" 19 times."""
-    run = make_run(tmp_path / "run", n_tasks=1, n_demos=(4,), n_main=20, n_bias_score=20, labels=["no", "yes"])
-    relations = Relations(run.root).changeable()
-    relations.rows("from label_bias_conclusions limit 0")
-    counts = {(0, "no"): 19, (0, "yes"): 1, (1, "no"): second[0], (1, "yes"): second[1]}
-    changes = [
-        f"update label_bias_by_label set n_predicted = {n} where demo_set = {one} and label = '{label}'"
-        for (one, label), n in counts.items()
-    ]
-    assert is_told in told(relations, "label_bias_conclusions", *changes)
+    relations = Relations(make_run(tmp_path / "run", is_measured=False, **given).root)
+    assert_said(told(relations, "label_bias_conclusions"), words)
     relations.connection.close()
+
+
+def test_a_label_that_one_set_prefers_is_not_that_of_all(tmp_path: Path) -> None:
+    """Each of two sets has 20 rows; the first is answered "no" 19 times."""
+    given: Row = {"n_tasks": 1, "n_demos": (4,), "n_main": 20, "labels": ["no", "yes"], "is_measured": False}
+    for relations in changeable(make_run(tmp_path / "run", **given), "label_bias_conclusions"):
+        for second, is_told in (
+            ([20, 0], "it answers “no” for 97.5 % of"),
+            ([1, 19], "“no” (95.0 %) and “yes” (95.0 %)"),
+        ):
+            counts = {(0, "no"): 19, (0, "yes"): 1, (1, "no"): second[0], (1, "yes"): second[1]}
+            changes = [
+                f"update label_bias_by_label set n_predicted = {n} where demo_set = {one} and label = '{label}'"
+                for (one, label), n in counts.items()
+            ]
+            assert is_told in told(relations, "label_bias_conclusions", *changes)
 
 
 # The primary question
@@ -231,9 +210,11 @@ LATE = "The primary question was chosen after scoring"
 
 def test_a_question_that_was_chosen_late_is_said_to_be(asked: Run, tmp_path: Path) -> None:
     def late(own: Run) -> str:
-        return " ".join(line for line in own.read_json("summary.json")["cautions"] if line.startswith(LATE))
+        notes = label_bias_notes(own, raw_spec(own), read_environment(own))
+        return " ".join(line for line in notes if line.startswith(LATE))
 
     assert "(before, there was none)" in late(asked)
+    assert late(asked) in asked.read_json("summary.json")["cautions"]
     assert late(asked) in asked.read_text("report.html")
     # Of a question that the run began with nothing is said, also when it comes back to that.
     make_run(tmp_path / "early", n_tasks=1, n_demos=(0,), calibration=("cc",))
@@ -245,6 +226,6 @@ def test_a_question_that_was_chosen_late_is_said_to_be(asked: Run, tmp_path: Pat
         (["primary.metric=rsd"], ""),
         (["primary=null"], ""),
     ):
-        reanalyse_run(early.uri, changes)
+        reanalyse_run(early.uri, changes, page=False)
         assert (words in late(early), bool(late(early))) == (True, bool(words))
     assert not any(row["is_primary"] for row in mart(early, "label_bias_verdicts"))

@@ -18,17 +18,17 @@ from tests.handmade import sql_of
 from tests.label_bias.test_own_data import ITEM, reviews, spec_of, write_csv
 from tests.label_bias_report.runs import make_run, said
 from tests.pages import assert_answered, assert_of_marts, assert_said, assert_whole, page_of, printed_queries
-from tests.relation import Relations
+from tests.relation import Relations, told
 
 
 def test_the_page_is_whole_the_same_each_time_and_its_numbers_are_those_of_marts(run: Run) -> None:
     metrics = ("rsd", "accuracy", "macro_f1", "bias_score")
     figures = [f"figures/{metric}{suite}.svg" for suite in ("", "_semantically_equivalent") for metric in metrics]
     files = [*figures, "summary.json", "report.html"]
-    assert write_report(run.uri) == [f"{run.uri}/{name}" for name in files]
     before = {name: run.read_bytes(name) for name in files}
-    code = f"from biaseval.runs import write_report; write_report({run.uri!r})"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    code = f"from biaseval.runs import write_report; print(*write_report({run.uri!r}), sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [f"{run.uri}/{name}" for name in files]
     assert {name: run.read_bytes(name) for name in before} == before
     assert_whole(run.read_text("report.html"))
     assert_answered(run.read_text("report.html"), [run.uri], 10)
@@ -67,23 +67,18 @@ def test_rows_behind_a_verdict_are_wrong_and_of_the_preferred_label(run: Run) ->
     assert len(rows) > 10
 
 
-def test_markup_in_labels_and_names_is_shown_and_not_interpreted(tmp_path: Path) -> None:
+def test_markup_is_shown_and_not_interpreted_and_missing_facts_are_left_out(tmp_path: Path) -> None:
     hostile = "<img src=//evil onerror=alert(1)>"
     run = make_run(tmp_path / "run", n_tasks=2, n_demos=(0, 2), labels=[hostile, "ok & <b>'fine'</b>"])
+    for name in ("plan.json", "environment.json", "digests.json"):
+        (tmp_path / "run" / name).unlink(missing_ok=True)
     write_report(run.uri)
     page = page_of(run)
     for shown in (hostile, "ok & <b>'fine'</b>", "Say which of the labels fits <input> & task 1."):
         assert shown in page.text
     assert "onerror" not in {name for _, name, _ in page.attributes}
     assert "<b>" not in run.read_text("report.html")
-
-
-def test_missing_facts_of_plan_and_environment_are_left_out(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", n_tasks=1, n_demos=(0,), calibration=())
-    for name in ("plan.json", "environment.json", "digests.json"):
-        (tmp_path / "run" / name).unlink(missing_ok=True)
-    write_report(run.uri)
-    assert_said(page_of(run).text, ["Settings", "!None"])
+    assert_said(page.text, ["Settings", "!None"])
 
 
 def test_what_is_no_label_bias_run_is_refused(tmp_path: Path) -> None:
@@ -119,9 +114,9 @@ def test_the_training_loss_is_shown_and_said_where_it_does_not_fall(adapted: Run
     assert_said(" ".join(page.values("alt")), [r"loss 2\.014 at 1, .*1\.014 at 4", r"RSD with LoRA .*LoRA \+ LOOC"])
     assert_said(page.text, ["!The training loss of", r"LoRA \+ CC", "What mitigation needs"])
     assert_whole(adapted.read_text("report.html"))
-    rising = make_run(tmp_path / "run", n_tasks=1, n_demos=(0,), losses=(1.0, 2.0))
-    cautions = query([rising.uri], "select text from label_bias_cautions").to_pylist()
-    assert any(row["text"].startswith("The training loss of 1 of 1 adapter is not lower") for row in cautions)
+    rising = make_run(tmp_path / "run", n_tasks=1, n_demos=(0,), losses=(1.0, 2.0), is_measured=False)
+    said_of = told(Relations(rising.root), "label_bias_cautions")
+    assert_said(said_of, ["The training loss of 1 of 1 adapter is not lower"])
 
 
 TERSE = {"item": "{review} ({shop}) => {label}", "separator": "\n"}
@@ -171,8 +166,8 @@ def test_the_page_has_a_section_whose_numbers_are_those_of_sql(several: Run) -> 
         assert f'title="{row["deviation"]:.6g}"' in page
     [rsd] = rows(several, f"{spread} and metric = 'rsd' and n_demos = 2")
     ends = [rf"{rsd[f'{end}_format']} {rsd[end]:.3f} \(0.\d+\)" for end in ("minimum", "maximum")]
-    told = rf"Wordings: .* with 2 demonstrations, lowest RSD first: {'.*'.join(ends)}"
-    assert_said(said(several), [told, r"All other numbers are of base\."])
+    spread_said = rf"Wordings: .* with 2 demonstrations, lowest RSD first: {'.*'.join(ends)}"
+    assert_said(said(several), [spread_said, r"All other numbers are of base\."])
 
 
 def test_summary_gates_and_plan_know_formats(

@@ -81,23 +81,17 @@ LOWER = {"rsd": "lower", "low": 0.001}
 NO_USE = "do not use: bias rises or performance falls"
 
 
-@pytest.mark.parametrize(
-    ("words", "advice"),
-    [
-        # Praise needs answers that are better than one label.
-        ({**LOWER, "is_above": False}, "bias falls, no better than a constant answer"),
-        ({**LOWER, "is_above": None}, "bias falls, not shown to be better than a constant answer"),
-        ({**LOWER, "is_above": True}, NO_LOSS),
-        # Accuracy below the majority class is the price of answers that are not always the same.
-        ({**LOWER, "majority": 0.6}, NO_LOSS),
-        ({**LOWER, "accuracy": "lower"}, FALLS),
-        # "Do not use" stands only where nothing is gained.
-        ({"rsd": "higher"}, NO_USE),
-        ({"accuracy": "lower"}, NO_USE),
-        ({"rsd": "higher", "macro_f1": "higher"}, "bias rises"),
-        ({"accuracy": "lower", "macro_f1": "higher"}, "not shown"),
-    ],
-)
+@pytest.mark.parametrize(("words", "advice"), [
+    # Praise needs answers that are better than one label.
+    ({**LOWER, "is_above": False}, "bias falls, no better than a constant answer"),
+    ({**LOWER, "is_above": None}, "bias falls, not shown to be better than a constant answer"),
+    ({**LOWER, "is_above": True}, NO_LOSS),
+    # Accuracy below the majority class is the price of answers that are not always the same.
+    ({**LOWER, "majority": 0.6}, NO_LOSS), ({**LOWER, "accuracy": "lower"}, FALLS),
+    # "Do not use" stands only where nothing is gained.
+    ({"rsd": "higher"}, NO_USE), ({"accuracy": "lower"}, NO_USE),
+    ({"rsd": "higher", "macro_f1": "higher"}, "bias rises"), ({"accuracy": "lower", "macro_f1": "higher"}, "not shown"),
+])  # fmt: skip
 def test_advice_goes_by_what_is_gained_and_lost(words: dict[str, Any], advice: str) -> None:
     row = graded(**words)
     assert (row["advice"], row["is_supported"]) == (advice, advice == NO_LOSS)

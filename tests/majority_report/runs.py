@@ -25,9 +25,10 @@ def make_run(
     predict: tuple[str, ...] = ("likelihood",),
     n_repeats: int = 50,
     adapted: Mapping[tuple[str, bool], tuple[str, str]] | None = None,
+    is_measured: bool = True,
     **spec: Any,
 ) -> str:
-    """Return a finished run of the model ``models/{n_parameters}``; the questions of other data are others.
+    """Return a run of the model ``models/{n_parameters}``, measured or not; the questions of other data are others.
 
     With ``adapted``, what the model answers with adapters.
     """
@@ -50,7 +51,8 @@ def make_run(
     if digest is not None:
         environment = {"model": {"digest": digest}, "model_facts": {"n_parameters": n_parameters}}
         Run.open(run).write_text("environment.json", json.dumps(environment))
-    measure(run, has_checks=False)
+    if is_measured:
+        measure(run, has_checks=False)
     return run
 
 

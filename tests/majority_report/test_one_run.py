@@ -134,19 +134,17 @@ RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_told_what_its_tests_show(name: str, tmp_path: Path) -> None:
     given, words = RUNS[name]
-    assert_said(said(make_run(tmp_path / "run", 7_000, **given)), words)
+    relations = Relations(make_run(tmp_path / "run", 7_000, is_measured=False, **given))
+    assert_said(told(relations, CONCLUSIONS) + "\n" + told(relations, CAUTIONS), words)
+    relations.connection.close()
 
 
 def test_one_seed_is_said_to_be_one_draw(tmp_path: Path) -> None:
-    plan = MajorityPlan(("likelihood",), n_repeats=50)
-    for rows in (plan.contexts, plan.prompts):
-        rows[:] = [row for row in rows if row["demo_set"] == 3]
-    kept = {row["prompt_id"] for row in plan.prompts}
-    plan.label_scores = [row for row in plan.label_scores if row["prompt_id"] in kept]
-    run = plan.write(tmp_path)
-    measure(run, has_checks=False)
-    words = ["There is one seed: all numbers hold for one draw", "one seed cannot tell whether they matter"]
-    assert_said(said(run), [*words, "!not shown to depend"])
+    relations = MajorityPlan(("likelihood",), n_repeats=50).only(demo_set=3).relations(tmp_path)
+    assert_said(told(relations, CAUTIONS), ["There is one seed: all numbers hold for one draw"])
+    words = ["one seed cannot tell whether they matter", "!not shown to depend"]
+    assert_said(told(relations, CONCLUSIONS), words)
+    relations.connection.close()
 
 
 def test_outputs_stand_with_the_label_they_were_taken_for(tmp_path: Path) -> None:

@@ -1,20 +1,20 @@
 """One page over runs of several models."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from biaseval.analysis import query
-from biaseval.analysis.comparing import comparing
+from biaseval.analysis.comparing import cautions_of, comparing
 from biaseval.report import write_comparison
 from biaseval.report.compare_models import MODEL_RELATIONS, model_charts, paper_tables
 from tests.commands import call
 from tests.labelplans import two_tasks
 from tests.majority_report.runs import HOSTILE, make_run
-from tests.majorityplans import ANSWERS, LARGE
 from tests.pages import Page, assert_answered, assert_said, assert_whole
+from tests.relation import Together
 from tests.specs import as_older
 
 
@@ -81,49 +81,33 @@ def test_there_is_a_chart_per_instruction_and_one_per_model_of_every_data_set(ru
             assert row[name] == values.get((name, row["method"], row["instruction"], row["setting"]))
 
 
-def test_effects_of_size_stay_within_a_family_and_state_and_those_of_tuning_are_differences(tmp_path: Path) -> None:
-    models = {
-        "small": (7_000, "a", None), "middle": (10_000, "b", None), "tuned": (12_000, "a", "small"),
-        "large": (13_000, "a", None), "larger": (20_000, "a", "large"),
-    }  # fmt: skip
-    made = [
-        make_run(
-            tmp_path / name,
-            size * 1_000_000,
-            model={"path": f"models/llm-{size}", "dtype": "float32", "family": family, "tuned_from": base},
-        )
-        for name, (size, family, base) in models.items()
-    ]
-    pairs = query(made, "select distinct run, larger_run from majority_size_effect order by all").to_pylist()
-    assert pairs == [{"run": "small", "larger_run": "large"}, {"run": "tuned", "larger_run": "larger"}]
-    place = ("n_demos", "instruction", "predict", "method")
-    mean_f1 = {
-        (row["run"], *(row[key] for key in place)): row["mean_f1"]
-        for row in query(made, "from majority_by_model").to_pylist()
-    }
-    effects = query(made, "from majority_tuning_effect where metric = 'mean_f1'").to_pylist()
-    assert {(row["run"], row["other_run"]) for row in effects} == {("small", "tuned"), ("large", "larger")}
-    for row in effects:
-        value, other = (mean_f1[(row[side], *(row[key] for key in place))] for side in ("run", "other_run"))
-        assert (row["value"], row["other_value"], row["estimate"]) == pytest.approx((value, other, other - value))
+@pytest.fixture(scope="module")
+def pair(runs: list[str]) -> Iterator[Together]:
+    """Return what compares two models, over tables that statements can change."""
+    found = Together([runs[1], runs[0]], "majority_bias_compare_cautions")
+    yield found
+    found.connection.close()
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"seed": 43}, ["other seeds in the specs .seed.; differences of size have no interval"]),
-    ({"scoring": {"normalization": "sum", "eos": True}}, ["scored in another way", "no interval"]),
-    ({"answers": dict.fromkeys(ANSWERS, ("TTTT", "TTTT"))},
-        ["no setting is shown to be better than always answering one label in other; an RB@10 near 1 is then no"]),
-    ({"answers": dict.fromkeys(ANSWERS, ("TTTF", "TTTF"))}, ["!better than always answering one label in other"]),
-    ({"n_repeats": 1}, ["too few test rows for RB@10 in few and other"]),
-    ({"n_parameters": None}, ["the size of the model is unknown in other"]),
+LARGER = "where run = 'boolq-large'"
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (f"update run_settings set seed = 43 {LARGER}",
+        ["other seeds in the specs .seed.; differences of size have no interval"]),
+    (f"update run_settings set normalization = 'sum' {LARGER}", ["scored in another way", "no interval"]),
+    (f"update majority_by_model set is_any_setting_above_constant = false {LARGER}",
+        [r"to be better than always answering one label in .*boolq-large; an RB@10 near 1 is then no"]),
+    ("update majority_by_model set is_any_setting_above_constant = true", ["!better than always answering one label"]),
+    ("update majority_by_model set has_enough_rows = false",
+        ["too few test rows for RB@10 in boolq-small and boolq-large"]),
+    (f"update majority_by_model set n_parameters = null {LARGER}",
+        ["the size of the model is unknown in boolq-large"]),
 ])  # fmt: skip
-def test_what_a_reader_must_know_first(
-    given: dict[str, Any], words: list[str], runs: list[str], tmp_path: Path
-) -> None:
-    first = make_run(tmp_path / "few", 7_000, n_repeats=1) if "n_repeats" in given else runs[1]
-    other = make_run(tmp_path / "other", **{"n_parameters": 13_000_000_000, "answers": LARGE, **given})
-    with comparing([first, other]) as (compared, _):
-        assert_said("\n".join(row["text"] for row in compared.cautions), words)
+def test_what_a_reader_must_know_first(change: str, words: list[str], pair: Together) -> None:
+    with pair.changed(change):
+        said = pair.rows(cautions_of("majority_bias", ["boolq-small", "boolq-large"]))
+    assert_said("\n".join(row["text"] for row in said), words)
 
 
 def test_markup_in_names_is_shown_and_not_interpreted(runs: list[str], tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> str:
     for row in plan.prompts:
         row["input_text"] = f"Input: {row['row']}\n\nOutput:"
     run = plan.write(tmp_path_factory.mktemp("own") / "run")
-    measure(run)
+    measure(run, has_checks=False)
     return run
 
 
@@ -92,7 +92,7 @@ def _named(folder: Path, *names: str) -> str:
     for row in plan.prompts:
         row["input_text"] = f"Input: {row['row']}\n\nOutput:"
     run = plan.write(folder)
-    measure(run)
+    measure(run, has_checks=False)
     return run
 
 
@@ -124,26 +124,20 @@ def record(target: str, choices: Sequence[str], doc: dict[str, Any] | None = Non
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("key", "doc", "target", "choices", "acc", "gold"),
-    [
-        ("label", {"label": 2}, "2", ["a", "b", "c"], None, 2),
-        ("label", {"label": True}, "True", ["a", "b", "c"], None, 1),
-        ("label", {"label": "2"}, "2", ["1", "2", "3"], None, 1),  # text that looks like an index
-        ("label", {"label": [1]}, "[1]", ["a", "b", "c"], None, 1),
-        ("label", {"label": ["c"]}, "['c']", ["a", "b", "c"], None, 2),
-        (0, {}, "0", ["a", "b", "c"], None, 0),
-        ("{{x}}", {}, "2", ["1", "2", "3"], None, 2),  # of a template digits are an index
-        ("{{x}}", {}, "c", ["a", "b", "c"], None, 2),
-        ("{{x}}", {}, "[1]", ["a", "b", "c"], None, 1),
-        ("{{x}}", {}, "[a", ["b", "[a", "c"], None, 1),
-        ("{{x}}", {}, "[a]", ["b", "[a]", "c"], None, 1),
-        ("def f(doc): ...", {}, "c", ["a", "b", "c"], None, 2),
-        ("def f(doc): ...", {}, "1", ["1", "0"], 1.0, 1),  # an index, as what is predicted is right
-        ("def f(doc): ...", {}, "1", ["1", "0"], 0.0, 0),  # a choice, as it is not
-        (None, {}, "2", ["a", "b", "c"], 0.0, 2),
-    ],
-)
+@pytest.mark.parametrize(("key", "doc", "target", "choices", "acc", "gold"), [
+    ("label", {"label": 2}, "2", ["a", "b", "c"], None, 2),
+    ("label", {"label": True}, "True", ["a", "b", "c"], None, 1),
+    ("label", {"label": "2"}, "2", ["1", "2", "3"], None, 1),  # text that looks like an index
+    ("label", {"label": [1]}, "[1]", ["a", "b", "c"], None, 1),
+    ("label", {"label": ["c"]}, "['c']", ["a", "b", "c"], None, 2), (0, {}, "0", ["a", "b", "c"], None, 0),
+    ("{{x}}", {}, "2", ["1", "2", "3"], None, 2),  # of a template digits are an index
+    ("{{x}}", {}, "c", ["a", "b", "c"], None, 2), ("{{x}}", {}, "[1]", ["a", "b", "c"], None, 1),
+    ("{{x}}", {}, "[a", ["b", "[a", "c"], None, 1), ("{{x}}", {}, "[a]", ["b", "[a]", "c"], None, 1),
+    ("def f(doc): ...", {}, "c", ["a", "b", "c"], None, 2),
+    ("def f(doc): ...", {}, "1", ["1", "0"], 1.0, 1),  # an index, as what is predicted is right
+    ("def f(doc): ...", {}, "1", ["1", "0"], 0.0, 0),  # a choice, as it is not
+    (None, {}, "2", ["a", "b", "c"], 0.0, 2),
+])  # fmt: skip
 def test_the_right_choice_is_what_the_configuration_and_the_accuracy_say(
     key: object, doc: dict[str, Any], target: str, choices: list[str], acc: float | None, gold: int
 ) -> None:

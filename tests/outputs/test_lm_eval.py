@@ -17,22 +17,13 @@ from tests.outputs.harness import copied, lines, reported_accuracy, samples
 CLASSIFICATIONS = ("list", "text", "template", "digits", "mutual", "repeats", "filters")
 WITH_OPTIONS = ("options", "inputs")
 SUITE = (*CLASSIFICATIONS, *WITH_OPTIONS)
-SETTINGS = {"zero": (0, 0), "two_seeded": (2, 0), "two": (2, 1)}
-"""Evaluation to its number of demonstrations and set of them; seeds are 7 and 1234."""
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a run of all tasks without demonstrations."""
     folder = tmp_path_factory.mktemp("suite") / "run"
-    return import_scores("lm-eval", [samples("zero", task) for task in SUITE], str(folder)).uri
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a run of two tasks with no and with two demonstrations, the latter drawn twice."""
-    files = [samples(setting, task) for setting in SETTINGS for task in ("list", "options")]
-    return import_scores("lm-eval", files, str(tmp_path_factory.mktemp("settings") / "run"), "theirs").uri
+    return import_scores("lm-eval", [samples("zero", task) for task in SUITE], str(folder), page=False).uri
 
 
 def rows(run: str, sql: str) -> list[dict[str, Any]]:

@@ -72,26 +72,17 @@ def test_thresholds_are_chosen_as_by_the_published_code(shared: Path) -> None:
     assert sum(ours != theirs for ours, theirs in zip(chosen, expected, strict=True)) == 36
 
 
-@pytest.mark.parametrize(
-    ("candidates", "paper", "reference"),
-    [
-        ([], None, None),
-        ([(0, None, 900, 900)], None, None),
-        ([(0, 0, 2000, 2000)], None, None),
-        # The first significant one is taken however small, and replaced by a large one that is less significant.
-        ([(0, 5, 900, 9000), (1, 2, 2000, 7000)], 1, 1),
-        ([(0, 2, 900, 9000), (1, 5, 1000, 9000)], 1, 0),
-        # Twice the sample: at least in the text, more in the code.
-        ([(0, 2, 900, 9000), (1, 1, 1600, 9000)], 1, 0),
-        ([(0, 1, 1600, 9000), (1, 2, 1600, 9000)], 1, 0),
-        ([(0, 1, 1600, 9000), (1, 0.5, 1601, 9000)], 0, 0),
-        ([(0, 1, 1599, 9000), (1, 0.5, 1601, 9000)], 1, 1),
-        # The smallest on ties, also within rounding.
-        ([(0, 3, 2000, 2000), (1, 3, 3000, 3000)], 0, 0),
-        ([(0, 3, 2000, 2000), (1, 3 + 1e-12, 3000, 3000)], 0, 0),
-        ([(0, 3, 2000, 2000), (1, None, 10, 3990), (2, 4, 3000, 3000)], 2, 2),
-    ],
-)
+@pytest.mark.parametrize(("candidates", "paper", "reference"), [
+    ([], None, None), ([(0, None, 900, 900)], None, None), ([(0, 0, 2000, 2000)], None, None),
+    # The first significant one is taken however small, and replaced by a large one that is less significant.
+    ([(0, 5, 900, 9000), (1, 2, 2000, 7000)], 1, 1), ([(0, 2, 900, 9000), (1, 5, 1000, 9000)], 1, 0),
+    # Twice the sample: at least in the text, more in the code.
+    ([(0, 2, 900, 9000), (1, 1, 1600, 9000)], 1, 0), ([(0, 1, 1600, 9000), (1, 2, 1600, 9000)], 1, 0),
+    ([(0, 1, 1600, 9000), (1, 0.5, 1601, 9000)], 0, 0), ([(0, 1, 1599, 9000), (1, 0.5, 1601, 9000)], 1, 1),
+    # The smallest on ties, also within rounding.
+    ([(0, 3, 2000, 2000), (1, 3, 3000, 3000)], 0, 0), ([(0, 3, 2000, 2000), (1, 3 + 1e-12, 3000, 3000)], 0, 0),
+    ([(0, 3, 2000, 2000), (1, None, 10, 3990), (2, 4, 3000, 3000)], 2, 2),
+])  # fmt: skip
 def test_both_rules_by_hand(candidates: list[Candidate], paper: float | None, reference: float | None) -> None:
     assert _choose("paper", [candidates], 800) == [paper]
     assert _choose("reference", [candidates], 800) == [reference]

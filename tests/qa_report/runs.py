@@ -39,9 +39,10 @@ def make_run(
     texts: Row | None = None,
     change: Callable[[QaPlan], None] = lambda plan: None,
     n_parts: int = 1,
+    is_measured: bool = True,
     **spec: Any,
 ) -> Run:
-    """Return a finished run without report: models, with exact match on ``squad``, also have a set of 40 elsewhere."""
+    """Return a run without report, measured or not: models with answers to ``squad`` and to a set of 40 elsewhere."""
     answers = models or {"strong": right(0.98, 0.6, 0.02), "weak": right(0.3, 0.1, 0.6)}
     content = {
         "datasets": {"in_distribution": {"squad": "squad.json"},
@@ -68,7 +69,8 @@ def make_run(
         example.update(text | (texts or {}))
     change(plan)
     uri = plan.write(folder, n_parts)
-    measure(uri, has_checks=False)
+    if is_measured:
+        measure(uri, has_checks=False)
     return Run.open(uri)
 
 

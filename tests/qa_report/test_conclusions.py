@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from biaseval.analysis import query
 from biaseval.store import Run
 from tests.pages import assert_said, mart
 from tests.qa_report.runs import Row, make_run, right, said
@@ -47,49 +46,34 @@ def relations(run: Run) -> Iterator[Relations]:
 
 
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "biases that were not tested": (
-        ["update qa_bias_tests set is_supported = null, p_adjusted = null"],
+    "biases that were not tested": (["update qa_bias_tests set is_supported = null, p_adjusted = null"],
         ["^Cannot say: the differences were not tested. Nothing can be said of strong and weak.",
-         "Measure this run again",
-         "!How sure"],
-    ),
-    "biases that chance explains": (
-        ["update qa_bias_tests set is_supported = false"],
+        "Measure this run again", "!How sure"]),
+    "biases that chance explains": (["update qa_bias_tests set is_supported = false"],
         [r"^No bias shown. No shortcut is shown for strong \(3 tested\) and weak", "none of 3 tested shortcuts is",
-         "!depends on"],
-    ),
-    "the same answer": (
-        ["update qa_by_dataset set is_constant = true, share_most_frequent = 0.97 where model = 'strong'"],
+        "!depends on"]),
+    "the same answer":
+        (["update qa_by_dataset set is_constant = true, share_most_frequent = 0.97 where model = 'strong'"],
         ["^Biased. Exact match depends on sim_word in weak; nothing can be said of strong",
-         "strong: 97.0 % of the 200 answers are the same. All other numbers .* only reflect that"],
-    ),
-    "the same answers of all": (
-        ["update qa_by_dataset set is_constant = true"], ["^Cannot say: the answers are nearly always the same"]
-    ),
-    "too few right answers for none to mean anything": (
-        ["update qa_bias_tests set is_supported = false", "update qa_by_dataset set exact_match = 0.02"],
-        ["^Cannot say: too few answers are right", r"\(exact match 2.0 %\). Below 10 %, groups can hardly differ"],
-    ),
-    "too few right answers, and yet a bias": (
-        ["update qa_by_dataset set exact_match = 0.02"], ["^Biased. Exact match depends on ans_len in strong and"]
-    ),
+        "strong: 97.0 % of the 200 answers are the same. All other numbers .* only reflect that"]),
+    "the same answers of all": (["update qa_by_dataset set is_constant = true"],
+        ["^Cannot say: the answers are nearly always the same"]),
+    "too few right answers for none to mean anything": (["update qa_bias_tests set is_supported = false",
+        "update qa_by_dataset set exact_match = 0.02"], ["^Cannot say: too few answers are right",
+        r"\(exact match 2.0 %\). Below 10 %, groups can hardly differ"]),
+    "too few right answers, and yet a bias": (["update qa_by_dataset set exact_match = 0.02"],
+        ["^Biased. Exact match depends on ans_len in strong and"]),
     "the same bias out of distribution": (
         ["update qa_bias_by_heuristic set status = 'measured', difference = 12.3, threshold = 1 "
          "where dataset = 'trivia' and heuristic = 'ans_len'"],
         [r"strong: .*\(bias significance \d+\.\d; on trivia 12.3, not significant\)"],
     ),
-    "no difference between models": (
-        ["update qa_model_comparisons set verdict = 'unclear'"],
-        [r"no difference is significant; one test alone detects \d+\.\d points in the gap .* in 4 of 5 runs"],
-    ),
-    "models that no test can compare": (
-        ["update qa_model_comparisons set verdict = null, reason = 'one article'"],
-        ["no test can compare them: the questions of a group are about a single article."],
-    ),
-    "too few articles to compare models": (
-        ["update qa_model_comparisons set verdict = 'too few', n_articles = 4"],
-        ["no test can compare them: .*the questions are about only 4 articles"],
-    ),
+    "no difference between models": (["update qa_model_comparisons set verdict = 'unclear'"],
+        [r"no difference is significant; one test alone detects \d+\.\d points in the gap .* in 4 of 5 runs"]),
+    "models that no test can compare": (["update qa_model_comparisons set verdict = null, reason = 'one article'"],
+        ["no test can compare them: the questions of a group are about a single article."]),
+    "too few articles to compare models": (["update qa_model_comparisons set verdict = 'too few', n_articles = 4"],
+        ["no test can compare them: .*the questions are about only 4 articles"]),
 }  # fmt: skip
 """By name, statements that change marts, and what conclusions say; with !, what they do not say."""
 
@@ -102,39 +86,31 @@ def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relation
 
 CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     # Strong has no threshold where weak has one, and then weak's is kept.
-    "as they are": (
-        [],
+    "as they are": ([],
         [r"on the answers of strong \(squad, trivia\) and weak \(squad\) and kept for the other models",
-         "20 questions, the size of a sample: .*on news; word_dist on trivia", "the values do not differ: ans_len on n",
-         "!Fewer than half", "!one article", "!has no answer"],
-    ),
+        "20 questions, the size of a sample: .*on news; word_dist on trivia",
+        "the values do not differ: ans_len on n", "!Fewer than half", "!one article", "!has no answer"]),
     "thresholds of each model": (["update qa_settings set variant = 'reference'"],
-    ["searched for each model on its own"]),
+        ["searched for each model on its own"]),
     "thresholds of the spec": (["update qa_bias_by_heuristic set searched_on = null"], ["!Thresholds"]),
-    "low exact match": (
-        ["update qa_by_dataset set exact_match = 0.4 where model = 'weak'"],
-        [r"Fewer than half .*: weak \(40.0 % on squad\)\. .* no success"],
-    ),
+    "low exact match": (["update qa_by_dataset set exact_match = 0.4 where model = 'weak'"],
+        [r"Fewer than half .*: weak \(40.0 % on squad\)\. .* no success"]),
     "one article": (["update qa_by_dataset set n_articles = 1 where dataset = 'squad'"],
-    ["All questions of squad are about"]),
-    "missing answers": (
-        ["update qa_by_dataset set n_missing = 2, n_rows = 198 where model = 'weak' and dataset = 'squad'"],
-        ["weak has no answer to 2 of the 200 questions of squad, which are left out for it alone"],
-    ),
-    "small groups": (
-        ["update qa_bias_by_heuristic set n_lower = 30 where dataset = 'squad' and heuristic = 'ans_len'"],
-        [r"Samples of 20 without replacement contain much .*ans_len on squad \(30 questions\)"],
-    ),
+        ["All questions of squad are about"]),
+    "missing answers":
+        (["update qa_by_dataset set n_missing = 2, n_rows = 198 where model = 'weak' and dataset = 'squad'"],
+        ["weak has no answer to 2 of the 200 questions of squad, which are left out for it alone"]),
+    "small groups":
+        (["update qa_bias_by_heuristic set n_lower = 30 where dataset = 'squad' and heuristic = 'ans_len'"],
+        [r"Samples of 20 without replacement contain much .*ans_len on squad \(30 questions\)"]),
     "small groups with replacement": (["update qa_settings set replacement = true"], ["!Samples of"]),
     "what only some models lack": (
         ["update qa_bias_by_heuristic set status = 'groups too small' "
          "where model = 'weak' and dataset = 'squad' and heuristic = 'ans_len'"],
         [r"ans_len \(of weak\) on squad"],
     ),
-    "nothing measured": (
-        ["update qa_bias_by_heuristic set status = 'no threshold to try' where dataset = 'squad'"],
-        ["do not differ: .*every shortcut on squad"],
-    ),
+    "nothing measured": (["update qa_bias_by_heuristic set status = 'no threshold to try' where dataset = 'squad'"],
+        ["do not differ: .*every shortcut on squad"]),
 }  # fmt: skip
 
 
@@ -161,39 +137,27 @@ def drop(plan: QaPlan) -> None:
 
 
 RUNS: dict[str, tuple[Row, Sequence[str]]] = {
-    "higher values are better": (
-        {"models": {"common": right(0.2, 0.2, 0.7)}},
-        ["^Biased. Exact match depends on sim_word in common", r"sim_word > 2: \d", "!Models compared"],
-    ),
+    "higher values are better": ({"models": {"common": right(0.2, 0.2, 0.7)}},
+        ["^Biased. Exact match depends on sim_word in common", r"sim_word > 2: \d", "!Models compared"]),
     # Groups of 100 that differ by ten points: samples of 90 of them are apart, and nothing else.
-    "a bias that chance explains": (
-        {"models": {"luck": right(0.6, 0.5)}, "heuristics": ["ans_len"], "bootstrap": {"trials": 20, "sample": 90}},
-        ["^No bias shown. ",
-         "none of 1 tested shortcut is significant; chance alone reaches a .* of .* points; this run det",
-         "A smaller bias may exist; more questions would show it"],
-    ),
-    "one article": (
-        {"models": {"fair": right(0.7, 0.7), "strong": right(1, 0.2)}, "change": one_title},
+    "a bias that chance explains": ({"models": {"luck": right(0.6, 0.5)}, "heuristics": ["ans_len"], "bootstrap":
+        {"trials": 20, "sample": 90}}, ["^No bias shown. ",
+        "none of 1 tested shortcut is significant; chance alone reaches a .* of .* points; this run det",
+        "A smaller bias may exist; more questions would show it"]),
+    "one article": ({"models": {"fair": right(0.7, 0.7), "strong": right(1, 0.2)}, "change": one_title},
         ["^Cannot say: all questions are about one article. Nothing can be said of fair and strong",
-         "no test can compare"],
-    ),
+        "no test can compare"]),
     "no bias": ({"models": {"fair": right(0.5, 0.5)}}, [r"^No bias shown. No shortcut is shown for fair \(3 tested"]),
     "one value": ({"change": one_value, "heuristics": ["sim_word"]}, ["^Cannot say: no shortcut can be measured"]),
-    "many models": (
-        {"models": {f"model{n}": right(1, 0.2 + 0.05 * n) for n in range(8)}, "heuristics": ["ans_len"]},
+    "many models": ({"models": {f"model{n}": right(1, 0.2 + 0.05 * n) for n in range(8)}, "heuristics": ["ans_len"]},
         ["^Biased. [^\n]*model2 and 5 more", "Further models: 2 more", r"\d+\.\d to \d+\.\d over 8 models",
-         r"of 28 pairs, these differ: exact match in \d+ and the gap by ans_len in \d+\."],
-    ),
+        r"of 28 pairs, these differ: exact match in \d+ and the gap by ans_len in \d+\."]),
     # Gaps that differ by 60 points, of which the mean over three heuristics is a third.
-    "models that differ in one shortcut": (
-        {"models": {"fair": right(0.7, 0.7), "strong": right(1, 0.4)}, "thresholds": GIVEN},
-        [r"the gap by ans_len \(T = 1\) is (59|60|61)\.\d \[.*\] points smaller in fair than in strong", "!mean gap"],
-    ),
-    "other questions": (
-        {"models": {"full": right(1, 0.3), "gaps": [*right(1, 0.4)[:199], None]}, "heuristics": ["ans_len"],
-         "change": drop},
-        ["exact match is|no difference"],
-    ),
+    "models that differ in one shortcut": ({"models": {"fair": right(0.7, 0.7), "strong": right(1, 0.4)},
+        "thresholds": GIVEN},
+        [r"the gap by ans_len \(T = 1\) is (59|60|61)\.\d \[.*\] points smaller in fair than in strong", "!mean gap"]),
+    "other questions": ({"models": {"full": right(1, 0.3), "gaps": [*right(1, 0.4)[:199], None]}, "heuristics":
+        ["ans_len"], "change": drop}, ["exact match is|no difference"]),
 }  # fmt: skip
 """By name, a run, and what its conclusions say; with !, what they do not say."""
 
@@ -201,7 +165,9 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_told_what_its_tests_show(name: str, tmp_path: Path) -> None:
     given, words = RUNS[name]
-    run = make_run(tmp_path, **given)
-    assert_said(said(run), words)
-    n_supported = query([run.uri], "from qa_bias_tests where is_supported and dataset = 'squad'").num_rows
-    assert said(run).startswith("Biased.") == (n_supported > 0)
+    relations = Relations(make_run(tmp_path, is_measured=False, **given).root)
+    text = told(relations, "qa_bias_conclusions")
+    assert_said(text, words)
+    supported = relations.rows("from qa_bias_tests where is_supported and dataset = 'squad'")
+    assert text.startswith("Biased.") == bool(supported)
+    relations.connection.close()

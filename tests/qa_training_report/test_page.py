@@ -9,8 +9,8 @@ import pytest
 
 from biaseval.analysis import query
 from biaseval.analysis.summary_marts import HEADLINES
+from biaseval.report import Page as ReportPage
 from biaseval.report import qa_bias_page
-from biaseval.report.blocks import Figure
 from biaseval.store import Run
 from tests.pages import Page, assert_said, assert_whole, printed_queries
 from tests.publishedstudy import BIASES, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
@@ -29,13 +29,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="session")
-def figures(whole: Run) -> dict[str, Figure]:
-    return {figure.name: figure for figure in qa_bias_page(whole).figures}
+def page(whole: Run) -> ReportPage:
+    return qa_bias_page(whole)
 
 
 @pytest.fixture(scope="session")
-def source(whole: Run) -> str:
-    return qa_bias_page(whole).html
+def source(page: ReportPage) -> str:
+    return page.html
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,8 @@ def test_table_1_has_the_cells_of_the_paper(whole: Run) -> None:
 # Figures
 
 
-def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, figures: dict[str, Figure]) -> None:
+def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, page: ReportPage) -> None:
+    figures = {figure.name: figure for figure in page.figures}
     dots = json.loads(figures["debiasing_0_bert-base-squad"].json)["data"]["values"]
     assert [dot["series"] for dot in dots if dot["y"] == "ans_len"] == [
         "standard", "RESAM", "LMIX", "CREG", "PoE", "people",
@@ -187,52 +188,33 @@ CHANGE = "update qa_debiasing set {} where model = '{}' and heuristic = 'ans_len
 F1 = "update qa_out_of_distribution{} set f1_verdict = '{}' where model = '{}'"
 
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "as published": (
-        [],
-        [
-            r"At a price: RESAM on ans_len −5\.6 \[−7\.1, −4\.1\]: the bias falls, and so does F1",
-            r"at an unclear price: PoE on ans_len −4\.8 .* and PoE on word_dist .*; a loss of F1 cannot be excluded",
-            "No change of bias shown: 14 of 23 debiased readers",
-            r"Nearly broken: 6 of 23 .*LMIX on ans_len \(18\.5 against 69\.0 %\).* 3 more.* a low bias is no success",
-            r"falls in 0 and rises in 0 of 23; out of distribution \(3 sets\) it falls in 7 and rises in 6 of 23",
-            "25 readers trained; 1 failed",
-            "same holds for all changes by debiasing, for these trainings",
-            "!Helps:", "!Bias rises", "!Not tested",
-        ],
-    ),
-    "a loss of F1 is excluded": (
-        [F1.format("", "negligible", RESAM), F1.format("_by_model", "higher", RESAM)],
-        [r"Helps: RESAM on ans_len .* F1 is shown not to fall by a point", "!At a price"],
-    ),
-    "F1 falls in distribution alone": (
-        [F1.format("", "lower", RESAM), F1.format("_by_model", "higher", RESAM)], ["At a price: RESAM on ans_len"]
-    ),
-    "F1 is not clear elsewhere": (
-        [F1.format("", "higher", RESAM), F1.format("_by_model", "unclear", RESAM)],
-        ["unclear price: RESAM on ans_len", "!At a price"],
-    ),
+    "as published": ([], [r"At a price: RESAM on ans_len −5\.6 \[−7\.1, −4\.1\]: the bias falls, and so does F1",
+        r"at an unclear price: PoE on ans_len −4\.8 .* and PoE on word_dist .*; a loss of F1 cannot be excluded",
+        "No change of bias shown: 14 of 23 debiased readers",
+        r"Nearly broken: 6 of 23 .*LMIX on ans_len \(18\.5 against 69\.0 %\).* 3 more.* a low bias is no success",
+        r"falls in 0 and rises in 0 of 23; out of distribution \(3 sets\) it falls in 7 and rises in 6 of 23",
+        "25 readers trained; 1 failed", "same holds for all changes by debiasing, for these trainings", "!Helps:",
+        "!Bias rises", "!Not tested"]),
+    "a loss of F1 is excluded": ([F1.format("", "negligible", RESAM), F1.format("_by_model", "higher", RESAM)],
+        [r"Helps: RESAM on ans_len .* F1 is shown not to fall by a point", "!At a price"]),
+    "F1 falls in distribution alone": ([F1.format("", "lower", RESAM), F1.format("_by_model", "higher", RESAM)],
+        ["At a price: RESAM on ans_len"]),
+    "F1 is not clear elsewhere": ([F1.format("", "higher", RESAM), F1.format("_by_model", "unclear", RESAM)],
+        ["unclear price: RESAM on ans_len", "!At a price"]),
     # A change is what its verdict says, whatever its interval, which excludes 0.
     "a bias that rises": ([CHANGE.format("verdict = 'higher'", CREG)], ["Bias rises: CREG on ans_len −1"]),
     "a change that is negligible": ([CHANGE.format("verdict = 'negligible'", RESAM)], ["shown: 15 of 23",
-    "!At a price"]),
-    "a change that was not tested": (
-        [CHANGE.format("verdict = null, reason = 'threshold by chance'", RESAM)],
-        [r"Not tested: 1 of 23 debiased readers \(threshold by chance\)", "!At a price"],
-    ),
-    "too few articles": (
-        [CHANGE.format("verdict = 'too few'", RESAM)], [r"Not tested: 1 of 23 .*\(too few articles\)", "!At a price"]
-    ),
-    "a single reader that is broken": (
-        [CHANGE.format("is_nearly_broken = true", RESAM)], ["Nearly broken: 7 of 23", "!At a price"]
-    ),
-    "several seeds and bases": (
-        ["update trained_models set seed = 1, base = 'other' where method = 'standard'"],
-        [r"At a price: bert-base@squad RESAM on ans_len \(seed 42\) "],
-    ),
-    "standard readers alone": (
-        ["delete from qa_debiasing where method <> 'standard'"], ["25 readers trained", "!debias", "!Helps",
-         "!At a price"]
-    ),
+        "!At a price"]),
+    "a change that was not tested": ([CHANGE.format("verdict = null, reason = 'threshold by chance'", RESAM)],
+        [r"Not tested: 1 of 23 debiased readers \(threshold by chance\)", "!At a price"]),
+    "too few articles": ([CHANGE.format("verdict = 'too few'", RESAM)],
+        [r"Not tested: 1 of 23 .*\(too few articles\)", "!At a price"]),
+    "a single reader that is broken": ([CHANGE.format("is_nearly_broken = true", RESAM)], ["Nearly broken: 7 of 23",
+        "!At a price"]),
+    "several seeds and bases": (["update trained_models set seed = 1, base = 'other' where method = 'standard'"],
+        [r"At a price: bert-base@squad RESAM on ans_len \(seed 42\) "]),
+    "standard readers alone": (["delete from qa_debiasing where method <> 'standard'"], ["25 readers trained",
+        "!debias", "!Helps", "!At a price"]),
 }  # fmt: skip
 """By name, statements that change marts, and what conclusions say; with !, what they do not say."""
 
@@ -244,28 +226,20 @@ def test_what_is_said_of_readers_is_what_their_tests_show(name: str, relations: 
 
 
 CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
-    "as published": (
-        [],
-        ["Each reader is a single training", "changes on adversarialqa lean high", "Trainings failed.*not finite",
-         "different numbers of steps .*resample.word_dist. 16,000 .bert-base 14,000.", "!favours", "!no method can",
-         "!chance"],
-    ),
+    "as published": ([], ["Each reader is a single training", "changes on adversarialqa lean high",
+        "Trainings failed.*not finite", "different numbers of steps .*resample.word_dist. 16,000 .bert-base 14,000.",
+        "!favours", "!no method can", "!chance"]),
     "several seeds": (["update trained_models set seed = 1 where method = 'resample'"],
-    ["Compare the seeds of a method"]),
-    "a threshold of a standard reader": (
-        [CHANGE.format("searched_on = 'bert-base'", RESAM)],
-        [r"searched on the answers of standard readers \(bert-base\)\. That favours the debiased"],
-    ),
-    "a standard reader without the bias": (
-        [CHANGE.format("standard_significance = 0", RESAM)], ["no bias, no method can lower it: bert-base on ans_len"]
-    ),
-    "no bias on validation": (
-        ["update qa_segments set bias_significance = 0 where bias = 'ans_len'"],
-        ["biased may be chance: ans_len of bert-base on squad. A method .* strengthens a bias"],
-    ),
-    "readers that nothing was tuned for": (
-        ["delete from trained_models where method in ('learned_mixin', 'confidence_regularization')"], ["!lean high"]
-    ),
+        ["Compare the seeds of a method"]),
+    "a threshold of a standard reader": ([CHANGE.format("searched_on = 'bert-base'", RESAM)],
+        [r"searched on the answers of standard readers \(bert-base\)\. That favours the debiased"]),
+    "a standard reader without the bias": ([CHANGE.format("standard_significance = 0", RESAM)],
+        ["no bias, no method can lower it: bert-base on ans_len"]),
+    "no bias on validation": (["update qa_segments set bias_significance = 0 where bias = 'ans_len'"],
+        ["biased may be chance: ans_len of bert-base on squad. A method .* strengthens a bias"]),
+    "readers that nothing was tuned for":
+        (["delete from trained_models where method in ('learned_mixin', 'confidence_regularization')"],
+        ["!lean high"]),
 }  # fmt: skip
 
 
