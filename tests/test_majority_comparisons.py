@@ -80,6 +80,19 @@ def test_the_effect_of_size_is_larger_minus_smaller_in_the_rows_and_in_the_draws
     assert [without[name] for name in METRICS] == [0] * 5
 
 
+def test_each_run_stands_in_its_own_best_setting_where_they_differ(pair: Together) -> None:
+    asked = "from majority_bias_comparison where run = 'large' and method = 'best' and metric = 'mean_f1'"
+    with pair.changed():
+        f1 = {(row["run"], row["instruction"]): row["mean_f1"] for row in pair.rows("from majority_by_model")}
+        assert pair.rows(asked) == []  # with the instruction both are best
+    with pair.changed("update majority_by_model set mean_f1 = 0 where run = 'small' and instruction"):
+        [row] = pair.rows(asked)
+    assert (row["value"], row["other_value"]) == pytest.approx((f1["large", True], f1["small", False]))
+    assert row["estimate"] == pytest.approx(f1["small", False] - f1["large", True])
+    # All four differences have one sign: two of 16 patterns are as extreme.
+    assert (row["n_demos"], row["instruction"], row["n_units"], row["p"]) == (None, None, 4, 2 / 16)
+
+
 def effects_of(pair: Together, models: Mapping[str, tuple[str, Mapping[str, Any]]]) -> tuple[Rows, Rows]:
     """Return the effects of size and those of tuning between models."""
     of_pair = ("majority_shared_data", "majority_bias_comparison", "majority_draws_by_model", "majority_by_model")

@@ -182,7 +182,8 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
         pairs = zip(plan.label_scores, wrong.label_scores, strict=True)
         plan.label_scores = [right if right["prompt_id"] in best else other for right, other in pairs]
         runs.append(make(plan, tmp_path / name))
-    [row] = compared_rows(runs, where="run = 'first' and method = 'best' and metric = 'accuracy'")
+    asked = "from label_bias_comparison where run = 'first' and method = 'best' and metric = 'accuracy'"
+    [row] = query(runs, asked).to_pylist()
     assert (row["n_demos"], row["n_units"], row["p"], row["verdict"]) == (None, 7, 2 / 128, "higher")
     assert row["estimate"] == pytest.approx(15 / 8 / 7)
     said = conclusions(compare_runs(runs))
