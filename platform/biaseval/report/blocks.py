@@ -62,9 +62,31 @@ class Column(NamedTuple):
 
 
 def columns(text: str) -> list[Column]:
-    """Return columns from ``name | heading | how | word | group; …``; the last three parts are optional."""
-    parts = (one.strip() for one in re.split(r"[;\n]", text))
-    return [Column(*(part.strip() for part in one.split("|"))) for one in parts if one]
+    """Return columns from ``name | heading | how | word | group; …``; the last three parts are optional.
+
+    A name alone has the heading that all tables give it, or else itself as heading; ``n_NAME`` is a count of NAME.
+    """
+    return [_column(one.strip()) for one in re.split(r"[;\n]", text) if one.strip()]
+
+
+def _column(text: str) -> Column:
+    if "|" in text:
+        return Column(*(part.strip() for part in text.split("|")))
+    heading = text.removeprefix("n_").replace("_", " ").capitalize()
+    return _USUAL.get(text, Column(text, heading, "count" if text.startswith("n_") else "text"))
+
+
+_USUAL = {
+    column.name: column
+    for column in columns("""
+method|Method|method; predict|Prediction|way; instruction|With instruction|yes; n_demos|Demonstrations|count;
+task|Task|name; metric|Metric|metric; dataset|Data set; heuristic|Shortcut; scope|For; gold|Gold|name;
+threshold|T|number; p|p|p; p_adjusted|p|p; demo_set|Set|count; row|Row|count; labels|Labels|list;
+rsd|RSD|rate; bias_score|BiasScore|rate; accuracy|accuracy|rate; macro_f1|macro-F1|rate;
+exact_match|exact match|percent; f1|F1|percent; is_inside|In distribution|yes;
+beside|Better than one label; is_above_constant|Better than one label|shown""")
+}
+"""Columns that most tables show alike."""
 
 
 @dataclass(frozen=True)
