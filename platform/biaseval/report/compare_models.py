@@ -10,7 +10,7 @@ from biaseval.metric_files import METRICS
 from biaseval.report.blocks import Ask, Figures, Fold, Row, Section, Table
 from biaseval.report.charts import COLORS, Chart, Look, lighter, line_chart, panels_chart
 from biaseval.report.majority_bias import f1_lines, f1_triangles
-from biaseval.report.names import INSTRUCTIONS, WAYS, method_name, method_order, way_name
+from biaseval.report.names import INSTRUCTIONS, SUITES, WAYS, method_name, method_order, way_name
 
 MODEL_RELATIONS = (
     "label_bias_by_model label_bias_size_effect label_bias_tuning_effect majority_by_model majority_over_seeds "
@@ -75,8 +75,7 @@ def _label_bias_charts(ask: Ask) -> list[Chart]:
             charts.append(_grid(f"methods{name}", f"Mitigations{title}", of_all, "method", shown))
         own = [row for row in own if row["method"] == "none"]
         if len({(row["run"], row["n_tasks"]) for row in own}) > len({row["run"] for row in own}):
-            shown = {"all": "all tasks", "semantically_equivalent": "tasks with semantically equivalent labels"}
-            charts.append(_grid(f"suites{name}", f"Equivalent labels{title}", own, "suite", shown))
+            charts.append(_grid(f"suites{name}", f"Equivalent labels{title}", own, "suite", SUITES))
     return charts
 
 

@@ -88,13 +88,7 @@ def _chart(suite: str, metric: str, rows: Sequence[Row], every: Sequence[Row], h
 
 
 def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
-    """Return the page of a label-bias run.
-
-    Args:
-        run: a finished run.
-        ask: answers queries over its marts.
-        charts: those of `label_bias_charts`, then others.
-    """
+    """Return the page of a finished label-bias run; ``charts`` are those of `label_bias_charts`, then others."""
     spec, environment = raw_spec(run), read_environment(run)
     [scope] = ask(_SCOPE)
     first = [chart for name in ("rsd", "accuracy") for chart in charts if chart.name == name]

@@ -87,13 +87,7 @@ def f1_triangles(name: str, title: str, rows: Sequence[Row], beside: Sequence[Ro
 
 
 def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
-    """Return the page of a majority-bias run.
-
-    Args:
-        run: a finished run.
-        ask: answers queries over its marts.
-        charts: those of `f1_charts`, then others.
-    """
+    """Return the page of a finished majority-bias run; ``charts`` are those of `f1_charts`, then others."""
     spec, environment = raw_spec(run), read_environment(run)
     [scope] = ask(_SCOPE)
     of_f1 = [chart for chart in charts if chart.name != "training_loss"]

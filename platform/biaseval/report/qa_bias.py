@@ -188,13 +188,7 @@ def qa_bias_notes(run: Run) -> list[str]:
 
 
 def qa_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
-    """Return the page of a QA-bias run.
-
-    Args:
-        run: a finished run.
-        ask: answers queries over its marts.
-        charts: those of `qa_bias_charts`.
-    """
+    """Return the page of a finished QA-bias run; ``charts`` are those of `qa_bias_charts`."""
     spec, environment = raw_spec(run), read_environment(run)
     sizes = ask("""
 select role, dataset, count(*) as n

@@ -162,13 +162,7 @@ def search_notes(run: Run) -> list[str]:
 
 
 def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
-    """Return the page of a search.
-
-    Args:
-        run: a finished run.
-        ask: answers queries over its marts.
-        charts: those of `search_charts`.
-    """
+    """Return the page of a finished search; ``charts`` are those of `search_charts`."""
     spec, environment, [settings] = raw_spec(run), read_environment(run), ask("from search_settings")
     chose, unseen = _SAMPLES[settings["choose_on"]]
     responses = [chart for chart in charts if chart.name.startswith("response")]
