@@ -376,7 +376,8 @@ def dot_chart(
     place = {"y": y} | ({"yOffset": {"field": "series", "sort": names}} if len(names) > 1 else {})
     thick = {"condition": {"test": "datum.is_thick", "value": 3}, "value": 1}
     fill = {"condition": {"test": "datum.is_filled", **told["color"], "legend": None}, "value": "#ffffff"}
-    tips = [{"field": "series"}, {"field": "y", "title": "of"}, *_ends(axis)]
+    tips = [{"field": "series"}, {"field": "y", "title": "of"}, {"field": "x", "title": axis, "format": ".2f"}]
+    tips += [{"field": one, "format": ".2f"} for one in ("low", "high")]
     layers: list[dict[str, Any]] = [
         {
             "mark": "rule",
@@ -494,13 +495,6 @@ def _dot(row: Mapping[str, Any]) -> str:
     if row["x"] is None:
         return f"{row['y']} {row.get('note') or 'not measured'}"
     return f"{row['y']} {row['x']:.2f}{'' if row['is_filled'] else ' (hollow)'}"
-
-
-def _ends(axis: str) -> list[dict[str, Any]]:
-    return [
-        {"field": "x", "title": axis, "format": ".2f"},
-        *({"field": one, "format": ".2f"} for one in ("low", "high")),
-    ]
 
 
 def _shown(opacity: float) -> dict[str, Any]:
