@@ -100,7 +100,7 @@ def test_adapters_that_stopped_are_named_behind_the_summary(
     loaded, plan = load_spec(spec), {"adapters": [{"part": n, **done.unit.work} for n, done in enumerate(given_up)]}
     run = Run.open(str(tmp_path / "run"))
     summary = training_summary(run, adapter_stage(run, loaded, loaded.lora, plan, []), given_up)
-    monkeypatch.setattr("biaseval.runs.train.train_lora", lambda spec, run_uri: summary)
+    monkeypatch.setattr("biaseval.runs.commands.train_lora", lambda spec, run_uri: summary)
     done = CliRunner().invoke(app, ["train", "lora", str(spec), "--run-dir", str(tmp_path / "run")])
     assert isinstance(done.exception, BiasevalError)
     assert done.exception.exit_code == 1

@@ -118,7 +118,7 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 link="Changes",
             ),
             Section("formats", "Wordings of the prompt", *_formats(spec), link="Wordings"),
-            *training_blocks("n_demos|Demonstrations|count", charts),
+            *training_blocks("n_demos", charts),
             Section(
                 "most-biased",
                 "Tasks, most biased first" if scope["n_tasks"] > 1 else "The labels",

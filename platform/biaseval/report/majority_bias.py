@@ -93,7 +93,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     of_f1 = [chart for chart in charts if chart.name != "training_loss"]
     way = f"f1_{scope['predict']}"
     first = [chart for chart in of_f1 if chart.name in {way, *(f"{way}_{shown}" for shown in INSTRUCTIONS.values())}]
-    place, seen = "instruction|With instruction|yes", _TRIANGLES if scope["n_labels"] == 3 else _LINES
+    seen = _TRIANGLES if scope["n_labels"] == 3 else _LINES
     about = [
         model_of(spec),
         data_of(spec),
@@ -122,7 +122,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             ),
             Section("calibration", "What mitigation changes", _REMEDIES, link="Mitigation"),
             Section("tests", "Tests", Fold("Every difference with its test", _TESTS)),
-            *training_blocks(place, charts),
+            *training_blocks("instruction", charts),
             Section(
                 "figures",
                 "Weighted F1 by label proportions",
