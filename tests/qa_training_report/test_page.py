@@ -10,7 +10,7 @@ import pytest
 from biaseval.analysis import query
 from biaseval.analysis.summary_marts import HEADLINES
 from biaseval.report import qa_bias_page
-from biaseval.report.blocks import Figure
+from biaseval.report.charts import Chart
 from biaseval.store import Run
 from tests.pages import Page, assert_said, assert_whole, printed_queries
 from tests.publishedstudy import BIASES, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
@@ -29,7 +29,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="session")
-def figures(whole: Run) -> dict[str, Figure]:
+def figures(whole: Run) -> dict[str, Chart]:
     return {figure.name: figure for figure in qa_bias_page(whole).figures}
 
 
@@ -138,7 +138,7 @@ def test_table_1_has_the_cells_of_the_paper(whole: Run) -> None:
 # Figures
 
 
-def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, figures: dict[str, Figure]) -> None:
+def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, figures: dict[str, Chart]) -> None:
     dots = json.loads(figures["debiasing_0_bert-base-squad"].json)["data"]["values"]
     assert [dot["series"] for dot in dots if dot["y"] == "ans_len"] == [
         "standard", "RESAM", "LMIX", "CREG", "PoE", "people",

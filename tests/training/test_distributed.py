@@ -19,8 +19,8 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups, training, waiting
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.cluster import Cluster
+from biaseval.execute.messages import Queue
 from biaseval.execute.parts import Parts
-from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Ask, Groups
 from biaseval.execute.tasks import Made, Task
 from biaseval.execute.training import Training

@@ -14,9 +14,8 @@ from biaseval.inputs.chat import ChatFormat, asked_format, chat_cautions
 from biaseval.inputs.template import PromptFormat
 from biaseval.label_bias import suites
 from biaseval.label_bias.begin import Begun, Start, begin_tasks
-from biaseval.label_bias.data import Drawn
+from biaseval.label_bias.data import Drawn, cyclic_orders
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
-from biaseval.label_bias.orders import cyclic_orders
 from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.sources import Sources
 from biaseval.label_bias.splits import Splits, generator_of

@@ -7,7 +7,7 @@ from functools import partial
 
 from biaseval.analysis import open_runs, row_list
 from biaseval.environment import raw_spec, read_environment
-from biaseval.report.blocks import Ask, Figure, Layout, Row, queries, render
+from biaseval.report.blocks import Ask, Layout, Row, queries, render
 from biaseval.report.charts import Chart
 from biaseval.report.compare import write_comparison
 from biaseval.report.label_bias import label_bias_charts, label_bias_layout, label_bias_notes
@@ -24,7 +24,7 @@ __all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "search_page
 class Page:
     """The report of a run."""
 
-    figures: Sequence[Figure]
+    figures: Sequence[Chart]
     render: Callable[[], str]
     cautions: Sequence[str]
     """Cautions for readers of the numbers, one sentence each."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -24,25 +24,6 @@ Ask = Callable[[str], Sequence[Row]]
 _FOLDER = Path(__file__).parent
 _N_LONG = 15
 """The number of rows from which a table gets a filter box."""
-
-
-class Figure(Protocol):
-    """A chart of a page."""
-
-    @property
-    def name(self) -> str:
-        """The file's name without its ending."""
-
-    @property
-    def text(self) -> str:
-        """The alternative text of the chart."""
-
-    @property
-    def svg(self) -> bytes:
-        """The chart of a page without JavaScript."""
-
-    def file(self, ending: str) -> bytes:
-        """Return the chart as a file with this ending."""
 
 
 class Column(NamedTuple):

@@ -167,12 +167,6 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     chose, unseen = _SAMPLES[settings["choose_on"]]
     responses = [chart for chart in charts if chart.name.startswith("response")]
     first = responses[: len(spec["search"])] if not settings["per"] else responses[:1]
-    own, reference = (
-        reference_trial(spec, ask),
-        "strength 1, as published"
-        if all(key.endswith(".strength") for key in spec["search"])
-        else "the spec's own values",
-    )
     objectives = spec["objective"] if isinstance(spec["objective"], list) else [spec["objective"]]
     return Layout(
         f"Search: {spec['name']}",
@@ -195,7 +189,7 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section("response", "Response", Figures([one for one in charts if one not in first], _SEEN)),
             Section("importance", "Importance", _IMPORTANCE),
             Section("flatness", "How flat the optimum is", _FLAT, link="Flatness"),
-            Section("optimism", "What choosing adds", _ADDED, *_reference(own, reference), link="Optimism"),
+            Section("optimism", "What choosing adds", _ADDED, *_reference(spec, ask), link="Optimism"),
             Section("thresholds", "Thresholds by the rules of the paper", _RULES, link="Thresholds"),
             Section(
                 "cost",
@@ -237,10 +231,13 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     )
 
 
-def _reference(trial: int | None, name: str) -> list[Table]:
+def _reference(spec: Mapping[str, Any], ask: Ask) -> list[Table]:
     """Return the table of the trial with the searched spec's values, if any."""
+    trial = reference_trial(spec, ask)
     if trial is None:
         return []
+    is_strength = all(key.endswith(".strength") for key in spec["search"])
+    name = "strength 1, as published" if is_strength else "the spec's own values"
     return [
         Table(
             f"The trial at {name}, and its difference from the chosen trial with 95 % intervals: on the data that "
