@@ -128,17 +128,17 @@ def lighter(color: str, share: float) -> str:
     return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
 
 
-def series(names: Sequence[str], legend: str | None = "", looks: Mapping[str, Look] | None = None) -> dict[str, Any]:
+def series(names: Sequence[str], looks: Mapping[str, Look] | None = None) -> dict[str, Any]:
     """Return the encodings that distinguish lines: colour, shape and dash, by default in the order of their names."""
     # Where marks have shapes of their own, dashes would cut them up.
-    head = None if legend is None else {"title": legend or None} | ({} if looks else {"symbolStrokeWidth": 0})
+    legend = {"title": None} | ({} if looks else {"symbolStrokeWidth": 0})
     looks = looks or {name: Look(COLORS[at % len(COLORS)], at, at) for at, name in enumerate(names)}
     return {
         channel: {
             "field": "series",
             "type": "nominal",
             "scale": {"domain": list(names), "range": [looks[name].channels[channel] for name in names]},
-            "legend": head,
+            "legend": legend,
         }
         for channel in ("color", "fill", "shape", "strokeDash")
     }
@@ -178,6 +178,11 @@ def line_chart(
     # With one value of x, the intervals of several lines would overlap.
     aside = {} if several else {"xOffset": {"field": "series", "sort": names}}
     low = {**y, "field": "low"}
+    tips = [{"field": "series", "title": "line"}, {"field": "x", "title": axes[0]}]
+    tips += [
+        {"field": "y", "title": axes[1], "format": ".4f"},
+        *({"field": one, "format": ".4f"} for one in ("low", "high")),
+    ]
     layers: list[dict[str, Any]] = [
         {
             "mark": {"type": "area"} if several else {"type": "rule", "strokeWidth": 1.5},
@@ -201,7 +206,7 @@ def line_chart(
                 **({} if looks is None else {"fill": told["fill"]}),
                 **aside,
                 "opacity": _shown(1),
-                "tooltip": _tips(axes),
+                "tooltip": tips,
             },
         },
     ]
@@ -354,13 +359,7 @@ def _band(row: Mapping[str, Any]) -> str:
 
 
 def dot_chart(
-    name: str,
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    title: str,
-    axis: str,
-    subtitle: str = "",
-    domain: Sequence[float | None] = (0, None),
+    name: str, rows: Sequence[Mapping[str, Any]], *, title: str, axis: str, domain: Sequence[float | None] = (0, None)
 ) -> Chart:
     """Return dots along x, with a line for each category and series.
 
@@ -405,9 +404,8 @@ def dot_chart(
         },
     ]
     words = "; ".join(f"{one}: {', '.join(_dot(row) for row in rows if row['series'] == one)}" for one in names)
-    heading = {"text": title, "subtitle": subtitle} if subtitle else title
     height = {"step": 13, "for": "offset"} if len(names) > 1 else {"step": 22}
-    spec = {"width": 300, "height": height, "title": heading, "data": {"values": list(rows)}, "layer": layers}
+    spec = {"width": 300, "height": height, "title": title, "data": {"values": list(rows)}, "layer": layers}
     return Chart(name, f"{title}, {axis}: {words}.", spec)
 
 
@@ -500,16 +498,6 @@ def _dot(row: Mapping[str, Any]) -> str:
 def _shown(opacity: float) -> dict[str, Any]:
     """Return the opacity of lines that remain after a click in the legend; others nearly vanish."""
     return {"condition": {"param": "legend", "value": opacity}, "value": 0.05}
-
-
-def _tips(axes: tuple[str, str]) -> list[dict[str, Any]]:
-    return [
-        {"field": "series", "title": "line"},
-        {"field": "x", "title": axes[0]},
-        {"field": "y", "title": axes[1], "format": ".4f"},
-        {"field": "low", "format": ".4f"},
-        {"field": "high", "format": ".4f"},
-    ]
 
 
 def _points(rows: Any) -> str:
