@@ -17,7 +17,7 @@ import torch
 
 from biaseval.execute import groups, parts, workers
 from biaseval.execute.cluster import Cluster
-from biaseval.execute.queue import Queue
+from biaseval.execute.messages import Queue
 from biaseval.execute.resources import Resources
 from biaseval.execute.tune import Attempts
 from biaseval.execute.waiting import Wait

@@ -27,8 +27,7 @@ from biaseval.cache import FOLDER
 from biaseval.errors import InputError
 from biaseval.execute import address as addresses
 from biaseval.execute import cluster
-from biaseval.execute.cluster import Cluster
-from biaseval.execute.node_types import types_of
+from biaseval.execute.cluster import Cluster, types_of
 from biaseval.execute.resources import Resources, allocate
 from biaseval.spec import ExecutionSpec
 from tests.buckets import free_port

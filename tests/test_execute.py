@@ -19,8 +19,7 @@ from biaseval.execute.cluster import Cluster
 from biaseval.execute.parts import Parts
 from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.labels import label_scores
-from biaseval.pipelines.labels.label_scores import LabelScoresWorker, read_part
-from biaseval.pipelines.labels.scorer_record import BUDGETS, ScorerRecord
+from biaseval.pipelines.labels.label_scores import BUDGETS, LabelScoresWorker, ScorerRecord, read_part
 from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run

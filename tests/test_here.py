@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.execute import in_process as here
+from biaseval.execute import parts as here
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.machine import n_cores
 from biaseval.execute.parts import Parts

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.analysis import open_runs, query
-from biaseval.analysis.unmatched_literals import vain_literals
+from biaseval.analysis.query_help import vain_literals
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from biaseval.errors import InputError
-from biaseval.label_bias.orders import cyclic_orders
+from biaseval.label_bias.data import cyclic_orders
 from biaseval.label_bias.plan import TaskPlan, plan_tasks
 from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.splits import Sampler

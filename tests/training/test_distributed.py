@@ -19,8 +19,8 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups, training, waiting
 from biaseval.execute.budget import HALT, GpuHours
 from biaseval.execute.cluster import Cluster
+from biaseval.execute.messages import Queue
 from biaseval.execute.parts import Parts
-from biaseval.execute.queue import Queue
 from biaseval.execute.resources import Ask, Groups
 from biaseval.execute.tasks import Made, Task
 from biaseval.execute.training import Training
@@ -100,7 +100,7 @@ def test_adapters_that_stopped_are_named_behind_the_summary(
     loaded, plan = load_spec(spec), {"adapters": [{"part": n, **done.unit.work} for n, done in enumerate(given_up)]}
     run = Run.open(str(tmp_path / "run"))
     summary = training_summary(run, adapter_stage(run, loaded, loaded.lora, plan, []), given_up)
-    monkeypatch.setattr("biaseval.runs.train.train_lora", lambda spec, run_uri: summary)
+    monkeypatch.setattr("biaseval.runs.commands.train_lora", lambda spec, run_uri: summary)
     done = CliRunner().invoke(app, ["train", "lora", str(spec), "--run-dir", str(tmp_path / "run")])
     assert isinstance(done.exception, BiasevalError)
     assert done.exception.exit_code == 1

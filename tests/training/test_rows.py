@@ -13,9 +13,9 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
+from biaseval.label_bias.plan import training_rows
 from biaseval.label_bias.prompts import PromptFitter, PublishedFormat
 from biaseval.label_bias.splits import Splits, splits_of
-from biaseval.label_bias.training_rows import training_rows
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.task_files import Task, read_task
 from biaseval.runs import train_lora

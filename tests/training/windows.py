@@ -12,7 +12,7 @@ from typing import Any
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from ray.train.v2._internal.execution.worker_group.placement_group_handle import DefaultPlacementGroupHandle
 
-from biaseval.execute.queue import Queue
+from biaseval.execute.messages import Queue
 
 _CALLBACKS, _FOLDER = "RAY_TRAIN_CALLBACKS", "BIASEVAL_TEST_WINDOW"
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from biaseval.cli import diagnosing, exchange, making, reading, training
+from biaseval.cli import exchange, making, reading, training
 from biaseval.cli.arguments import WatchingCommand
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import PATIENT_THREADS
@@ -58,7 +58,7 @@ def _options(
 for _command in (
     *(making.run, making.tune, making.init, making.plan, making.score, making.analyse),
     *(reading.status, reading.sql, reading.check, reading.report, reading.compare, reading.figures),
-    *(making.demo, diagnosing.doctor),
+    *(making.demo, reading.doctor),
 ):
     app.command(cls=WatchingCommand if _command is reading.status else None)(_command)
 tasks_app.command("check")(reading.tasks_check)

@@ -1,4 +1,4 @@
-"""Commands that read: progress, tables, reports, comparisons and figures of runs, and checks of task files and data."""
+"""Commands that read: progress, tables, reports, comparisons, figures of runs; checks of files, data and machines."""
 
 import sys
 import time
@@ -12,6 +12,7 @@ from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument, SetOpt
 from biaseval.cli.printing import (
     Format,
     print_comparison,
+    print_finding,
     print_json,
     print_lines,
     print_result,
@@ -96,8 +97,7 @@ def sql(
     Example: biaseval sql runs/quickstart "from label_bias_by_model order by n_demos, method" --format csv
     """
     from biaseval.analysis import query
-    from biaseval.analysis.table_descriptions import describe_tables
-    from biaseval.analysis.unmatched_literals import is_vain, vain_literals
+    from biaseval.analysis.query_help import describe_tables, is_vain, vain_literals
     from biaseval.store import Run
 
     if schema:
@@ -291,3 +291,33 @@ def data_check(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOpt
     lines = [(own.state, f"{own.key}: {own.text}") for own in checked]
     show(checked, lambda _: print_lines(lines), as_json=as_json)
     raise typer.Exit(max(({"missing": 2, "differs": 1}.get(own.state, 0) for own in checked), default=0))
+
+
+def doctor(
+    run_dir: Annotated[
+        str | None,
+        typer.Option("--run-dir", metavar="DIR", help="A run directory to try, local or s3://; need not exist."),
+    ] = None,
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", metavar="FILE", help="A file of Ray's cluster launcher to look at.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check Ray, a run directory and a cluster file: one line per check, with the fix for each problem.
+
+    A line says ok, warning or problem. Doctor starts nothing and leaves no file. Exit code 1 if there is a problem.
+
+    Example: biaseval doctor --run-dir s3://bucket/runs/m7 --cluster cluster.yaml
+    """
+    from biaseval.doctor import examine
+
+    findings = []
+    for finding in examine(run_dir, cluster):
+        findings.append(finding)
+        if not as_json:
+            print_finding(finding)
+    has_problem = any(finding.state == "problem" for finding in findings)
+    if as_json:
+        print_json({"has_problem": has_problem, "checks": findings})
+    if has_problem:
+        raise typer.Exit(1)

@@ -56,11 +56,11 @@ def train_qa(
 
 
 def _train(name: str, spec: Path, run_dir: str | None, overrides: Sequence[str] | None, *, as_json: bool) -> None:
-    from biaseval.runs import train
+    from biaseval.runs import commands
 
     for uri, loaded in load(spec, overrides, run_dir).items():
         with resumable(spec):
-            trained: Trained = getattr(train, name)(loaded, uri)
+            trained: Trained = getattr(commands, name)(loaded, uri)
         made = {trained.folder: f"{trained.uri}/{trained.folder}"}
         if as_json:
             print_json({"run": trained.uri, **made, "training": dict(trained.lines)})

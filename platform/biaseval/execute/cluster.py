@@ -1,4 +1,4 @@
-"""The connection to Ray, once per run, and the resources of the cluster."""
+"""The connection to Ray, once per run, the resources of the cluster, and the nodes that an autoscaler would start."""
 
 import logging
 import os
@@ -6,8 +6,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -15,8 +16,8 @@ from biaseval.analytics_files import modules_sent
 from biaseval.errors import BiasevalError
 from biaseval.execute.address import LOCAL, ray_address, refuse_unusable_address
 from biaseval.execute.machine import n_cores
-from biaseval.execute.node_types import node_types
-from biaseval.execute.resources import Resources, local_cpus, share_of
+from biaseval.execute.resources import NodeType, Resources, local_cpus, share_of
+from biaseval.parsing import yaml_1_1_value
 from biaseval.progress import say
 from biaseval.spec import ExecutionSpec
 
@@ -166,3 +167,37 @@ def _without_chatter() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+_FILE = Path("~/ray_bootstrap_config.yaml")
+"""Where `ray up` leaves its file on the head, on which jobs run."""
+
+_UNLIMITED, _MOST = -1, 1000
+
+
+def node_types() -> list[NodeType]:
+    """Return the types of nodes that come on demand; none where no autoscaler says which.
+
+    Ray knows them where the autoscaler reported them to it; `ray up` leaves its file on the head.
+    """
+    import ray
+
+    config = ray._private.state.state.get_cluster_config()
+    if config is not None and config.node_group_configs:
+        return [
+            NodeType(each.name, dict(each.resources), _MOST if each.max_count == _UNLIMITED else each.max_count)
+            for each in config.node_group_configs
+            if each.max_count > each.min_count or each.max_count == _UNLIMITED
+        ]
+    file = _FILE.expanduser()
+    return types_of(yaml_1_1_value(file.read_text(encoding="utf-8"))) if file.is_file() else []
+
+
+def types_of(config: Mapping[str, Any]) -> list[NodeType]:
+    """Return the types of nodes that a file of `ray up` has beside its head; those that never come are left out."""
+    most = int(config.get("max_workers", 2))  # Ray's own default
+    return [
+        NodeType(name, dict(own.get("resources", {})), at_most)
+        for name, own in config.get("available_node_types", {}).items()
+        if name != config.get("head_node_type") and (at_most := min(most, int(own.get("max_workers", most)))) > 0
+    ]

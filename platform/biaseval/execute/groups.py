@@ -19,8 +19,7 @@ import ray.train
 from biaseval.execute.budget import HALT
 from biaseval.execute.devices import refuse_unusable_gpu
 from biaseval.execute.machine import n_cores, quiet_worker
-from biaseval.execute.messages import outcome_file, progress_file
-from biaseval.execute.queue import Queue
+from biaseval.execute.messages import Queue, outcome_file, progress_file
 from biaseval.execute.resources import Groups
 from biaseval.execute.versions import versions
 from biaseval.execute.workers import fit, this_node

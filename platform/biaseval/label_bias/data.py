@@ -8,7 +8,7 @@ BiasScore rows.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,6 @@ from biaseval.inputs.files import Example, ExampleFile, Wanted
 from biaseval.inputs.harness import read_lm_eval
 from biaseval.inputs.options import Options, read_options
 from biaseval.inputs.template import TextFormat, options_template
-from biaseval.label_bias.orders import OptionFields
 from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Sampler, Splits, generator_of, in_rounds, splits_of
 from biaseval.prompting.calibration import permuting
@@ -33,6 +32,29 @@ from biaseval.spec import (
     PromptSpec,
     template_fields,
 )
+
+OptionFields = Mapping[str, Sequence[str]]
+"""Label of each option, in the order of the options, to the prompt fields that show its text."""
+
+
+def cyclic_orders(question: Instance, options: OptionFields) -> Iterator[Instance]:
+    """Yield the question with its options in every cyclic order, the original order first.
+
+    Labels stay in place, so that every option appears once after each label (Zheng et al. 2024). The label of a
+    question is that of its right option, which moves with its text.
+    """
+    labels = list(options)
+    texts = [question.texts[fields[0]] for fields in options.values()]
+    right = labels.index(question.label)
+    for shift in range(len(labels)):
+        moved = {
+            field: texts[(place + shift) % len(labels)]
+            for place, fields in enumerate(options.values())
+            for field in fields
+        }
+        label = labels[(right - shift) % len(labels)]
+        yield replace(question, outputs=(label,), fields={**question.texts, **moved})
+
 
 FEWEST_MAIN_ROWS = 10
 """The fewest main rows; fewer show nothing, because their intervals are too wide."""

@@ -14,13 +14,11 @@ from biaseval.inputs.chat import ChatFormat, asked_format, chat_cautions
 from biaseval.inputs.template import PromptFormat
 from biaseval.label_bias import suites
 from biaseval.label_bias.begin import Begun, Start, begin_tasks
-from biaseval.label_bias.data import Drawn
+from biaseval.label_bias.data import Drawn, cyclic_orders
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
-from biaseval.label_bias.orders import cyclic_orders
 from biaseval.label_bias.prompts import PromptFitter
 from biaseval.label_bias.sources import Sources
 from biaseval.label_bias.splits import Splits, generator_of
-from biaseval.label_bias.training_rows import adapter_name, training_rows
 from biaseval.prompting.beginnings import bos_cautions
 from biaseval.prompting.calibration import Inputs, leaves_one_out, permuting, purposes_of
 from biaseval.prompting.labels import label_problem
@@ -404,3 +402,45 @@ def _task_row(start: Start) -> dict[str, object]:
         "template_source": start.template_source,
         "is_semantically_equivalent": task.name in suites.SEMANTICALLY_EQUIVALENT,
     }
+
+
+def adapter_name(task: str, n_demos: int, demo_set: int) -> str:
+    """Return the adapter's folder below ``adapters/``; the identifiers of its contexts have the same start."""
+    return f"{task}/k{n_demos}.s{demo_set}"
+
+
+def training_rows(
+    task: Task,
+    splits: Splits,
+    n_demos: int,
+    demo_set: int,
+    n_examples: int,
+    *,
+    form: PromptFormat,
+    fitter: PromptFitter,
+) -> Iterator[dict[str, object]]:
+    """Yield an adapter's rows of the table ``training_rows``, in the order of their positions in the pool.
+
+    Prompts are those of evaluation: definition, as many of the set's demonstrations as the length limit allows, and the
+    example's input. The ``n_examples`` are held out: none is a demonstration of the set (P1, section 3.3;
+    protocol section 8).
+    """
+    shown = [form.demonstration(demo.texts, demo.label) for demo in splits.demonstration_set(n_demos, demo_set)]
+    for row, position in enumerate(training_positions(n_demos, demo_set, n_examples)):
+        example = splits.demonstrations[position]
+        test = form.test(example.texts)
+        fitted = fitter.fit(form.head, shown, test)
+        whole = form.head + "".join(shown[: fitted.n_demos_used]) + test
+        yield {
+            "adapter": adapter_name(task.name, n_demos, demo_set),
+            "task": task.name,
+            "n_demos": n_demos,
+            "demo_set": demo_set,
+            "instruction": True,
+            "row": row,
+            "instance_id": example.id,
+            "prompt": whole if fitted.text is None else fitted.text,
+            "label": example.label,
+            "labels": list(splits.labels),
+            "n_demos_used": fitted.n_demos_used,
+        }

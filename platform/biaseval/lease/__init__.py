@@ -5,12 +5,10 @@ keeps them out, by conditional requests.
 
 record   the content of the file, and the process that it describes
 files    reading and writing, with conditions or without
-hold     taking, renewing and losing a lease
-look     the last holder of a run, for commands that only read
+hold     taking, renewing and losing a lease; the last holder of a run, for commands that only read
 """
 
 from biaseval.lease.files import Seen
-from biaseval.lease.hold import held
-from biaseval.lease.look import Sight, look
+from biaseval.lease.hold import Sight, held, look
 
 __all__ = ["Seen", "Sight", "held", "look"]

@@ -1,6 +1,5 @@
 """How the file of a lease is read and written: with conditions where the store knows them, or without."""
 
-import hashlib
 import time
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -11,7 +10,7 @@ import pyarrow.fs as pafs
 
 from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.lease.record import Lease
-from biaseval.store import LEASE, Run, lacks_bucket
+from biaseval.store import LEASE, Run, lacks_bucket, sha256_of
 
 _CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412"}
 _UNKNOWN = {"NotImplemented", "501"}
@@ -63,7 +62,7 @@ class PlainFile:
             data = self._run.read_bytes(LEASE)
         except FileNotFoundError:
             return None
-        return Seen(Lease.parse(data), _digest(data), info.mtime.timestamp(), time.time())
+        return Seen(Lease.parse(data), sha256_of(data), info.mtime.timestamp(), time.time())
 
     def write(self, lease: Lease, instead_of: str | None) -> str:
         """Write the file; on a local disk whoever writes holds the lock, and need not look."""
@@ -72,7 +71,7 @@ class PlainFile:
             if (None if there is None else there.version) != instead_of:
                 raise ChangedError
         self._run.write_bytes(LEASE, lease.data())
-        return _digest(lease.data())
+        return sha256_of(lease.data())
 
     def delete(self, version: str) -> None:
         """Delete the file if it has this version."""
@@ -212,7 +211,3 @@ def _client(run: Run) -> Any:
         endpoint = f"{asked.get('scheme', ['https'])[0]}://{endpoint}"
     assert isinstance(run.fs, pafs.S3FileSystem)
     return get_session().create_client("s3", region_name=run.fs.region, endpoint_url=endpoint, config=config)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -198,7 +198,7 @@ class CausalInputs:
 
         if self.most_prompts < MUCH or not is_spread():
             for planned in self.all_planned():
-                yield Outline.of(planned), Files.of(planned).write if with_files else _write_nothing
+                yield Outline.of(planned), Files.of(planned).write if with_files else lambda *_: None
             return
         problems = Problems()
         problems.found += self.problems
@@ -208,10 +208,6 @@ class CausalInputs:
                 problems.found += outline.problems
                 yield outline, functools.partial(_have_written, outline, write)
         problems.refuse()
-
-
-def _write_nothing(run: Run, number: int, first: int) -> None:
-    pass
 
 
 def _made(model: ModelSpec, with_files: bool, piece: Piece) -> tuple[Outline, Files | None]:

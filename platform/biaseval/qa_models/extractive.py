@@ -22,7 +22,7 @@ from biaseval.qa_models.batches import Batches, token_budget_of
 from biaseval.qa_models.questions import Integers, check_questions, distinct
 from biaseval.qa_models.spans import Answer, Spans, best_spans, merged, window_answers
 from biaseval.qa_models.windows import AS_PUBLISHED, Windows, WindowSettings, cut_windows, pair_form
-from biaseval.scoring.memory import is_out_of_memory
+from biaseval.scoring.memory import device_name, is_out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class ExtractiveReader:
         return {
             "attention": self.model.config._attn_implementation,
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "device": _device_name(self.model.device),
+            "device": device_name(self.model.device),
             "token_budget": batches.token_budget,
             "n_workers": batches.n_workers,
             "is_padded": batches.is_padded,
@@ -279,7 +279,3 @@ def _answers(ids: list[str], best: list[list[Answer]]) -> pa.Table:
         },
         schema=ANSWERS,
     )
-
-
-def _device_name(device: torch.device) -> str:
-    return f"{device}: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else str(device)

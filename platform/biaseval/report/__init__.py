@@ -7,7 +7,8 @@ from functools import partial
 
 from biaseval.analysis import open_runs, row_list
 from biaseval.environment import raw_spec, read_environment
-from biaseval.report.blocks import Figure, Layout, Row, queries, render
+from biaseval.report.blocks import Ask, Layout, Row, queries, render
+from biaseval.report.charts import Chart
 from biaseval.report.compare import write_comparison
 from biaseval.report.label_bias import label_bias_charts, label_bias_layout, label_bias_notes
 from biaseval.report.majority_bias import f1_charts, majority_bias_layout
@@ -23,7 +24,7 @@ __all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "search_page
 class Page:
     """The report of a run."""
 
-    figures: Sequence[Figure]
+    figures: Sequence[Chart]
     render: Callable[[], str]
     cautions: Sequence[str]
     """Cautions for readers of the numbers, one sentence each."""
@@ -44,20 +45,24 @@ def label_bias_page(run: Run) -> Page:
     Raises:
         BiasevalError: the run has no metrics yet; the message says how to compute them.
     """
-    ask = partial(_answer, run)
-    charts = [*label_bias_charts(ask), *loss_charts(ask)]
     notes = label_bias_notes(run, raw_spec(run), read_environment(run))
-    return _page(run, charts, lambda: label_bias_layout(run, ask, charts), notes)
+    return _page(run, lambda ask: [*label_bias_charts(ask), *loss_charts(ask)], label_bias_layout, notes)
 
 
-def _page(run: Run, charts: Sequence[Figure], layout: Callable[[], Layout], notes: Sequence[str]) -> Page:
+def _page(
+    run: Run,
+    charts_of: Callable[[Ask], list[Chart]],
+    layout: Callable[[Run, Ask, Sequence[Chart]], Layout],
+    notes: Sequence[str],
+) -> Page:
     """Return a page with notes and the sentences of the relations ``KIND_conclusions`` and ``KIND_cautions``."""
-    kind = raw_spec(run)["kind"]
+    kind, ask = raw_spec(run)["kind"], partial(_answer, run)
+    charts = charts_of(ask)
     said = {
-        name: [f"{row['lead']} {row['text']}".strip() for row in _answer(run, f"from {kind}_{name}")]
+        name: [f"{row['lead']} {row['text']}".strip() for row in ask(f"from {kind}_{name}")]
         for name in ("conclusions", "cautions")
     }
-    return Page(charts, lambda: _html(run, layout()), [*said["cautions"], *notes], said["conclusions"])
+    return Page(charts, lambda: _html(run, layout(run, ask, charts)), [*said["cautions"], *notes], said["conclusions"])
 
 
 def _answer(run: Run, sql: str) -> list[Row]:
@@ -74,20 +79,14 @@ def _html(run: Run, page: Layout) -> str:
 
 def majority_bias_page(run: Run) -> Page:
     """Return the report of a majority-bias run; details as for `label_bias_page`."""
-    ask = partial(_answer, run)
-    charts = [*f1_charts(ask), *loss_charts(ask)]
-    return _page(run, charts, lambda: majority_bias_layout(run, ask, charts), notes_block(run))
+    return _page(run, lambda ask: [*f1_charts(ask), *loss_charts(ask)], majority_bias_layout, notes_block(run))
 
 
 def qa_bias_page(run: Run) -> Page:
     """Return the report of a QA-bias run; details as for `label_bias_page`."""
-    ask = partial(_answer, run)
-    charts = qa_bias_charts(ask)
-    return _page(run, charts, lambda: qa_bias_layout(run, ask, charts), qa_bias_notes(run))
+    return _page(run, qa_bias_charts, qa_bias_layout, qa_bias_notes(run))
 
 
 def search_page(run: Run) -> Page:
     """Return the report of a search; details as for `label_bias_page`."""
-    ask = partial(_answer, run)
-    charts = search_charts(run, ask)
-    return _page(run, charts, lambda: search_layout(run, ask, charts), search_notes(run))
+    return _page(run, partial(search_charts, run), search_layout, search_notes(run))

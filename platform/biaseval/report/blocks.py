@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -24,25 +24,6 @@ Ask = Callable[[str], Sequence[Row]]
 _FOLDER = Path(__file__).parent
 _N_LONG = 15
 """The number of rows from which a table gets a filter box."""
-
-
-class Figure(Protocol):
-    """A chart of a page."""
-
-    @property
-    def name(self) -> str:
-        """The file's name without its ending."""
-
-    @property
-    def text(self) -> str:
-        """The alternative text of the chart."""
-
-    @property
-    def svg(self) -> bytes:
-        """The chart of a page without JavaScript."""
-
-    def file(self, ending: str) -> bytes:
-        """Return the chart as a file with this ending."""
 
 
 class Column(NamedTuple):
@@ -62,9 +43,31 @@ class Column(NamedTuple):
 
 
 def columns(text: str) -> list[Column]:
-    """Return columns from ``name | heading | how | word | group; …``; the last three parts are optional."""
-    parts = (one.strip() for one in re.split(r"[;\n]", text))
-    return [Column(*(part.strip() for part in one.split("|"))) for one in parts if one]
+    """Return columns from ``name | heading | how | word | group; …``; the last three parts are optional.
+
+    A name alone has the heading that all tables give it, or else itself as heading; ``n_NAME`` is a count of NAME.
+    """
+    return [_column(one.strip()) for one in re.split(r"[;\n]", text) if one.strip()]
+
+
+def _column(text: str) -> Column:
+    if "|" in text:
+        return Column(*(part.strip() for part in text.split("|")))
+    heading = text.removeprefix("n_").replace("_", " ").capitalize()
+    return _USUAL.get(text, Column(text, heading, "count" if text.startswith("n_") else "text"))
+
+
+_USUAL = {
+    column.name: column
+    for column in columns("""
+method|Method|method; predict|Prediction|way; instruction|With instruction|yes; n_demos|Demonstrations|count;
+task|Task|name; metric|Metric|metric; dataset|Data set; heuristic|Shortcut; scope|For; gold|Gold|name;
+threshold|T|number; p|p|p; p_adjusted|p|p; demo_set|Set|count; row|Row|count; labels|Labels|list;
+rsd|RSD|rate; bias_score|BiasScore|rate; accuracy|accuracy|rate; macro_f1|macro-F1|rate;
+exact_match|exact match|percent; f1|F1|percent; is_inside|In distribution|yes;
+beside|Better than one label; is_above_constant|Better than one label|shown""")
+}
+"""Columns that most tables show alike."""
 
 
 @dataclass(frozen=True)

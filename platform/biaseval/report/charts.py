@@ -1,4 +1,7 @@
-"""Charts as Vega-Lite specifications, drawn without a network by vl-convert: SVG for pages, PNG and PDF for papers."""
+"""Charts as Vega-Lite specifications, drawn without a network by vl-convert: SVG for pages, PNG and PDF for papers.
+
+Every chart has the name of its file, a title, and titles of its axes; ``subtitle`` is the text below the title.
+"""
 
 import gzip
 import json
@@ -126,17 +129,17 @@ def lighter(color: str, share: float) -> str:
     return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
 
 
-def series(names: Sequence[str], legend: str | None = "", looks: Mapping[str, Look] | None = None) -> dict[str, Any]:
+def series(names: Sequence[str], looks: Mapping[str, Look] | None = None) -> dict[str, Any]:
     """Return the encodings that distinguish lines: colour, shape and dash, by default in the order of their names."""
     # Where marks have shapes of their own, dashes would cut them up.
-    head = None if legend is None else {"title": legend or None} | ({} if looks else {"symbolStrokeWidth": 0})
+    legend = {"title": None} | ({} if looks else {"symbolStrokeWidth": 0})
     looks = looks or {name: Look(COLORS[at % len(COLORS)], at, at) for at, name in enumerate(names)}
     return {
         channel: {
             "field": "series",
             "type": "nominal",
             "scale": {"domain": list(names), "range": [looks[name].channels[channel] for name in names]},
-            "legend": head,
+            "legend": legend,
         }
         for channel in ("color", "fill", "shape", "strokeDash")
     }
@@ -157,17 +160,10 @@ def line_chart(
 ) -> Chart:
     """Return lines with bands of a value against x.
 
-    Args:
-        name: the name of the file.
-        rows: ``x``, ``y``, ``low``, ``high`` (or null) and ``series``, in the order of the legend.
-        title: the title of the chart.
-        axes: the titles of x and y.
-        subtitle: the text below the title.
-        reference: ``x`` and ``y`` of a dashed reference line.
-        reference_name: the name of that line.
-        domain: the ends of y; None: the range of the data.
-        is_ordinal: whether x has few values, drawn at equal distances.
-        looks: of the lines in the legend, in its order, also of lines without rows; None: in the order of their names.
+    ``rows`` have ``x``, ``y``, ``low``, ``high`` (or null) and ``series``, in the order of the legend. ``reference``
+    has ``x`` and ``y`` of a dashed line named ``reference_name``. ``domain`` has the ends of y; None: the range of the
+    data. ``is_ordinal``: x has few values, drawn at equal distances. ``looks`` are those of the lines in the legend, in
+    its order, also of lines without rows; None: in the order of their names.
     """
     names = list(looks or dict.fromkeys(str(row["series"]) for row in rows))
     x = {"field": "x", "type": "ordinal" if is_ordinal else "quantitative", "title": axes[0], "axis": {"labelAngle": 0}}
@@ -183,6 +179,11 @@ def line_chart(
     # With one value of x, the intervals of several lines would overlap.
     aside = {} if several else {"xOffset": {"field": "series", "sort": names}}
     low = {**y, "field": "low"}
+    tips = [{"field": "series", "title": "line"}, {"field": "x", "title": axes[0]}]
+    tips += [
+        {"field": "y", "title": axes[1], "format": ".4f"},
+        *({"field": one, "format": ".4f"} for one in ("low", "high")),
+    ]
     layers: list[dict[str, Any]] = [
         {
             "mark": {"type": "area"} if several else {"type": "rule", "strokeWidth": 1.5},
@@ -206,7 +207,7 @@ def line_chart(
                 **({} if looks is None else {"fill": told["fill"]}),
                 **aside,
                 "opacity": _shown(1),
-                "tooltip": _tips(axes),
+                "tooltip": tips,
             },
         },
     ]
@@ -231,12 +232,8 @@ def panels_chart(
 ) -> Chart:
     """Return charts beside each other as one figure, with one legend.
 
-    Args:
-        name: the name of the file.
-        charts: row by row; their lines have the same names and looks.
-        title: the title of the figure.
-        columns: the number of charts in a row.
-        size: width and height of a chart in pixels; None: each has its own height.
+    ``charts`` go row by row, with ``columns`` in a row; their lines have the same names and looks. ``size`` is the
+    width and height of a chart in pixels; None: each has its own height.
     """
     width, height = size
     own = {"width": width} | ({} if height is None else {"height": height})
@@ -261,12 +258,9 @@ def triangle_chart(
 ) -> Chart:
     """Return a triangle with a mark at each combination of three label shares, coloured by a value.
 
-    Args:
-        name: the name of the file.
-        rows: ``setting``, ``shares`` of the three labels (their sum is 1), ``value``, and ``is_marked``, for a ring.
-        title: the title of the chart.
-        labels: the labels of the corners: left, right, top.
-        domain: the ends of the colour scale, equal in charts that readers compare.
+    ``rows`` have ``setting``, ``shares`` of the three labels (their sum is 1), ``value``, and ``is_marked``, for a
+    ring. ``labels`` are those of the corners: left, right, top. ``domain`` has the ends of the colour scale, equal in
+    charts that readers compare.
     """
     height = 3**0.5 / 2
     corners: list[dict[str, Any]] = [{"x": 0, "y": 0}, {"x": 1, "y": 0}, {"x": 0.5, "y": height}]
@@ -322,15 +316,9 @@ def forest_chart(
 ) -> Chart:
     """Return differences with their intervals around 0, one per line.
 
-    Args:
-        name: the name of the file.
-        rows: ``y`` (the name of the line), ``x``, ``low`` and ``high`` (or null), ``word``; better is a
-            filled blue circle and worse a filled orange square, all others are hollow.
-        title: the title of the chart.
-        axis: the title of x.
-        least: the smallest effect of interest; a grey band shows it on both sides of 0.
-        subtitle: the text below the title.
-        step: pixels between lines; one name may have several lines.
+    ``rows`` have ``y`` (the name of the line), ``x``, ``low`` and ``high`` (or null), and ``word``; better is a
+    filled blue circle, worse a filled orange square, and all others are hollow. ``least`` is the smallest effect of interest; a grey band shows it on both sides of 0. ``step`` is the
+    number of pixels between lines; one name may have several lines.
     """
     names = {"grid": False, "domain": False, "ticks": False, "labelExpr": "split(datum.label, '\\n')"}
     y = {"field": "y", "type": "nominal", "title": None, "sort": None, "axis": names}
@@ -380,25 +368,13 @@ def _band(row: Mapping[str, Any]) -> str:
 
 
 def dot_chart(
-    name: str,
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    title: str,
-    axis: str,
-    subtitle: str = "",
-    domain: Sequence[float | None] = (0, None),
+    name: str, rows: Sequence[Mapping[str, Any]], *, title: str, axis: str, domain: Sequence[float | None] = (0, None)
 ) -> Chart:
     """Return dots along x, with a line for each category and series.
 
-    Args:
-        name: the name of the file.
-        rows: ``y`` (the category), ``series``, ``x`` (null if missing; ``note`` then gives the reason), ``low`` and
-            ``high`` (or null), and ``is_filled``. ``start`` is the start of a line to the dot, or null, and
-            ``is_thick`` makes that line thick.
-        title: the title of the chart.
-        axis: the title of x.
-        subtitle: the text below the title.
-        domain: the ends of x; None: the range of the data.
+    ``rows`` have ``y`` (the category), ``series``, ``x`` (null if missing; ``note`` then gives the reason), ``low`` and
+    ``high`` (or null), and ``is_filled``. ``start`` is the start of a line to the dot, or null, and ``is_thick`` makes
+    that line thick. ``domain`` has the ends of x; None: the range of the data.
     """
     names, categories = ([*dict.fromkeys(str(row[key]) for row in rows)] for key in ("series", "y"))
     told = series(names)
@@ -408,7 +384,8 @@ def dot_chart(
     place = {"y": y} | ({"yOffset": {"field": "series", "sort": names}} if len(names) > 1 else {})
     thick = {"condition": {"test": "datum.is_thick", "value": 3}, "value": 1}
     fill = {"condition": {"test": "datum.is_filled", **told["color"], "legend": None}, "value": "#ffffff"}
-    tips = [{"field": "series"}, {"field": "y", "title": "of"}, *_ends(axis)]
+    tips = [{"field": "series"}, {"field": "y", "title": "of"}, {"field": "x", "title": axis, "format": ".2f"}]
+    tips += [{"field": one, "format": ".2f"} for one in ("low", "high")]
     layers: list[dict[str, Any]] = [
         {
             "mark": "rule",
@@ -435,42 +412,29 @@ def dot_chart(
             "encoding": {**place, "text": {"field": "note"}},
         },
     ]
-    words = "; ".join(
-        f"{one}: {', '.join(_dot(row) for row in rows if row['series'] == one)}" for one in names
-    )  # fmt: skip
-    heading = {"text": title, "subtitle": subtitle} if subtitle else title
+    words = "; ".join(f"{one}: {', '.join(_dot(row) for row in rows if row['series'] == one)}" for one in names)
     height = {"step": 13, "for": "offset"} if len(names) > 1 else {"step": 22}
-    spec = {"width": 300, "height": height, "title": heading, "data": {"values": list(rows)}, "layer": layers}
+    spec = {"width": 300, "height": height, "title": title, "data": {"values": list(rows)}, "layer": layers}
     return Chart(name, f"{title}, {axis}: {words}.", spec)
 
 
 def scatter_chart(name: str, rows: Sequence[Mapping[str, Any]], *, title: str, axes: tuple[str, str]) -> Chart:
     """Return dots at two values with their intervals, and lines at 0.
 
-    Args:
-        name: the name of the file.
-        rows: ``x``, ``y``, ``x_low``, ``x_high``, ``y_low``, ``y_high`` (or null), ``series``, ``what`` and
-            ``is_filled``.
-        title: the title of the chart.
-        axes: the titles of x and y.
+    ``rows`` have ``x``, ``y``, ``x_low``, ``x_high``, ``y_low``, ``y_high`` (or null), ``series``, ``what`` and
+    ``is_filled``.
     """
     told = series(list(dict.fromkeys(str(row["series"]) for row in rows)))
     x, y = ({"field": one, "type": "quantitative", "title": shown} for one, shown in zip("xy", axes, strict=True))
     fill = {"condition": {"test": "datum.is_filled", **told["color"], "legend": None}, "value": "#ffffff"}
-    faint = {"mark": {"type": "rule", "opacity": 0.35}}
+    faint, place = {"mark": {"type": "rule", "opacity": 0.35}}, {"x": x, "y": y, "color": told["color"]}
     layers: list[dict[str, Any]] = [
         {"data": {"values": [{"zero": 0}]}, "mark": {"type": "rule", "color": SOFT}, "encoding": {one: {"datum": 0}}}
         for one in "xy"
     ]
     layers += [
-        {
-            **faint,
-            "encoding": {"x": {**x, "field": "x_low"}, "x2": {"field": "x_high"}, "y": y, "color": told["color"]},
-        },
-        {
-            **faint,
-            "encoding": {"y": {**y, "field": "y_low"}, "y2": {"field": "y_high"}, "x": x, "color": told["color"]},
-        },
+        faint | {"encoding": place | {"x": {**x, "field": "x_low"}, "x2": {"field": "x_high"}}},
+        faint | {"encoding": place | {"y": {**y, "field": "y_low"}, "y2": {"field": "y_high"}}},
         {
             "mark": {"type": "point", "size": 50, "strokeWidth": 1.5, "opacity": 1},
             "encoding": {"x": x, "y": y, "color": told["color"], "shape": told["shape"], "fill": fill}
@@ -493,13 +457,8 @@ def trials_chart(
 ) -> Chart:
     """Return a mark for each trial of a search, with a ring around the chosen trial.
 
-    Args:
-        name: the name of the file.
-        rows: ``x``, ``y``, ``trial``, ``is_chosen``; ``low`` and ``high`` of y (or null) and ``series``; or ``value``.
-        title: the title of the chart.
-        axes: the titles of x and y.
-        are_log: whether x and y have logarithmic axes.
-        color: the title of ``value``, which colours the marks instead of ``series``.
+    ``rows`` have ``x``, ``y``, ``trial``, ``is_chosen``; ``low`` and ``high`` of y (or null) and ``series``; or
+    ``value``, which colours the marks and has the title ``color``. ``are_log``: whether x and y have logarithmic axes.
     """
     are_numbers = [all(isinstance(row[axis], int | float) for row in rows) for axis in "xy"]
     x, y = (
@@ -545,26 +504,9 @@ def _dot(row: Mapping[str, Any]) -> str:
     return f"{row['y']} {row['x']:.2f}{'' if row['is_filled'] else ' (hollow)'}"
 
 
-def _ends(axis: str) -> list[dict[str, Any]]:
-    return [
-        {"field": "x", "title": axis, "format": ".2f"},
-        *({"field": one, "format": ".2f"} for one in ("low", "high")),
-    ]
-
-
 def _shown(opacity: float) -> dict[str, Any]:
     """Return the opacity of lines that remain after a click in the legend; others nearly vanish."""
     return {"condition": {"param": "legend", "value": opacity}, "value": 0.05}
-
-
-def _tips(axes: tuple[str, str]) -> list[dict[str, Any]]:
-    return [
-        {"field": "series", "title": "line"},
-        {"field": "x", "title": axes[0]},
-        {"field": "y", "title": axes[1], "format": ".4f"},
-        {"field": "low", "format": ".4f"},
-        {"field": "high", "format": ".4f"},
-    ]
 
 
 def _points(rows: Any) -> str:

@@ -10,7 +10,7 @@ from biaseval.metric_files import METRICS
 from biaseval.report.blocks import Ask, Figures, Fold, Row, Section, Table
 from biaseval.report.charts import COLORS, Chart, Look, lighter, line_chart, panels_chart
 from biaseval.report.majority_bias import f1_lines, f1_triangles
-from biaseval.report.names import INSTRUCTIONS, WAYS, method_name, method_order, way_name
+from biaseval.report.names import INSTRUCTIONS, SUITES, WAYS, method_name, method_order, way_name
 
 MODEL_RELATIONS = (
     "label_bias_by_model label_bias_size_effect label_bias_tuning_effect majority_by_model majority_over_seeds "
@@ -75,8 +75,7 @@ def _label_bias_charts(ask: Ask) -> list[Chart]:
             charts.append(_grid(f"methods{name}", f"Mitigations{title}", of_all, "method", shown))
         own = [row for row in own if row["method"] == "none"]
         if len({(row["run"], row["n_tasks"]) for row in own}) > len({row["run"] for row in own}):
-            shown = {"all": "all tasks", "semantically_equivalent": "tasks with semantically equivalent labels"}
-            charts.append(_grid(f"suites{name}", f"Equivalent labels{title}", own, "suite", shown))
+            charts.append(_grid(f"suites{name}", f"Equivalent labels{title}", own, "suite", SUITES))
     return charts
 
 
@@ -208,9 +207,9 @@ _TUNED = {
     "majority_bias": f"from majority_tuning_effect {_EFFECTS}",
 }
 _TUNED_COLUMNS = """
-family|Family|name; run|Base|name; other_run|Tuned|name; metric|Metric|metric; n_demos|Demonstrations|count;
-instruction|With instruction|yes; predict|Prediction|way; method|Method|method; value|Base|rate||Value;
-other_value|Tuned|rate||Value; estimate|Tuned minus base|change|verdict; verdict_p|p, adjusted|p"""
+family|Family|name; run|Base|name; other_run|Tuned|name; metric; n_demos; instruction; predict; method;
+value|Base|rate||Value; other_value|Tuned|rate||Value; estimate|Tuned minus base|change|verdict;
+verdict_p|p, adjusted|p"""
 _TUNED_CAPTION = (
     "The tuned model minus the base model that model.tuned_from names, or else that of its family and size. In "
     "brackets: 95 % intervals. Words: verdicts, corrected for all differences of this comparison."
@@ -261,66 +260,62 @@ def model_sections(compared: Compared, ask: Ask) -> list[Section]:
 
 def _label_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
     charts = _label_bias_charts(ask) if len(compared.runs) > 2 else []
-    sizes = Table(_LARGER_CAPTION, f"from label_bias_size_effect {_EFFECTS}", _LARGER_COLUMNS)
+    sizes = _LARGER
     return [Figures(charts, _SEEN_LABELS), sizes]
 
 
 def _majority_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
     return [
-        Fold(
-            "Robustness boundary, model size and every setting",
-            Table(_BY_MODEL, f"from majority_by_model {_ORDER}", _BY_MODEL_COLUMNS),
-            Table(_SIZE, f"from majority_size_effect {_ORDER}", _SIZE_COLUMNS),
-            Table(_SETTING, f"from majority_over_seeds {_ORDER}, number", _SETTING_COLUMNS),
-        ),
+        Fold("Robustness boundary, model size and every setting", _BY_MODEL, _SIZE, _SETTING),
         Fold("Weighted F1 by label proportions", Figures(_majority_bias_charts(ask), _SEEN)),
     ]
 
 
-_LARGER_CAPTION = (
+_LARGER = Table(
     "The larger model minus the smaller, which is the one before it in size in its family (model.family), both tuned "
-    "or both not. In brackets: 95 % intervals. Words: verdicts, corrected for all differences of this comparison."
+    "or both not. In brackets: 95 % intervals. Words: verdicts, corrected for all differences of this comparison.",
+    f"from label_bias_size_effect {_EFFECTS}",
+    """
+family|Family|name; run|Smaller|name; larger_run|Larger|name; metric; n_demos; method; value|Smaller|rate||Value;
+larger_value|Larger|rate||Value; estimate|Larger minus smaller|change|verdict; verdict_p|p, adjusted|p; n_tasks""",
 )
-_LARGER_COLUMNS = """
-family|Family|name; run|Smaller|name; larger_run|Larger|name; metric|Metric|metric; n_demos|Demonstrations|count;
-method|Method|method; value|Smaller|rate||Value; larger_value|Larger|rate||Value;
-estimate|Larger minus smaller|change|verdict; verdict_p|p, adjusted|p; n_tasks|Tasks|count"""
 
 _ORDER = (
     "order by task, n_demos, predict <> 'likelihood', predict <> 'generate', method <> 'none', method, run, instruction"
 )
 
-_BY_MODEL = (
+_BY_MODEL = Table(
     "As Table 1 of Gupta et al. (2023), over the settings, each with its mean over seeds, for these draws of "
     "demonstrations. In brackets: 95 % intervals over resamples of the test rows; that of RB@10 leans low. RB@10 says "
-    "nothing where no setting is better than one label, or rows are too few."
+    "nothing where no setting is better than one label, or rows are too few.",
+    f"from majority_by_model {_ORDER}",
+    """
+run|Run|name; task|Data|name; n_parameters; predict; method; instruction; rb_at_10|RB@10|rate;
+mean_f1|Mean weighted F1|rate; constant_f1|One label|rate; sd_f1|Standard deviation|rate;
+is_any_setting_above_constant|A setting is better than one label|shown; has_enough_rows|Enough rows for RB@10|yes;
+n_demos; n_settings; n_seeds; n_test_rows""",
 )
-_BY_MODEL_COLUMNS = """
-run|Run|name; task|Data|name; n_parameters|Parameters|count; predict|Prediction|way; method|Method|method;
-instruction|With instruction|yes; rb_at_10|RB@10|rate; mean_f1|Mean weighted F1|rate; constant_f1|One label|rate;
-sd_f1|Standard deviation|rate; is_any_setting_above_constant|A setting is better than one label|shown;
-has_enough_rows|Enough rows for RB@10|yes; n_demos|Demonstrations|count; n_settings|Settings|count; n_seeds|Seeds|count;
-n_test_rows|Test rows|count"""
 
-_SIZE = (
+_SIZE = Table(
     "The larger model minus the smaller, which is the one before it in size, on the same data. In brackets: 95 % "
     "intervals over resamples of the test rows, behind these draws of demonstrations. They are no test: whether "
-    "another draw would show the same is tested under Every difference. Tails: the most skewed settings."
+    "another draw would show the same is tested under Every difference. Tails: the most skewed settings.",
+    f"from majority_size_effect {_ORDER}",
+    """
+run|From|name; larger_run|To|name; task|Data|name; predict; method; instruction; rb_at_10|RB@10|change;
+mean_f1|Mean weighted F1|change; sd_f1|Standard deviation|change; tails_f1|F1 at the tails|change;
+middle_f1|F1 in the middle|change; is_above_constant|Settings of both are better than one label|shown;
+has_enough_rows|Enough rows for RB@10|yes; n_shared_rows""",
 )
-_SIZE_COLUMNS = """
-run|From|name; larger_run|To|name; task|Data|name; predict|Prediction|way; method|Method|method;
-instruction|With instruction|yes; rb_at_10|RB@10|change; mean_f1|Mean weighted F1|change;
-sd_f1|Standard deviation|change; tails_f1|F1 at the tails|change; middle_f1|F1 in the middle|change;
-is_above_constant|Settings of both are better than one label|shown; has_enough_rows|Enough rows for RB@10|yes;
-n_shared_rows|Shared rows|count"""
 
-_SETTING = (
+_SETTING = Table(
     "As Table 2 of Gupta et al. (2023): means over seeds; in brackets 95 % intervals over test rows. Inside: within 10 "
-    "points of the best setting of the run."
+    "points of the best setting of the run.",
+    f"from majority_over_seeds {_ORDER}, number",
+    """
+setting; run|Run|name; task|Data|name; predict; method; instruction; weighted_f1|Weighted F1|rate;
+is_marked|Inside|yes""",
 )
-_SETTING_COLUMNS = """
-setting|Setting; run|Run|name; task|Data|name; predict|Prediction|way; method|Method|method;
-instruction|With instruction|yes; weighted_f1|Weighted F1|rate; is_marked|Inside|yes"""
 
 _SEEN_LABELS = (
     "As the figures of Reif & Schwartz (2024): means over tasks and demonstration sets. A colour is a model family, a "

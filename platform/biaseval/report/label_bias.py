@@ -88,13 +88,7 @@ def _chart(suite: str, metric: str, rows: Sequence[Row], every: Sequence[Row], h
 
 
 def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
-    """Return the page of a label-bias run.
-
-    Args:
-        run: a finished run.
-        ask: answers queries over its marts.
-        charts: those of `label_bias_charts`, then others.
-    """
+    """Return the page of a finished label-bias run; ``charts`` are those of `label_bias_charts`, then others."""
     spec, environment = raw_spec(run), read_environment(run)
     [scope] = ask(_SCOPE)
     first = [chart for name in ("rsd", "accuracy") for chart in charts if chart.name == name]
@@ -105,47 +99,34 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section(
                 "verdict",
                 "Is it biased?",
-                *first_blocks(
-                    "label_bias",
-                    Figures(first, _SEEN),
-                    Table(_CHANGED, _SETTINGS, _SETTINGS_COLUMNS),
-                    label_bias_notes(run, spec, environment),
-                ),
+                *first_blocks("label_bias", Figures(first, _SEEN), _SETTINGS, label_bias_notes(run, spec, environment)),
                 link="Verdict",
             ),
             Section(
                 "suite",
                 "Every number by method",
-                Fold("Means with intervals, noise and baselines", Table(_MEAN, _MEANS, _MEAN_COLUMNS)),
-                Fold("Further metrics", Table(_FURTHER_CAPTION, _FURTHER, _FURTHER_COLUMNS)),
+                Fold("Means with intervals, noise and baselines", _MEAN),
+                Fold("Further metrics", _FURTHER),
                 Figures([chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN),
                 link="Methods",
             ),
             Section(
                 "changes",
                 "What calibration and demonstrations change",
-                Fold("Every difference with its test", Table(_TESTED, _TESTS, _TESTS_COLUMNS)),
-                Fold("Where the variance comes from", Table(_PARTS, _COMPONENTS, _COMPONENTS_COLUMNS)),
+                Fold("Every difference with its test", _TESTS),
+                Fold("Where the variance comes from", _COMPONENTS),
                 link="Changes",
             ),
             Section("formats", "Wordings of the prompt", *_formats(spec), link="Wordings"),
-            *training_blocks("n_demos|Demonstrations|count", charts),
+            *training_blocks("n_demos", charts),
             Section(
                 "most-biased",
                 "Tasks, most biased first" if scope["n_tasks"] > 1 else "The labels",
-                Table(_RANKED_CAPTION, _RANKED, _RANKED_COLUMNS),
-                Fold(
-                    "Labels, and rows behind the numbers",
-                    Table(_LABELS_CAPTION, _LABELS, _LABELS_COLUMNS),
-                    Table(_WRONG_CAPTION, _WRONG, _WRONG_COLUMNS),
-                ),
+                _RANKED,
+                Fold("Labels, and rows behind the numbers", _LABELS, _WRONG),
                 link="Tasks" if scope["n_tasks"] > 1 else "Labels",
             ),
-            Section(
-                "tasks",
-                "All settings",
-                Fold("Every task in every setting", Table(_TASKS_CAPTION, _TASKS, _TASKS_COLUMNS)),
-            ),
+            Section("tasks", "All settings", Fold("Every task in every setting", _TASKS)),
             Section(
                 "metrics",
                 "What the metrics and methods mean",
@@ -188,8 +169,8 @@ def _formats(spec: Mapping[str, Any]) -> list[Any]:
         return []
     return [
         Text("All other numbers of this page are for the default wording, which is called base."),
-        Table(_WORDED, _FORMATS, _FORMATS_COLUMNS),
-        Table(_SPREAD_CAPTION, _SPREAD, _SPREAD_COLUMNS),
+        _FORMATS,
+        _SPREAD,
         Keys("What each wording changes in the prompt", formats),
     ]
 
@@ -231,12 +212,11 @@ _TERMS = (
     ("LoRA", "A low-rank adapter (Hu et al. 2022), trained on held-out examples of the task."),
 )
 
-_CHANGED = (
+_SETTINGS = Table(
     "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
     "more. RSD: how unequal the recall of the labels is; BiasScore: how far their mean probabilities are from equal; "
-    "0 is no bias for both. Words: verdicts for new rows of these tasks."
-)
-_SETTINGS = """
+    "0 is no bias for both. Words: verdicts for new rows of these tasks.",
+    """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
     above_constant(means.is_above_constant, means.accuracy < means.majority_accuracy) as beside,
@@ -246,28 +226,30 @@ select
 from label_bias_by_model as means
 left join label_bias_remedies as remedies using (model, suite, n_demos, method)
 where suite = 'all'
-order by n_demos, method <> 'none', method"""
-_SETTINGS_COLUMNS = """
-method|Method|method; n_demos|Demonstrations|count; rsd|RSD|step|rsd_same_tasks_verdict;
-bias_score|BiasScore|step|bias_score_same_tasks_verdict; accuracy|accuracy|step|accuracy_same_tasks_verdict;
-macro_f1|macro-F1|step|macro_f1_same_tasks_verdict; beside|Better than one label|text;
-n_prompts|Extra prompts|count"""
+order by n_demos, method <> 'none', method""",
+    """
+method; n_demos; rsd|RSD|step|rsd_same_tasks_verdict; bias_score|BiasScore|step|bias_score_same_tasks_verdict;
+accuracy|accuracy|step|accuracy_same_tasks_verdict; macro_f1|macro-F1|step|macro_f1_same_tasks_verdict; beside;
+n_prompts|Extra prompts|count""",
+)
 
-_MEAN = (
+_MEAN = Table(
     "Means over tasks, then over demonstration sets; in brackets 95 % intervals over tasks like these, or over the "
     "rows of the only task. Noise: sampling noise. Above: tasks above it (Holm, 5 %). Normalized: RSD over the square "
-    "root of (gold labels - 1). Perfect: the BiasScore of a model that is always right. Not above: tasks that are not "
-    "shown to be better than always answering one label. No hit: tasks without a correct answer in a demonstration set."
+    "root of (gold labels - 1). Perfect: the BiasScore of a model that is always right. Not above: tasks that are "
+    "not shown to be better than always answering one label. No hit: tasks without a correct answer in a demonstration "
+    "set.",
+    _MEANS,
+    """
+suite|Suite|suite; n_demos; method; rsd; rsd_floor|Noise|rate; n_tasks_rsd|Above|count; rsd_median|Median|rate;
+rsd_normalized|Normalized|rate; bias_score; bias_score_floor|Noise|rate; bias_score_of_perfect|Perfect|rate;
+n_tasks_bias_score|Above|count; accuracy; majority_accuracy|Most frequent label|rate; macro_f1;
+n_tasks_not_above|Not above|count; n_tasks_without_hit|No hit|count; n_rows; n_bias_score_rows|BiasScore rows|count""",
 )
-_MEAN_COLUMNS = """
-suite|Suite|suite; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate; rsd_floor|Noise|rate;
-n_tasks_rsd|Above|count; rsd_median|Median|rate; rsd_normalized|Normalized|rate; bias_score|BiasScore|rate;
-bias_score_floor|Noise|rate; bias_score_of_perfect|Perfect|rate; n_tasks_bias_score|Above|count; accuracy|accuracy|rate;
-majority_accuracy|Most frequent label|rate; macro_f1|macro-F1|rate; n_tasks_not_above|Not above|count;
-n_tasks_without_hit|No hit|count; n_rows|Rows|count; n_bias_score_rows|BiasScore rows|count"""
 
-_FURTHER_CAPTION = "Metrics of analysis.metrics and analysis.sql: means over tasks, then over demonstration sets."
-_FURTHER = """
+_FURTHER = Table(
+    "Metrics of analysis.metrics and analysis.sql: means over tasks, then over demonstration sets.",
+    """
 select
     metric_head(metric).shown as shown, metric_head(metric).better as better, n_demos, method, value,
     standard_error
@@ -275,48 +257,45 @@ from label_bias_metrics
 where
     suite = 'all' and task is null and format = 'base' and metric_head(metric).apart
     and not list_contains([head.requires for head in all_metrics()], metric)
-order by metric, n_demos, method"""
-_FURTHER_COLUMNS = """
-shown|Metric; better|Better; n_demos|Demonstrations|count; method|Method|method; value|Value|rate;
-standard_error|Standard error|rate"""
+order by metric, n_demos, method""",
+    """
+shown|Metric; better; n_demos; method; value|Value|rate; standard_error|Standard error|rate""",
+)
 
-_TESTED = (
+_TESTS = Table(
     "Mean differences, paired by task. These tasks: 95 % interval and verdict for new rows of these tasks, p adjusted "
     "by Holm. Other tasks: the band that holds for all differences together, and the verdict, for tasks like these. "
-    "Detectable: the difference that the test of these tasks finds in 4 of 5 runs."
-)
-_TESTS = """
+    "Detectable: the difference that the test of these tasks finds in 4 of 5 runs.",
+    """
 select
     * exclude (low, high), same_tasks_low as estimate_low, same_tasks_high as estimate_high,
     simultaneous_low as other_low, simultaneous_high as other_high, estimate as other
 from label_bias_verdicts
 where suite = 'all' and metric not in ('relative_variance', 'squared_preference')
-order by metric, n_demos, method, against_n_demos, against_method"""
-_TESTS_COLUMNS = """
-metric|Metric|metric; n_demos|Demonstrations|count; method|Method|method;
-against_n_demos|Against demonstrations|count; against_method|Against|method;
+order by metric, n_demos, method, against_n_demos, against_method""",
+    """
+metric; n_demos; method; against_n_demos|Against demonstrations|count; against_method|Against|method;
 estimate|Difference|change|same_tasks_verdict|These tasks; same_tasks_word_p_adjusted|p, adjusted|p||These tasks;
 same_tasks_smallest_detectable|Detectable|rate||These tasks; other|Difference|change|verdict|Other tasks;
-word_p_adjusted|p, adjusted|p||Other tasks; n_tasks_lower|Tasks lower|count; n_tasks_higher|Tasks higher|count;
-is_primary|Primary question|yes; n_units|Units|count"""
-
-_PARTS = (
-    "Shares of the variance of the tasks' values without mitigation: other rows of the same tasks, other demonstration "
-    "sets, other tasks. Measuring more of the largest narrows the intervals most."
+word_p_adjusted|p, adjusted|p||Other tasks; n_tasks_lower; n_tasks_higher; is_primary|Primary question|yes; n_units""",
 )
-_COMPONENTS = """
+
+_COMPONENTS = Table(
+    "Shares of the variance of the tasks' values without mitigation: other rows of the same tasks, other demonstration "
+    "sets, other tasks. Measuring more of the largest narrows the intervals most.",
+    """
 from label_bias_components
 where suite = 'all' and method = 'none' and share_tasks is not null
-order by n_demos, metric"""
-_COMPONENTS_COLUMNS = """
-metric|Metric|metric; n_demos|Demonstrations|count; share_rows|Rows|percent; share_sets|Demonstrations|percent;
-share_tasks|Tasks|percent; n_tasks|Tasks|count; n_sets|Sets|count"""
-
-_WORDED = (
-    "Means over tasks and demonstration sets. Words without calibration: verdict against the default wording (base). "
-    "Words with a calibration: verdict against no calibration of the same wording."
+order by n_demos, metric""",
+    """
+metric; n_demos; share_rows|Rows|percent; share_sets|Demonstrations|percent; share_tasks|Tasks|percent; n_tasks;
+n_sets""",
 )
-_FORMATS = """
+
+_FORMATS = Table(
+    "Means over tasks and demonstration sets. Words without calibration: verdict against the default wording (base). "
+    "Words with a calibration: verdict against no calibration of the same wording.",
+    """
 with words as (
     select
         n_demos, method, format, any_value(verdict) filter (metric = 'rsd') as rsd_verdict,
@@ -332,33 +311,32 @@ select *, above_constant(is_above_constant, accuracy < majority_accuracy) as bes
 from label_bias_by_format
 left join words using (n_demos, method, format)
 where suite = 'all'
-order by n_demos, method <> 'none', method, format <> 'base', format"""
-_FORMATS_COLUMNS = """
-format|Wording|name; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate|rsd_verdict;
-bias_score|BiasScore|rate|bias_score_verdict; accuracy|accuracy|rate|accuracy_verdict;
-macro_f1|macro-F1|rate|macro_f1_verdict; majority_accuracy|accuracy|rate||Always one label;
-majority_macro_f1|macro-F1|rate||Always one label; beside|Better than one label|text; n_rows|Rows|count"""
-_SPREAD_CAPTION = (
-    "How much the wording matters without calibration: smallest and largest value, and standard deviations over "
-    "wordings, of sampling noise alone, and, of one task without noise, over wordings, demonstration sets and tasks."
+order by n_demos, method <> 'none', method, format <> 'base', format""",
+    """
+format|Wording|name; n_demos; method; rsd|RSD|rate|rsd_verdict; bias_score|BiasScore|rate|bias_score_verdict;
+accuracy|accuracy|rate|accuracy_verdict; macro_f1|macro-F1|rate|macro_f1_verdict;
+majority_accuracy|accuracy|rate||Always one label; majority_macro_f1|macro-F1|rate||Always one label; beside; n_rows""",
 )
-_SPREAD = """
+_SPREAD = Table(
+    "How much the wording matters without calibration: smallest and largest value, and standard deviations over "
+    "wordings, of sampling noise alone, and, of one task without noise, over wordings, demonstration sets and tasks.",
+    """
 from label_bias_format_spread
 where suite = 'all' and method = 'none' and task is null
     and metric not in ('relative_variance', 'squared_preference')
-order by metric, n_demos"""
-_SPREAD_COLUMNS = """
-metric|Metric|metric; n_demos|Demonstrations|count; minimum|Smallest|rate; minimum_format|Wording|name;
-maximum|Largest|rate; maximum_format|Wording|name; deviation|Wordings|rate||Standard deviation;
+order by metric, n_demos""",
+    """
+metric; n_demos; minimum|Smallest|rate; minimum_format|Wording|name; maximum|Largest|rate;
+maximum_format|Wording|name; deviation|Wordings|rate||Standard deviation;
 deviation_of_rows|Noise|rate||Standard deviation; format_deviation|Wordings|rate||Of one task;
-set_deviation|Sets|rate||Of one task; task_deviation|Tasks|rate||Of one task"""
+set_deviation|Sets|rate||Of one task; task_deviation|Tasks|rate||Of one task""",
+)
 
-_RANKED_CAPTION = (
+_RANKED = Table(
     "Without mitigation, with the most demonstrations. Prefers: the label that is predicted most beyond its share of "
     "the gold labels, where RSD is above sampling noise. In brackets: 95 % intervals over rows. p: that recall does "
-    "not depend on the label, adjusted for all tasks (Holm)."
-)
-_RANKED = f"""
+    "not depend on the label, adjusted for all tasks (Holm).",
+    f"""
 with preferred as (
     from label_bias_by_label_over_sets
     where method = 'none' and {_MOST}
@@ -389,41 +367,43 @@ inner join label_bias_task_tests using (model, task, n_demos, method)
 inner join preferred using (task)
 inner join by_set using (task)
 where suite = 'all' and tasks.method = 'none' and tasks.{_MOST}
-order by rsd_excess desc nulls last, task"""
-_RANKED_COLUMNS = """
-task|Task|name; prefers|Prefers|name; predicted_share|of predictions|percent||Share of that label;
-gold_share|of gold labels|percent||Share of that label; rsd|RSD|rate; rsd_floor|Noise|rate; rsd_p_adjusted|p|p;
-bias_score|BiasScore|rate; bias_score_of_perfect|Perfect|rate; accuracy|accuracy|rate;
-majority_accuracy|Most frequent label|rate; beside|Better than one label|text; n_labels|Labels|count;
-n_rows|Rows|count"""
-
-_LABELS_CAPTION = (
-    "The labels of the ten most biased tasks. Without bias, predictions are about as frequent as gold labels, all "
-    "recalls are equal, and the mean probability is near 1 / labels."
+order by rsd_excess desc nulls last, task""",
+    """
+task; prefers|Prefers|name; predicted_share|of predictions|percent||Share of that label;
+gold_share|of gold labels|percent||Share of that label; rsd; rsd_floor|Noise|rate; rsd_p_adjusted|p|p; bias_score;
+bias_score_of_perfect|Perfect|rate; accuracy; majority_accuracy|Most frequent label|rate; beside; n_labels; n_rows""",
 )
-_LABELS = f"""
+
+_LABELS = Table(
+    "The labels of the ten most biased tasks. Without bias, predictions are about as frequent as gold labels, all "
+    "recalls are equal, and the mean probability is near 1 / labels.",
+    f"""
 from label_bias_by_label_over_sets
 where method = 'none' and {_MOST} and task in ({_MOST_BIASED}
 )
-order by task, label"""
-_LABELS_COLUMNS = """
-label|Label|name; task|Task|name; gold_share|Of gold labels|bar; predicted_share|Of predictions|bar;
-mean_probability|Mean probability|bar; recall|Recall|percent"""
-_WRONG_CAPTION = "Rows of these tasks where the preferred label is predicted and wrong: five of each, in random order."
-_WRONG = f"""
+order by task, label""",
+    """
+label|Label|name; task; gold_share|Of gold labels|bar; predicted_share|Of predictions|bar;
+mean_probability|Mean probability|bar; recall|Recall|percent""",
+)
+_WRONG = Table(
+    "Rows of these tasks where the preferred label is predicted and wrong: five of each, in random order.",
+    f"""
 from wrong_answers
 where method = 'none' and {_MOST} and is_preferred and place <= 5 and task in ({_MOST_BIASED}
 )
-order by task, place"""
-_WRONG_COLUMNS = """
-input_text|Input|quote; task|Task|name; row|Row|count; demo_set|Set|count; gold|Gold|name; prediction|Predicted|name;
-probability|Its probability|rate; gold_probability|That of gold|rate"""
+order by task, place""",
+    """
+input_text|Input|quote; task; row; demo_set; gold; prediction|Predicted|name; probability|Its probability|rate;
+gold_probability|That of gold|rate""",
+)
 
-_TASKS_CAPTION = "Means over demonstration sets."
-_TASKS = "from label_bias_by_task_over_sets order by n_demos, task, method"
-_TASKS_COLUMNS = """
-task|Task|name; n_demos|Demonstrations|count; method|Method|method; rsd|RSD|rate; bias_score|BiasScore|rate;
-accuracy|accuracy|rate; macro_f1|macro-F1|rate; n_labels|Labels|count; n_rows|Rows|count"""
+_TASKS = Table(
+    "Means over demonstration sets.",
+    "from label_bias_by_task_over_sets order by n_demos, task, method",
+    """
+task; n_demos; method; rsd; bias_score; accuracy; macro_f1; n_labels; n_rows""",
+)
 
 _OF_DATA = [
     Fold(
@@ -432,8 +412,7 @@ _OF_DATA = [
             "Prompts with fewer demonstrations than requested, or cut on the right.",
             "from shortened_prompts where n_fewer_demos > 0 or n_truncated > 0 order by n_demos, purpose",
             """
-purpose|Purpose; n_demos|Demonstrations|count; n_rows|Prompts|count; n_fewer_demos|With fewer demonstrations|count;
-n_truncated|Cut|count""",
+purpose; n_demos; n_rows|Prompts|count; n_fewer_demos|With fewer demonstrations|count; n_truncated|Cut|count""",
         ),
     ),
     Fold(
@@ -446,7 +425,7 @@ from demonstration_labels
 group by all
 order by task, n_demos, demo_set""",
             """
-task|Task|name; n_demos|Demonstrations|count; demo_set|Set|count; labels|Demonstrations with each label|name""",
+task; n_demos; demo_set; labels|Demonstrations with each label|name""",
         ),
     ),
     Fold(
@@ -455,8 +434,8 @@ task|Task|name; n_demos|Demonstrations|count; demo_set|Set|count; labels|Demonst
             "Performance and RSD are measured on the test rows. DC keeps what its template names of an input.",
             "from tasks order by task",
             """
-task|Task|name; category|Category|name; labels|Labels|list; n_instances|Instances|count; n_main|Test rows|count;
-template|Template of DC|code; template_source|Source; definition|Definition|quote""",
+task; category|Category|name; labels; n_instances; n_main|Test rows|count; template|Template of DC|code;
+template_source|Source; definition|Definition|quote""",
         ),
     ),
 ]

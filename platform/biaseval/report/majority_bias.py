@@ -87,19 +87,13 @@ def f1_triangles(name: str, title: str, rows: Sequence[Row], beside: Sequence[Ro
 
 
 def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
-    """Return the page of a majority-bias run.
-
-    Args:
-        run: a finished run.
-        ask: answers queries over its marts.
-        charts: those of `f1_charts`, then others.
-    """
+    """Return the page of a finished majority-bias run; ``charts`` are those of `f1_charts`, then others."""
     spec, environment = raw_spec(run), read_environment(run)
     [scope] = ask(_SCOPE)
     of_f1 = [chart for chart in charts if chart.name != "training_loss"]
     way = f"f1_{scope['predict']}"
     first = [chart for chart in of_f1 if chart.name in {way, *(f"{way}_{shown}" for shown in INSTRUCTIONS.values())}]
-    place, seen = "instruction|With instruction|yes", _TRIANGLES if scope["n_labels"] == 3 else _LINES
+    seen = _TRIANGLES if scope["n_labels"] == 3 else _LINES
     about = [
         data_of(spec),
         f"{scope['n_rows']:,} test rows",
@@ -114,27 +108,20 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section(
                 "verdict",
                 "Do skewed examples (demonstrations) change its answers?",
-                *first_blocks(
-                    "majority_bias", Figures(first, seen), Table(_MEAN, _BY_MODEL, _MEAN_COLUMNS), notes_block(run)
-                ),
+                *first_blocks("majority_bias", Figures(first, seen), _MEAN, notes_block(run)),
                 link="Verdict",
             ),
             Section(
                 "boundary",
                 "Robustness boundary",
-                Fold("Every number by way of predicting", Table(_BOUNDARY, _BY_MODEL, _BOUNDARY_COLUMNS)),
-                Fold("Where the variance comes from", Table(_VARIANCE, _COMPONENTS, _VARIANCE_COLUMNS)),
-                Fold("The instruction", Table(_GAPS, _GAP, _GAP_COLUMNS)),
-                Fold("Outputs of free generation", Table(_WRITTEN, _OUTPUTS, _OUTPUTS_COLUMNS)),
+                Fold("Every number by way of predicting", _BOUNDARY),
+                Fold("Where the variance comes from", _VARIANCE),
+                Fold("The instruction", _GAP),
+                Fold("Outputs of free generation", _OUTPUTS),
             ),
-            Section(
-                "calibration",
-                "What mitigation changes",
-                Table(_CHANGED, _REMEDIES, _REMEDIES_COLUMNS),
-                link="Mitigation",
-            ),
-            Section("tests", "Tests", Fold("Every difference with its test", Table(_TESTED, _TESTS, _TESTS_COLUMNS))),
-            *training_blocks(place, charts),
+            Section("calibration", "What mitigation changes", _REMEDIES, link="Mitigation"),
+            Section("tests", "Tests", Fold("Every difference with its test", _TESTS)),
+            *training_blocks("instruction", charts),
             Section(
                 "figures",
                 "Weighted F1 by label proportions",
@@ -144,9 +131,9 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section(
                 "proportions",
                 "Every setting",
-                Fold("Weighted F1 of every setting", Table(_SETTING, _SETTINGS, _SETTINGS_COLUMNS)),
-                Fold("Rows whose prediction changes with the proportions", Table(_ROWS, _FLIPPED, _FLIPPED_COLUMNS)),
-                Fold("Counts of labels", Table(_COUNTED, "from settings order by number", _COUNTS_COLUMNS)),
+                Fold("Weighted F1 of every setting", _SETTINGS),
+                Fold("Rows whose prediction changes with the proportions", _FLIPPED),
+                Fold("Counts of labels", _COUNTS),
                 link="Settings",
             ),
             Section(
@@ -211,11 +198,6 @@ _TERMS = (
 
 _ORDER = "order by predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction"
 
-_MEAN = (
-    "Means over settings, for these draws of demonstrations; in brackets 95 % intervals. One label: always answering "
-    "the best single label. Standard deviation: over settings, beyond what seeds explain. Same answer: share of the "
-    "most frequent prediction."
-)
 _BY_MODEL = f"""
 select
     by_model.*, if(n_marked > 0 and has_enough_rows, by_model.rb_at_10, null) as rb_at_10_shown,
@@ -223,41 +205,44 @@ select
 from majority_by_model as by_model
 left join majority_remedies using (model, n_demos, instruction, predict, method)
 {_ORDER}"""
-_MEAN_COLUMNS = """
-predict|Prediction|way; method|Method|method; instruction|With instruction|yes;
-mean_f1|Mean weighted F1|rate|mean_f1_verdict; constant_f1|F1 of one label|rate; accuracy|Accuracy|rate;
-majority_accuracy|Accuracy of one label|rate; is_above_constant|Better than one label|shown;
+_MEAN = Table(
+    "Means over settings, for these draws of demonstrations; in brackets 95 % intervals. One label: always answering "
+    "the best single label. Standard deviation: over settings, beyond what seeds explain. Same answer: share of the "
+    "most frequent prediction.",
+    _BY_MODEL,
+    """
+predict; method; instruction; mean_f1|Mean weighted F1|rate|mean_f1_verdict; constant_f1|F1 of one label|rate;
+accuracy|Accuracy|rate; majority_accuracy|Accuracy of one label|rate; is_above_constant;
 sd_f1_corrected|Standard deviation|rate; rb_at_10_shown|RB@10|rate; majority_effect|Majority effect|change;
-share_most_frequent|Same answer|percent"""
+share_most_frequent|Same answer|percent""",
+)
 
-_BOUNDARY = (
+_BOUNDARY = Table(
     "Over all settings, as Table 1 of Gupta et al. (2023): a setting counts with its mean over seeds. In brackets: 95 "
-    "% bootstrap intervals over test rows; that of RB@10 leans low, as resampling adds noise to each setting."
+    "% bootstrap intervals over test rows; that of RB@10 leans low, as resampling adds noise to each setting.",
+    _BY_MODEL,
+    """
+predict; method; instruction; rb_at_10|RB@10|rate; rb_at_10_relative|RB@10, relative|rate;
+mean_f1|Mean weighted F1|rate; sd_f1|Standard deviation|rate; max_f1|Highest|rate;
+mean_sd_over_seeds|Over seeds|rate; constant_f1|One label|rate; share_most_frequent|Same answer|percent;
+share_majority|Majority label|percent; share_majority_of_constant|One label|percent;
+majority_effect|Majority effect|change; recency_at_equal_shares|Recency|change; share_no_label|No label|percent;
+n_settings; n_seeds; n_rows""",
 )
-_BOUNDARY_COLUMNS = """
-predict|Prediction|way; method|Method|method; instruction|With instruction|yes; rb_at_10|RB@10|rate;
-rb_at_10_relative|RB@10, relative|rate; mean_f1|Mean weighted F1|rate; sd_f1|Standard deviation|rate;
-max_f1|Highest|rate; mean_sd_over_seeds|Over seeds|rate; constant_f1|One label|rate;
-share_most_frequent|Same answer|percent; share_majority|Majority label|percent;
-share_majority_of_constant|One label|percent; majority_effect|Majority effect|change;
-recency_at_equal_shares|Recency|change; share_no_label|No label|percent; n_settings|Settings|count;
-n_seeds|Seeds|count; n_rows|Rows|count"""
 
-_VARIANCE = (
+_VARIANCE = Table(
     "Where the variance of a setting's weighted F1 comes from: its proportions, the draw of demonstrations (seeds), "
-    "and other test rows. p: settings would lie as far apart if proportions did not matter; adjusted for all lines."
+    "and other test rows. p: settings would lie as far apart if proportions did not matter; adjusted for all lines.",
+    f"from majority_components {_ORDER}",
+    """
+predict; method; instruction; var_settings|Settings|small; var_seeds|Seeds|small; var_rows|Rows|small;
+sd_f1_corrected|Standard deviation|rate; proportions_p|p|p; proportions_p_adjusted|p, adjusted|p""",
 )
-_COMPONENTS = f"from majority_components {_ORDER}"
-_VARIANCE_COLUMNS = """
-predict|Prediction|way; method|Method|method; instruction|With instruction|yes; var_settings|Settings|small;
-var_seeds|Seeds|small; var_rows|Rows|small; sd_f1_corrected|Standard deviation|rate; proportions_p|p|p;
-proportions_p_adjusted|p, adjusted|p"""
 
-_GAPS = (
+_GAP = Table(
     "Mean weighted F1 with minus without instruction. In brackets: 95 % intervals over test rows, with these "
-    "demonstrations. Tails: the most skewed settings."
-)
-_GAP = """
+    "demonstrations. Tails: the most skewed settings.",
+    """
 select
     gaps.* exclude (gap_low, gap_high), low as gap_low, high as gap_high,
     if(reason is null, verdict, 'not tested: ' || reason) as word
@@ -265,84 +250,87 @@ from majority_instruction_gap as gaps
 inner join majority_verdicts as tests
     on
         tests.predict = gaps.predict and tests.method = gaps.method and metric = region || '_f1'
-order by gaps.predict, gaps.method, region desc"""
-_GAP_COLUMNS = """
-region|Region; predict|Prediction|way; method|Method|method; gap|Gap|change|word; with_instruction|With|rate;
-without_instruction|Without|rate; n_settings|Settings|count; n_seeds|Seeds|count; n_rows|Rows|count"""
+order by gaps.predict, gaps.method, region desc""",
+    """
+region; predict; method; gap|Gap|change|word; with_instruction|With|rate; without_instruction|Without|rate;
+n_settings; n_seeds; n_rows""",
+)
 
-_WRITTEN = "The most frequent outputs over all settings and seeds, with the label that each stands for."
-_OUTPUTS = """
+_OUTPUTS = Table(
+    "The most frequent outputs over all settings and seeds, with the label that each stands for.",
+    """
 select *, to_json(text) as shown, coalesce(prediction, 'no label') as taken_for
 from frequent_outputs
-order by is_adapted, n_outputs desc, text"""
-_OUTPUTS_COLUMNS = """
-shown|Output|name; is_adapted|LoRA|yes; taken_for|Stands for|name; n_outputs|Outputs|count; share|Share|percent"""
+order by is_adapted, n_outputs desc, text""",
+    """
+shown|Output|name; is_adapted|LoRA|yes; taken_for|Stands for|name; n_outputs; share|Share|percent""",
+)
 
-_CHANGED = (
+_REMEDIES = Table(
     "Each mitigation against none, over the same settings and test rows. In brackets: 95 % intervals of the difference "
     "over test rows. RB@10 is tested over seeds. Evidence: what the verdicts amount to; bias falls where the standard "
-    "deviation over settings falls or RB@10 rises."
-)
-_REMEDIES = f"""
+    "deviation over settings falls or RB@10 rises.",
+    f"""
 select
     *,
     if(mean_f1_reason is null, mean_f1_verdict, 'not tested: ' || mean_f1_reason) as mean_f1_word,
     if(sd_f1_reason is null, sd_f1_verdict, 'not tested: ' || sd_f1_reason) as sd_f1_word,
     if(rb_at_10_reason is null, rb_at_10_verdict, 'not tested: ' || rb_at_10_reason) as rb_at_10_word
 from majority_remedies
-{_ORDER}"""
-_REMEDIES_COLUMNS = """
-method|Method|method; predict|Prediction|way; instruction|With instruction|yes;
-mean_f1|Mean weighted F1|step|mean_f1_word; mean_f1_difference|Difference|change;
+{_ORDER}""",
+    """
+method; predict; instruction; mean_f1|Mean weighted F1|step|mean_f1_word; mean_f1_difference|Difference|change;
 sd_f1|Standard deviation, seeds included|step|sd_f1_word; sd_f1_difference|Difference|change;
-rb_at_10|RB@10|step|rb_at_10_word; is_above_constant|Better than one label|shown; evidence|Evidence"""
+rb_at_10|RB@10|step|rb_at_10_word; is_above_constant; evidence""",
+)
 
-_TESTED = (
+_TESTS = Table(
     "Each method against none, and with against without instruction, by sign flips over test rows, of RB@10 over "
     "seeds. In brackets: 95 % intervals. Together: intervals that hold at once. Draws: standard error over other "
     "draws of demonstrations, and p of rows and draws together. Detectable: the difference that such a test finds in "
-    "4 of 5 runs."
-)
-_TESTS = f"""
+    "4 of 5 runs.",
+    f"""
 select
     *, estimate as together, if(both_low is null and unit = 'row', null, simultaneous_low) as together_low,
     if(both_low is null and unit = 'row', null, simultaneous_high) as together_high, estimate as difference,
     low as difference_low, high as difference_high,
     if(reason is null, verdict, 'not tested: ' || reason) as word
 from majority_verdicts
-{_ORDER}, metric"""
-_TESTS_COLUMNS = """
-metric|Metric|metric; predict|Prediction|way; method|Method|method; instruction|With instruction|yes;
-against_instruction|Against with|yes; difference|Difference|change|word; together|Together|change; p|p|p;
-p_adjusted|p, adjusted|p; error_draws|Draws|rate; p_both_adjusted|p with draws|p; smallest_detectable|Detectable|rate;
-n_units|Units|count; unit|Unit"""
-
-_SETTING = (
-    "Means over seeds. Inside: within 10 points of the best setting. Recency: a label's share of the predictions where "
-    "it is the last demonstration's, minus that with the others."
+{_ORDER}, metric""",
+    """
+metric; predict; method; instruction; against_instruction|Against with|yes; difference|Difference|change|word;
+together|Together|change; p; p_adjusted|p, adjusted|p; error_draws|Draws|rate; p_both_adjusted|p with draws|p;
+smallest_detectable|Detectable|rate; n_units; unit""",
 )
-_SETTINGS = f"from majority_over_seeds {_ORDER}, number"
-_SETTINGS_COLUMNS = """
-setting|Setting; predict|Prediction|way; method|Method|method; instruction|With instruction|yes;
-weighted_f1|Weighted F1|rate; is_marked|Inside|yes; sd_f1|Over seeds|rate; accuracy|Accuracy|rate;
-share_majority|Majority label|percent; recency|Recency|change; share_no_label|No label|percent; n_rows|Rows|count"""
 
-_ROWS = (
+_SETTINGS = Table(
+    "Means over seeds. Inside: within 10 points of the best setting. Recency: a label's share of the predictions where "
+    "it is the last demonstration's, minus that with the others.",
+    f"from majority_over_seeds {_ORDER}, number",
+    """
+setting; predict; method; instruction; weighted_f1|Weighted F1|rate; is_marked|Inside|yes; sd_f1|Over seeds|rate;
+accuracy|Accuracy|rate; share_majority|Majority label|percent; recency|Recency|change;
+share_no_label|No label|percent; n_rows""",
+)
+
+_FLIPPED = Table(
     "Test rows whose predictions change most between the most skewed settings, in random order where they change as "
     "much. Changed: 1 minus the share of predictions that all these settings have in common; behind a prediction its "
-    "seeds."
-)
-_FLIPPED = """
+    "seeds.",
+    """
 select *, list_transform(list_zip(settings, predictions), lambda one: one[1] || ': ' || one[2]) as answers
 from majority_changed_rows
 where place <= 10 and method = 'none' and predict = (
     select arg_min(predict, case predict when 'likelihood' then 0 when 'generate' then 1 else 2 end)
     from majority_by_model
 )
-order by instruction, place"""
-_FLIPPED_COLUMNS = """
-input_text|Input|quote; row|Row|count; instruction|With instruction|yes; changed|Changed|rate; gold|Gold|name;
-answers|Predictions by setting|list"""
+order by instruction, place""",
+    """
+input_text|Input|quote; row; instruction; changed|Changed|rate; gold; answers|Predictions by setting|list""",
+)
 
-_COUNTED = "Demonstrations of each label; asked for: before rounding to whole demonstrations."
-_COUNTS_COLUMNS = "setting|Setting; labels|Labels|list; counts|Demonstrations|list; counts_asked|Asked for|list"
+_COUNTS = Table(
+    "Demonstrations of each label; asked for: before rounding to whole demonstrations.",
+    "from settings order by number",
+    "setting|Setting; labels|Labels|list; counts|Demonstrations|list; counts_asked|Asked for|list",
+)

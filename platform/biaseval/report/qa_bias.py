@@ -188,13 +188,7 @@ def qa_bias_notes(run: Run) -> list[str]:
 
 
 def qa_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
-    """Return the page of a QA-bias run.
-
-    Args:
-        run: a finished run.
-        ask: answers queries over its marts.
-        charts: those of `qa_bias_charts`.
-    """
+    """Return the page of a finished QA-bias run; ``charts`` are those of `qa_bias_charts`."""
     spec, environment = raw_spec(run), read_environment(run)
     sizes = ask("""
 select role, dataset, count(*) as n
@@ -217,7 +211,7 @@ order by all""")
             Section(
                 "verdict",
                 f"Which shortcuts {'do the models' if len(models) > 1 else 'does the model'} lean on?",
-                *first_blocks("qa_bias", seen, Table(_MODELS_CAPTION, _MODELS, _MODELS_COLUMNS), qa_bias_notes(run)),
+                *first_blocks("qa_bias", seen, _MODELS, qa_bias_notes(run)),
                 Definitions(list(_heuristics(spec, environment))),
                 link="Verdict",
             ),
@@ -227,7 +221,7 @@ order by all""")
                 "datasets",
                 "Exact match and F1 by data set",
                 Figures(_named(charts, "out_of_distribution_"), "Bars: 95 % intervals."),
-                Table(_SETS_CAPTION, _SETS, _SETS_COLUMNS),
+                _SETS,
                 link="Data sets",
             ),
             Section(
@@ -235,12 +229,10 @@ order by all""")
                 "Each shortcut",
                 Figures(_named(charts, "curve_", "_exact_match"), _CURVES),
                 Fold("The same in F1", Figures(_named(charts, "curve_", "_f1"), _CURVES)),
-                Table(_THRESHOLDS_CAPTION, _THRESHOLDS, _THRESHOLDS_COLUMNS),
+                _THRESHOLDS,
                 link="Shortcuts",
             ),
-            Section(
-                "examples", "Examples", Table(_EXAMPLES_CAPTION, _EXAMPLES, _EXAMPLES_COLUMNS), Sentences(_NO_EXAMPLES)
-            ),
+            Section("examples", "Examples", _EXAMPLES, Sentences(_NO_EXAMPLES)),
             Section(
                 "metrics",
                 "What the metrics mean",
@@ -297,8 +289,8 @@ def _bias_blocks(charts: Sequence[Chart], first: Chart | None) -> list[Any]:
             Figures(_named(charts, "significance_", "_f1"), "Significance in F1 is not tested."),
             Table(_F1_CAPTION, inside, _F1_COLUMNS),
         ),
-        Fold("Models against each other", Table(_PAIRS_CAPTION, _PAIRS, _PAIRS_COLUMNS)),
-        Fold("Means over shortcuts", Table(_MEANS_CAPTION, _MEANS, _MEANS_COLUMNS)),
+        Fold("Models against each other", _PAIRS),
+        Fold("Means over shortcuts", _MEANS),
     ]
 
 
@@ -355,11 +347,10 @@ _CURVES = (
     "Over the values of the shortcut, in bins of 30 questions or more. Shaded: 95 % intervals. Dashed: the threshold T."
 )
 
-_MODELS_CAPTION = (
+_MODELS = Table(
     "Each model, in percent with 95 % intervals. Significant: the shortcuts that it leans on, of those tested. Mean "
-    "over the data sets out of distribution."
-)
-_MODELS = """
+    "over the data sets out of distribution.",
+    """
 with found as (
     select
         model, dataset, listed(list(heuristic order by bias_significance desc,
@@ -384,10 +375,10 @@ inner join qa_shown_models using (model)
 left join found using (model, dataset)
 left join qa_over_datasets as others on others.model = own.model and others.role = 'out_of_distribution'
 where own.role = 'in_distribution'
-order by place, own.dataset"""
-_MODELS_COLUMNS = """
-model|Model|text; dataset|Data set|text; found|Significant|text; n_tested|Tested|count;
-exact_match|exact match|percent; f1|F1|percent; outside|exact match|percent||Out of distribution"""
+order by place, own.dataset""",
+    """
+model; dataset; found|Significant; n_tested; exact_match; f1; outside|exact match|percent||Out of distribution""",
+)
 
 _BIASES_CAPTION = (
     "Each shortcut, in points (0 to 100). Up to T, above T: exact match of the groups. Gap: the first minus the "
@@ -396,9 +387,8 @@ _BIASES_CAPTION = (
     "in 4 of 5 runs."
 )
 _BIASES_COLUMNS = """
-model|Model|text; dataset|Data set|text; heuristic|Shortcut|text; finding|Finding|text; threshold|T|number;
-lower_exact_match|Up to T|points; higher_exact_match|Above T|points; gap|Gap|points;
-bias_significance|Significance|points; null_high|Chance|points; p_adjusted|p|p;
+model; dataset; heuristic; finding; threshold; lower_exact_match|Up to T|points; higher_exact_match|Above T|points;
+gap|Gap|points; bias_significance|Significance|points; null_high|Chance|points; p_adjusted;
 smallest_detectable|Detectable|points; worse_high|Worse group, at most|points; n_lower|Up to T|count||Questions;
 n_higher|Above T|count||Questions; n_unmeasured|Undefined|count||Questions"""
 _F1_CAPTION = (
@@ -406,16 +396,14 @@ _F1_CAPTION = (
     "without a threshold, F1 has no value."
 )
 _F1_COLUMNS = """
-model|Model|text; dataset|Data set|text; heuristic|Shortcut|text; bias_significance_f1|Significance|points;
-lower_f1|Up to T|points; higher_f1|Above T|points; difference_f1|Gap|points;
-worse_high_f1|Worse group, at most|points"""
+model; dataset; heuristic; bias_significance_f1|Significance|points; lower_f1|Up to T|points;
+higher_f1|Above T|points; difference_f1|Gap|points; worse_high_f1|Worse group, at most|points"""
 
-_PAIRS_CAPTION = (
+_PAIRS = Table(
     "The second model minus the first, in points, on the questions that both answered; in brackets the bands that hold"
     " for all pairs, data sets, metrics and shortcuts together (95 %). Gap: how far apart the groups lie. A mean gap "
-    "falls where some shortcuts find nothing. p: adjusted."
-)
-_PAIRS = """
+    "falls where some shortcuts find nothing. p: adjusted.",
+    """
 select
     model, other_model, dataset, metric, heuristic, 100 * estimate as estimate, 100 * simultaneous_low as estimate_low,
     100 * simultaneous_high as estimate_high, p_adjusted, verdict, reason, heuristics, n_rows, n_lacking
@@ -423,30 +411,30 @@ from qa_model_comparisons
 inner join qa_shown_models as own using (model)
 inner join qa_shown_models as others on others.model = other_model
 where own.place < others.place
-order by own.place, others.place, dataset, metric, heuristic"""
-_PAIRS_COLUMNS = """
-model|First|text; other_model|Second|text; dataset|Data set|text; metric|Of|metric; heuristic|Shortcut|text;
-estimate|Difference|points|verdict; p_adjusted|p|p; reason|Not compared|text; heuristics|Mean over|list;
-n_rows|Questions|count; n_lacking|Only one answered|count"""
+order by own.place, others.place, dataset, metric, heuristic""",
+    """
+model|First; other_model|Second; dataset; metric|Of|metric; heuristic; estimate|Difference|points|verdict;
+p_adjusted; reason|Not compared; heuristics|Mean over|list; n_rows|Questions|count;
+n_lacking|Only one answered|count""",
+)
 
-_MEANS_CAPTION = (
+_MEANS = Table(
     "Mean bias significance over the shortcuts that could be measured, in points. More shortcuts that find nothing "
     "shrink it, and means over different shortcuts cannot be compared. Chance: the same mean on permuted answers, and "
-    "what 95 % of them do not exceed. A mean that is not above that has an interval from 0."
-)
-_MEANS = """
+    "what 95 % of them do not exceed. A mean that is not above that has an interval from 0.",
+    """
 from qa_by_model
 inner join qa_shown_models using (model)
-order by dataset, place"""
-_MEANS_COLUMNS = """
-model|Model|text; dataset|Data set|text; bias_significance|Mean|points; bias_significance_null|Chance|points;
-bias_significance_null_high|At most|points; n_significant|Significant|count; measurable|Over|list;
-bias_significance_f1|Mean of F1|points"""
-
-_SETS_CAPTION = (
-    "In percent, with 95 % intervals over articles. Mean: over the data sets out of distribution, each counted once."
+order by dataset, place""",
+    """
+model; dataset; bias_significance|Mean|points; bias_significance_null|Chance|points;
+bias_significance_null_high|At most|points; n_significant; measurable|Over|list;
+bias_significance_f1|Mean of F1|points""",
 )
-_SETS = """
+
+_SETS = Table(
+    "In percent, with 95 % intervals over articles. Mean: over the data sets out of distribution, each counted once.",
+    """
 select
     model, dataset, role = 'in_distribution' as is_inside, exact_match, exact_match_low, exact_match_high, f1,
     f1_low, f1_high,
@@ -460,15 +448,15 @@ select
 from qa_over_datasets
 inner join qa_shown_models using (model)
 where role = 'out_of_distribution' and n_datasets > 1
-order by place, is_inside desc, dataset like 'mean of%', dataset"""
-_SETS_COLUMNS = """
-model|Model|text; dataset|Data set|text; is_inside|In distribution|yes; exact_match|exact match|percent; f1|F1|percent;
-share_most_frequent|Most frequent answer|percent; n_rows|Questions|count; n_missing|Without an answer|count"""
-
-_THRESHOLDS_CAPTION = (
-    "Where each threshold T comes from. Tried: thresholds of the search; measured: those with a sample in both groups."
+order by place, is_inside desc, dataset like 'mean of%', dataset""",
+    """
+model; dataset; is_inside; exact_match; f1; share_most_frequent|Most frequent answer|percent; n_rows|Questions|count;
+n_missing|Without an answer|count""",
 )
-_THRESHOLDS = """
+
+_THRESHOLDS = Table(
+    "Where each threshold T comes from. Tried: thresholds of the search; measured: those with a sample in both groups.",
+    """
 select
     dataset, heuristic, threshold, model, coalesce(searched_on, if(threshold is null, null, 'the spec')) as source,
     status,
@@ -476,18 +464,17 @@ select
 from qa_bias_by_heuristic
 inner join qa_shown_models using (model)
 cross join qa_settings
-order by dataset, list_position(heuristics, heuristic), place"""
-_THRESHOLDS_COLUMNS = """
-heuristic|Shortcut|text; dataset|Data set|text; model|Model|text; threshold|T|number;
-source|Searched on the answers of|text; status|Status|text; n_tried|Tried|count; n_tried_measured|Measured|count;
-n_unmeasured|Undefined for|count"""
+order by dataset, list_position(heuristics, heuristic), place""",
+    """
+heuristic; dataset; model; threshold; source|Searched on the answers of; status; n_tried;
+n_tried_measured|Measured|count; n_unmeasured|Undefined for|count""",
+)
 
-_EXAMPLES_CAPTION = (
+_EXAMPLES = Table(
     "Of each significant bias, two questions of the better group that are answered exactly, and two of the other that "
     "are not, picked by this outcome and a hash: they show what a bias looks like, and prove nothing. Marked: the gold"
-    " answer."
-)
-_EXAMPLES = f"""
+    " answer.",
+    f"""
 with biased as (
     select tests.model, dataset, tests.heuristic, biases.threshold, biased_segment
     from qa_bias_by_heuristic as biases
@@ -527,11 +514,11 @@ select
     ) as marked
 from placed
 inner join qa_examples using (dataset, example_id)
-order by dataset, heuristic, model, is_better desc, example_id"""
-_EXAMPLES_COLUMNS = """
-question|Question|quote; marked|Context|marked; prediction|Answer|name; gold|Gold|name; outcome|Group|text;
-heuristic|Shortcut|text; value|Value|number; closest_word|Nearest word|name; model|Model|text; dataset|Data set|text;
-f1|F1|percent"""
+order by dataset, heuristic, model, is_better desc, example_id""",
+    """
+question|Question|quote; marked|Context|marked; prediction|Answer|name; gold; outcome|Group; heuristic;
+value|Value|number; closest_word|Nearest word|name; model; dataset; f1""",
+)
 _NO_EXAMPLES = f"""
 select '' as lead, 'There are none, as no bias is significant.' as text
 where not exists (from qa_bias_tests semi join qa_shown_models using (model) {INSIDE} where is_supported)"""

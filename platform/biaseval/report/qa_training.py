@@ -244,7 +244,7 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         Section(
             "trained",
             "Trained readers",
-            Table(_METHODS_CAPTION, _BY_METHOD, _METHODS_COLUMNS),
+            _METHODS,
             Fold("Methods", Definitions([one for method, one in METHODS.items() if method in methods])),
             Table(
                 "Trainings that failed; these readers have no results.",
@@ -261,18 +261,15 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
                 "Does a debiased reader lean more on other shortcuts?",
                 Table(_READERS_CAPTION, _READERS.format("not is_addressed"), _READERS_COLUMNS),
             ),
-            Fold("Means over shortcuts", Table(_MEANS_CAPTION, _MEANS, _MEANS_COLUMNS)),
+            Fold("Means over shortcuts", _MEANS),
             link="Their bias",
         ),
         Section(
             "debiased-elsewhere",
             "Trained readers by data set",
             Figures(elsewhere, "Hollow: nearly broken. Thin lines: 95 % intervals."),
-            Fold("Every reader on every data set", Table(_SETS_CAPTION, _SETS, _SETS_COLUMNS)),
-            Fold(
-                "Do readers that lean less on a shortcut do better elsewhere?",
-                Table(_CORRELATED_CAPTION, _CORRELATED, _CORRELATED_COLUMNS),
-            ),
+            Fold("Every reader on every data set", _SETS),
+            Fold("Do readers that lean less on a shortcut do better elsewhere?", _CORRELATED),
             link="Elsewhere",
         ),
         Section("training", "Training", *_training(charts)),
@@ -288,13 +285,10 @@ def _training(charts: Sequence[Chart]) -> list[Any]:
             "Debiased and standard readers by shortcut",
             Figures([chart for chart in courses if "_by_shortcut_" in chart.name], _BESIDE),
         ),
-        Table(_GUIDES_CAPTION, _GUIDES, _GUIDES_COLUMNS),
-        Fold("Segments of the training questions", Table(_PARTS_CAPTION, _PARTS, _PARTS_COLUMNS)),
-        Fold(
-            "Windows of the training questions",
-            Table(_WINDOWS_CAPTION, "from qa_training_windows order by base, dataset", _WINDOWS_COLUMNS),
-        ),
-        Fold("Steps and time of each reader", Table(_COSTS_CAPTION, _COSTS, _COSTS_COLUMNS)),
+        _GUIDES,
+        Fold("Segments of the training questions", _PARTS),
+        Fold("Windows of the training questions", _WINDOWS),
+        Fold("Steps and time of each reader", _COSTS),
     ]
 
 
@@ -307,24 +301,24 @@ _COURSES = (
     "Mean over a method's readers; shaded: lowest and highest of them. Loss is that of start and end of the answer, "
     "whatever the method's own loss is."
 )
-_WINDOWS_CAPTION = (
+_WINDOWS = Table(
     "Questions are cut into windows. Partly: windows that lack some of the answer. Lost: questions of which no window "
-    "has all of it."
+    "has all of it.",
+    "from qa_training_windows order by base, dataset",
+    """
+base; dataset; n_questions; n_windows; n_without|Partly|count; n_unanswerable|Lost|count""",
 )
-_WINDOWS_COLUMNS = """
-base|Base|text; dataset|Data set|text; n_questions|Questions|count; n_windows|Windows|count; n_without|Partly|count;
-n_unanswerable|Lost|count"""
 _DRAWN = (
     "Standard readers on every shortcut, debiased readers on the one that they address. Hollow: nearly broken, so that"
     " a low significance is no success."
 )
 
-_METHODS_CAPTION = (
+_METHODS = Table(
     "Debiased readers against the standard reader of the same seed: in how many (of each data set in distribution) the "
     "bias that they address falls or rises significantly, and F1 out of distribution. Nearly broken readers are "
-    "counted alone. Seconds and hours: of all trainings of the method, failed ones and evaluations on the way included."
-)
-_BY_METHOD = f"""
+    "counted alone. Seconds and hours: of all trainings of the method, failed ones and evaluations on the way "
+    "included.",
+    f"""
 with changed as (
     select
         model, count_if(verdict = 'lower' and is_whole) as n_lower, count_if(verdict = 'higher'
@@ -347,12 +341,13 @@ left join changed using (model)
 left join qa_out_of_distribution_by_model using (model)
 left join (select model, seconds, evaluation_seconds, accelerator_hours from qa_training_costs) as costs using (model)
 group by readers.method, readers.base, readers.data
-order by min(number)"""
-_METHODS_COLUMNS = """
-method|Method; base|Base|text; data|Training data|text; n_readers|Readers|count; n_failed|Failed|count;
-n_lower|Falls|count||Bias; n_higher|Rises|count||Bias; n_unclear|No change shown|count||Bias;
-n_broken|Nearly broken|count||Bias; n_f1_lower|Falls|count||F1 elsewhere; n_f1_higher|Rises|count||F1 elsewhere;
-seconds|Steps (s)|seconds; evaluation_seconds|Evaluations (s)|seconds; accelerator_hours|Accelerator-hours|rate"""
+order by min(number)""",
+    """
+method|Method; base; data|Training data; n_readers; n_failed; n_lower|Falls|count||Bias; n_higher|Rises|count||Bias;
+n_unclear|No change shown|count||Bias; n_broken|Nearly broken|count||Bias; n_f1_lower|Falls|count||F1 elsewhere;
+n_f1_higher|Rises|count||F1 elsewhere; seconds|Steps (s)|seconds; evaluation_seconds|Evaluations (s)|seconds;
+accelerator_hours|Accelerator-hours|rate""",
+)
 
 _READERS_CAPTION = (
     "Bias significance in points (0 to 100), against the standard reader of the same seed on the same questions; 95 % "
@@ -373,35 +368,32 @@ from (select debiasing.*, trained_models.number from qa_debiasing as debiasing i
 where method <> 'standard' and {{}}
 order by number, dataset, heuristic"""
 _READERS_COLUMNS = """
-method|Method; bias|Addressed|text; base|Base|text; data|Data|text; seed|Seed; dataset|Data set|text;
-heuristic|Shortcut|text; threshold|T|number; searched_on|Searched on|text;
+method|Method; bias|Addressed; base; data; seed; dataset; heuristic; threshold; searched_on;
 bias_significance|Reader|points||Significance; standard_significance|Standard|points||Significance;
-significance_change|Change|points|verdict|Significance; p_adjusted|p|p||Significance; reason|Not tested|text;
+significance_change|Change|points|verdict|Significance; p_adjusted|p|p||Significance; reason|Not tested;
 worse_high|Reader|points||Worse group, at most; standard_worse_high|Standard|points||Worse group, at most;
 gap|Reader|points||Gap; standard_gap|Standard|points||Gap; gap_change|Change|points||Gap;
 exact_match|Reader|points||exact match; standard_exact_match|Standard|points||exact match; n_rows|Questions|count;
-n_articles|Articles|count"""
+n_articles"""
 
-_MEANS_CAPTION = (
+_MEANS = Table(
     "Over the shortcuts that a method's readers address, each measured on the reader that addresses it, in points; no "
-    "headline, as shortcuts without bias shrink it. Standard: over the same shortcuts."
-)
-_MEANS = """
+    "headline, as shortcuts without bias shrink it. Standard: over the same shortcuts.",
+    """
 select * replace (shown_training(method) as method)
 from qa_debiasing_by_method
-order by base, data, dataset, seed, method"""
-_MEANS_COLUMNS = """
-method|Method; base|Base|text; data|Data|text; seed|Seed; dataset|Data set|text;
-bias_significance|Reader|points||Significance; standard_significance|Standard|points||Significance;
-worse_high|Reader|points||Worse group, at most; standard_worse_high|Standard|points||Worse group, at most;
-n_heuristics|Shortcuts|count; n_nearly_broken|Nearly broken|count"""
+order by base, data, dataset, seed, method""",
+    """
+method|Method; base; data; seed; dataset; bias_significance|Reader|points||Significance;
+standard_significance|Standard|points||Significance; worse_high|Reader|points||Worse group, at most;
+standard_worse_high|Standard|points||Worse group, at most; n_heuristics|Shortcuts|count; n_nearly_broken""",
+)
 
-_SETS_CAPTION = (
+_SETS = Table(
     "F1 and exact match in percent, and their change in points against the standard reader of the same seed on the "
     "same questions; 95 % intervals, and verdicts for all changes of this page together. Mean: over the data sets out "
-    "of distribution."
-)
-_SETS = """
+    "of distribution.",
+    """
 select
     shown_training(method) as method, bias, base, data, seed, dataset, role = 'in_distribution' as is_inside,
     changes.f1, 100 * f1_change as f1_change, 100 * f1_change_low as f1_change_low,
@@ -416,64 +408,64 @@ from (
     where n_datasets > 1
 ) as changes
 inner join (select model, number from trained_models) as readers using (model)
-order by number, is_inside desc, dataset like 'mean of%', dataset"""
-_SETS_COLUMNS = """
-method|Method; bias|Addressed|text; base|Base|text; data|Data|text; seed|Seed; dataset|Data set|text;
-is_inside|In distribution|yes; f1|F1|percent; f1_change|Change of F1|points|f1_verdict; f1_p_adjusted|p|p;
-exact_match|exact match|percent; exact_match_change|Change of exact match|points|exact_match_verdict;
-n_rows|Questions|count"""
+order by number, is_inside desc, dataset like 'mean of%', dataset""",
+    """
+method|Method; bias|Addressed; base; data; seed; dataset; is_inside; f1; f1_change|Change of F1|points|f1_verdict;
+f1_p_adjusted|p|p; exact_match; exact_match_change|Change of exact match|points|exact_match_verdict;
+n_rows|Questions|count""",
+)
 
-_CORRELATED_CAPTION = (
+_CORRELATED = Table(
     "Correlation of the change of the addressed bias with the change of F1 elsewhere, over debiased readers, -1 to 1. "
     "Below 0: the further the bias fell, the more F1 rose. Readers of one study are not independent, as the 95 % "
-    "intervals take them, so it tests nothing; nearly broken readers may decide it."
-)
-_CORRELATED = """
+    "intervals take them, so it tests nothing; nearly broken readers may decide it.",
+    """
 select * replace (if(method = 'all', 'all methods', shown_training(method)) as method)
 from qa_debiasing_correlation
-order by dataset, method <> 'all methods', method, other_dataset"""
-_CORRELATED_COLUMNS = """
-method|Method; dataset|Bias on|text; other_dataset|F1 on|text; pearson|Pearson|rate; spearman|Spearman|rate;
-n_models|Readers|count"""
-
-_GUIDES_CAPTION = (
-    "Bias models on validation questions at the step that was kept. One that knows nothing but its bias is right in "
-    "the biased segment and wrong elsewhere (Mikula et al.: 18 to 59 % and 4 to 19 % exact)."
+order by dataset, method <> 'all methods', method, other_dataset""",
+    """
+method|Method; dataset|Bias on; other_dataset|F1 on; pearson|Pearson|rate; spearman|Spearman|rate;
+n_models|Readers|count""",
 )
-_GUIDES = """
+
+_GUIDES = Table(
+    "Bias models on validation questions at the step that was kept. One that knows nothing but its bias is right in "
+    "the biased segment and wrong elsewhere (Mikula et al.: 18 to 59 % and 4 to 19 % exact).",
+    """
 select *, best_step + 1 as step
 from qa_bias_models
-order by base, data, bias, dataset"""
-_GUIDES_COLUMNS = """
-model|Bias model|text; dataset|Validation|text; step|Step kept|count; f1_biased|Biased|percent||F1;
+order by base, data, bias, dataset""",
+    """
+model|Bias model; dataset|Validation; step|Step kept|count; f1_biased|Biased|percent||F1;
 f1_other|Others|percent||F1; f1_difference|Difference|percent||F1; exact_match_biased|Biased|percent||exact match;
-exact_match_other|Others|percent||exact match; n_biased|Biased|count||Questions; n_other|Others|count||Questions"""
+exact_match_other|Others|percent||exact match; n_biased|Biased|count||Questions; n_other|Others|count||Questions""",
+)
 
-_PARTS_CAPTION = (
+_PARTS = Table(
     "The segments that methods and bias models work with. At most: upper bounds of the standard reader's exact match "
     "on validation, which decide which side is biased unless the threshold is published; significance: of its bias "
-    "there. Points."
+    "there. Points.",
+    "from qa_segments order by base, data, bias",
+    """
+bias|Shortcut; base; data|Training data; threshold; source|Threshold; biased_segment|Biased side; judged_by;
+lower_high|Up to T, at most|points; higher_high|Above T, at most|points; bias_significance|Significance|points;
+n_lower|Up to T|count||Questions; n_higher|Above T|count||Questions; n_undefined|Undefined|count||Questions;
+n_biased|Biased|count||Questions""",
 )
-_PARTS = "from qa_segments order by base, data, bias"
-_PARTS_COLUMNS = """
-bias|Shortcut|text; base|Base|text; data|Training data|text; threshold|T|number; source|Threshold|text;
-biased_segment|Biased side|text; judged_by|Judged by|text; lower_high|Up to T, at most|points;
-higher_high|Above T, at most|points; bias_significance|Significance|points; n_lower|Up to T|count||Questions;
-n_higher|Above T|count||Questions; n_undefined|Undefined|count||Questions; n_biased|Biased|count||Questions"""
 
-_COSTS_CAPTION = (
+_COSTS = Table(
     "Optimizer steps (the one kept is counted from 1) and evaluations on the way. Accelerator-hours are of both, for "
-    "every worker, without loading and answers."
-)
-_COSTS = """
+    "every worker, without loading and answers.",
+    """
 select readers.*, best_step + 1 as step, costs.* exclude (model)
 from trained_models as readers
 left join (
     select model, seconds, n_evaluations, evaluation_seconds, accelerator_hours
     from qa_training_costs
 ) as costs using (model)
-order by number"""
-_COSTS_COLUMNS = """
-model|Reader|text; steps|Steps|count; step|Step kept|count; n_windows|Windows|count; seconds|Steps (s)|seconds;
-n_evaluations|Evaluations|count; evaluation_seconds|Evaluations (s)|seconds;
-accelerator_hours|Accelerator-hours|rate; n_workers|Workers|count; device|Device|text; problem|Failed|quote"""
+order by number""",
+    """
+model|Reader; steps|Steps|count; step|Step kept|count; n_windows; seconds|Steps (s)|seconds; n_evaluations;
+evaluation_seconds|Evaluations (s)|seconds; accelerator_hours|Accelerator-hours|rate; n_workers; device;
+problem|Failed|quote""",
+)

@@ -162,23 +162,11 @@ def search_notes(run: Run) -> list[str]:
 
 
 def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
-    """Return the page of a search.
-
-    Args:
-        run: a finished run.
-        ask: answers queries over its marts.
-        charts: those of `search_charts`.
-    """
+    """Return the page of a finished search; ``charts`` are those of `search_charts`."""
     spec, environment, [settings] = raw_spec(run), read_environment(run), ask("from search_settings")
     chose, unseen = _SAMPLES[settings["choose_on"]]
     responses = [chart for chart in charts if chart.name.startswith("response")]
     first = responses[: len(spec["search"])] if not settings["per"] else responses[:1]
-    own, reference = (
-        reference_trial(spec, ask),
-        "strength 1, as published"
-        if all(key.endswith(".strength") for key in spec["search"])
-        else "the spec's own values",
-    )
     objectives = spec["objective"] if isinstance(spec["objective"], list) else [spec["objective"]]
     return Layout(
         f"Search: {spec['name']}",
@@ -199,26 +187,10 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 ),
             ),
             Section("response", "Response", Figures([one for one in charts if one not in first], _SEEN)),
-            Section("importance", "Importance", Table(_IMPORTANT, _IMPORTANCE, _IMPORTANCE_COLUMNS)),
-            Section(
-                "flatness",
-                "How flat the optimum is",
-                Table(_FLAT, "from search_best order by scope", _FLAT_COLUMNS),
-                link="Flatness",
-            ),
-            Section(
-                "optimism",
-                "What choosing adds",
-                Table(_ADDED, "from search_best order by scope", _ADDED_COLUMNS),
-                *_reference(own, reference),
-                link="Optimism",
-            ),
-            Section(
-                "thresholds",
-                "Thresholds by the rules of the paper",
-                Table(_RULES, "from search_thresholds order by scope, rule, sample desc", _RULES_COLUMNS),
-                link="Thresholds",
-            ),
+            Section("importance", "Importance", _IMPORTANCE),
+            Section("flatness", "How flat the optimum is", _FLAT, link="Flatness"),
+            Section("optimism", "What choosing adds", _ADDED, *_reference(spec, ask), link="Optimism"),
+            Section("thresholds", "Thresholds by the rules of the paper", _RULES, link="Thresholds"),
             Section(
                 "cost",
                 "Cost",
@@ -259,10 +231,13 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     )
 
 
-def _reference(trial: int | None, name: str) -> list[Table]:
+def _reference(spec: Mapping[str, Any], ask: Ask) -> list[Table]:
     """Return the table of the trial with the searched spec's values, if any."""
+    trial = reference_trial(spec, ask)
     if trial is None:
         return []
+    is_strength = all(key.endswith(".strength") for key in spec["search"])
+    name = "strength 1, as published" if is_strength else "the spec's own values"
     return [
         Table(
             f"The trial at {name}, and its difference from the chosen trial with 95 % intervals: on the data that "
@@ -296,38 +271,39 @@ _CHOSEN = (
     "The chosen point. In brackets: 95 % intervals. Intervals with 0: other trials whose difference from it includes 0 "
     "on the data that chose, each alone. Found worse or better: by tests of all together on data that did not choose."
 )
-_IMPORTANT = (
+_IMPORTANCE = Table(
     "The share of the objective's variance over trials that goes with one key alone: 0 where it is no more than "
-    "chance. Shares from few trials are rough."
+    "chance. Shares from few trials are rough.",
+    "from search_importance where share is not null order by scope, share desc, key",
+    "key|Key|name; scope|For; share|Share|percent; n_bins|Values or parts|count; n_trials|Trials|count",
 )
-_IMPORTANCE = "from search_importance where share is not null order by scope, share desc, key"
-_IMPORTANCE_COLUMNS = (
-    "key|Key|name; scope|For; share|Share|percent; n_bins|Values or parts|count; n_trials|Trials|count"
-)
-_FLAT = (
+_FLAT = Table(
     "Other trials by their difference from the chosen one. Between: the values of the only key at which the interval "
-    "of the difference includes 0."
+    "of the difference includes 0.",
+    "from search_best order by scope",
+    """
+scope; n_within_noise|Intervals with 0|count; flat_low|Between|any; flat_high|and|any; n_worse|Behind|count;
+n_compared; n_told_worse|Found worse|count; n_told_better|Found better|count; n_tested""",
 )
-_FLAT_COLUMNS = """
-scope|For; n_within_noise|Intervals with 0|count; flat_low|Between|any; flat_high|and|any; n_worse|Behind|count;
-n_compared|Compared|count; n_told_worse|Found worse|count; n_told_better|Found better|count; n_tested|Tested|count"""
-_ADDED = (
+_ADDED = Table(
     "Optimism: by how much the chosen trial looks better on the data that chose. Gain: by how much it is better than "
-    "the mean of all trials that are done. Positive is better, whichever way the objective goes."
+    "the mean of all trials that are done. Positive is better, whichever way the objective goes.",
+    "from search_best order by scope",
+    """
+scope; value|Where it was chosen|any; evaluation|Where not|any; optimism|Optimism|signed; gain|Gain there|signed;
+evaluation_gain|Gain where not|signed|evaluation_gain_verdict""",
 )
-_ADDED_COLUMNS = """
-scope|For; value|Where it was chosen|any; evaluation|Where not|any; optimism|Optimism|signed; gain|Gain there|signed;
-evaluation_gain|Gain where not|signed|evaluation_gain_verdict"""
 _REFERENCE_COLUMNS = """
-point|Point; scope|For; value|Value where chosen|any; difference|Difference|signed; evaluation|Value where not|any;
+point; scope; value|Value where chosen|any; difference|Difference|signed; evaluation|Value where not|any;
 evaluation_difference|Difference|signed|verdict; is_chosen|Chosen|yes"""
-_RULES = (
+_RULES = Table(
     "The threshold that the rule of the paper's text and that of its code choose, and the bias significance there, in "
-    "points (0 to 100), on the tuning half (choice), on the evaluation half, or on all data (all)."
+    "points (0 to 100), on the tuning half (choice), on the evaluation half, or on all data (all).",
+    "from search_thresholds order by scope, rule, sample desc",
+    """
+scope|For|name; rule; sample|Data; threshold|Threshold|any; bias_significance|Significance|any;
+evaluation|On the evaluation half|any""",
 )
-_RULES_COLUMNS = """
-scope|For|name; rule|Rule; sample|Data; threshold|Threshold|any; bias_significance|Significance|any;
-evaluation|On the evaluation half|any"""
 _PROBLEMS = """
 select state, problem, count(*) as n_trials, list(trial order by trial)[:5] as first_trials
 from trials

@@ -65,13 +65,12 @@ def training_blocks(place: str, charts: Sequence[Chart]) -> list[Section]:
     """Return the sections on the cost of mitigation and the training of adapters; empty without adapters.
 
     Args:
-        place: the column with the setting, in the form of `columns`.
+        place: the column with the setting.
         charts: the charts of the page; this section shows ``training_loss``.
     """
     loss = [chart for chart in charts if chart.name == "training_loss"]
     if not loss:
         return []
-    key = place.split("|")[0]
     return [
         Section(
             "costs",
@@ -79,9 +78,9 @@ def training_blocks(place: str, charts: Sequence[Chart]) -> list[Section]:
             Table(
                 "Beyond scoring the rows. Prompts: calibration inputs. Tokens: of these inputs, and of the training "
                 "examples in every epoch. Seconds: of training as measured, of scoring in proportion to tokens.",
-                f"from mitigation_costs order by {key}, method",
+                f"from mitigation_costs order by {place}, method",
                 f"""
-method|Method|method; {place}; n_demo_sets|Sets|count; n_prompts|Prompts|count; tokens|Tokens|count;
+method; {place}; n_demo_sets|Sets|count; n_prompts|Prompts|count; tokens|Tokens|count;
 n_adapters|Adapters|count; trained_parameters|Parameters|count; seconds|Seconds|seconds""",
             ),
             link="Costs",
@@ -92,7 +91,7 @@ n_adapters|Adapters|count; trained_parameters|Parameters|count; seconds|Seconds|
             Table(
                 "Loss in nats per target token (label and EOS), mean over adapters. Not falling: adapters whose "
                 "loss is not lower at the last step than at the first; each step has different examples.",
-                f"from training_by_setting order by {key}",
+                f"from training_by_setting order by {place}",
                 f"""
 {place}; n_adapters|Adapters|count; n_steps|Steps of each|count; first_loss|Loss, first step|rate;
 last_loss|Loss, last step|rate; n_not_falling|Not falling|count""",

@@ -1,7 +1,7 @@
 """The work of commands on runs: ``commands`` has one function per command, ``kinds`` lists all kinds of runs.
 
-``figure_files`` writes figures and tables, and ``exported_samples`` exports scores. ``train`` makes the stages of
-commands that only train. ``status`` and ``measured_rate`` read a run directory. ``new_spec`` writes a first spec.
+``figure_files`` writes figures and tables, and ``exported_samples`` exports scores. ``status`` and ``measured_rate``
+read a run directory. ``new_spec`` writes a first spec.
 
 Names import their module at first use: ``status`` does not import the report.
 """
@@ -14,14 +14,13 @@ _NAMES = {
     "pipelines.kind": ("Description", "Trained"),
     "runs.commands": (
         *("describe", "headline", "import_scores", "reanalyse_run", "report_run", "run_spec", "score_prompts"),
-        "write_report",
+        *("train_instruct", "train_lora", "train_qa", "write_report"),
     ),
     "runs.exported_samples": ("export_samples",),
     "runs.figure_files": ("write_figures",),
     "runs.measured_rate": ("rate_so_far",),
     "runs.new_spec": ("first_spec", "init_name"),
     "runs.status": ("Status", "run_status"),
-    "runs.train": ("train_instruct", "train_lora", "train_qa"),
 }
 """What this package gives, by the module that has it."""
 

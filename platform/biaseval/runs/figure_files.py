@@ -13,7 +13,7 @@ from biaseval.errors import InputError
 from biaseval.json_values import in_markdown
 from biaseval.pipelines.directory import read_spec
 from biaseval.progress import say
-from biaseval.report.blocks import Figure
+from biaseval.report.charts import Chart
 from biaseval.report.compare import difference_charts
 from biaseval.report.compare_models import MODEL_RELATIONS, model_charts, paper_tables
 from biaseval.report.names import METHODS
@@ -55,7 +55,7 @@ def write_figures(run_uris: Sequence[str], out_uri: str, ending: str, table_endi
         out.create()
     except InputError as error:
         raise InputError(f"--out {out_uri}: is no folder that can be written into; name another") from error
-    drawn: dict[str, Figure] = {}
+    drawn: dict[str, Chart] = {}
     for name, run in runs.items():
         folder = f"{name}/" if len(runs) > 1 else ""
         page = kind_of(read_spec(run)).page
@@ -101,7 +101,7 @@ def _rows(runs: Mapping[str, Run], queries: Mapping[str, str]) -> pa.Table:
     return pa.concat_tables(named, promote_options="permissive")
 
 
-def _compared(run_uris: Sequence[str]) -> tuple[list[Figure], dict[str, tuple[pa.Table, pa.Table]]]:
+def _compared(run_uris: Sequence[str]) -> tuple[list[Chart], dict[str, tuple[pa.Table, pa.Table]]]:
     """Return what compares runs: differences from the first, and the paper's figures over several models."""
     kind = read_spec(Run.open(run_uris[0])).kind
     if kind not in COMPARED_KINDS:

@@ -107,8 +107,9 @@ def _found(found: Survey) -> list[str]:
     total = sum(found.counts.values())
     shown = [f"{label} {count / total:.0%}" for label, count in list(found.counts.items())[:_SHOWN_LABELS]]
     more = len(found.counts) - len(shown)
+    rows = f"{found.n_rows:,} rows" if found.is_whole else f"the first {MOST_ROWS:,} rows, of more"
     return [
-        f"{_rows(found)}; columns: {', '.join(found.columns)}",
+        f"{rows}; columns: {', '.join(found.columns)}",
         f"label: {found.label}, with {len(found.counts)} values ({', '.join(shown)}{f', {more} more' if more else ''})",
         f"text: {lengths}",
     ]
@@ -145,10 +146,6 @@ def _options(found: Survey) -> list[str]:
     """Return the columns that are named as labels or as options are; a pair called a and b is two texts."""
     marked = [column for column in found.columns if column in found.counts or _OPTION.fullmatch(column)]
     return marked if len(marked) > 2 or any(_OPTION.fullmatch(column) for column in marked) else []
-
-
-def _rows(found: Survey) -> str:
-    return f"{found.n_rows:,} rows" if found.is_whole else f"the first {MOST_ROWS:,} rows, of more"
 
 
 def init_name(uri: str) -> str:

@@ -89,3 +89,8 @@ def _cache_bytes(model: PreTrainedModel) -> int:
         for layer in layer_configs(model.config)
     )
     return int(2 * sum(widths) * model.dtype.itemsize)
+
+
+def device_name(device: torch.device) -> str:
+    """Return a device as records name it: a GPU with its model."""
+    return f"{device}: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else str(device)

@@ -24,7 +24,7 @@ from biaseval.models import (
 )
 from biaseval.prompting.beginnings import bos_cautions, without_second_bos
 from biaseval.scoring.encoding import check_prompts
-from biaseval.scoring.memory import vocabulary_of
+from biaseval.scoring.memory import device_name, vocabulary_of
 from biaseval.scoring.prepare import Prepared, prepare, prepare_texts
 from biaseval.scoring.runner import Path, Runner, Texts, name_of
 from biaseval.scoring.trie import Integers
@@ -164,7 +164,7 @@ class LabelScorer:
             "paths_left": dict(self._runner.left),
             "attention": self.model.config._attn_implementation,
             "dtype": _name(self.model.dtype),
-            "device": _device_name(self.model.device),
+            "device": device_name(self.model.device),
             "token_budget": self._runner.token_budget,
             "cache_budget": self._runner.cache_budget,
             "self_test_difference": self._runner.difference,
@@ -290,7 +290,3 @@ def _length(tokens: Integers, ends: set[int]) -> int:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _device_name(device: torch.device) -> str:
-    return f"{device}: {torch.cuda.get_device_name(device)}" if device.type == "cuda" else str(device)

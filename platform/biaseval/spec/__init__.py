@@ -32,14 +32,13 @@ from biaseval.spec.files import (
     with_absolute_paths,
     with_own_sql,
 )
-from biaseval.spec.imported import ImportedSection, ImportedSpec, Source
+from biaseval.spec.imported import ImportedSection, ImportedSpec, ScoreSpec, Source
 from biaseval.spec.instruct import ConversationsSpec, InstructSpec, InstructTrainingSpec
 from biaseval.spec.label_bias import LabelBiasSpec, LabelDataSpec, LmEvalDataSpec, PromptSpec, TasksSpec
 from biaseval.spec.line_breaks import break_cautions, written_breaks
 from biaseval.spec.majority_bias import MajorityBiasSpec, MajorityPromptSpec, Prediction, SimplexSpec
 from biaseval.spec.qa_bias import QaBiasSpec, QaDatasetsSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.spec.qa_training import ADDRESSING, GUIDED, DataSource, GeneratedSpec, QaBaseSpec, QaTrainSpec, TableSpec
-from biaseval.spec.score import ScoreSpec
 from biaseval.spec.search import SearchedSpec, SearchSpec, StopEarlySpec
 from biaseval.spec.several_models import contents_of
 from biaseval.spec.shared_sections import ExecutionSpec, ModelSpec

@@ -1,4 +1,4 @@
-"""The spec that the command line writes for a run on imported scores."""
+"""The specs that the command line writes: for a run on imported scores, and for scoring a file of prompts."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -6,7 +6,16 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from biaseval.spec.data import OnBadRow
-from biaseval.spec.shared_sections import ExecutionSpec, LineageSpec, Method, Name, RunSpec, ScoringSpec, Section
+from biaseval.spec.shared_sections import (
+    ExecutionSpec,
+    LineageSpec,
+    Method,
+    ModelSpec,
+    Name,
+    RunSpec,
+    ScoringSpec,
+    Section,
+)
 
 Source = Literal["lm-eval", "table"]
 """The kinds of score files: samples that lm-evaluation-harness logged, or a table of label scores."""
@@ -49,3 +58,20 @@ class ImportedSpec(RunSpec):
     def members(self, tasks: Sequence[str]) -> dict[str, list[str]]:
         """Return nothing: an import has only the suites that every run has."""
         return {}
+
+
+class ScoreSpec(RunSpec):
+    """The scored prompts, identified by content: ``biaseval score`` takes no spec file."""
+
+    PATHS = ("model.path", "model.adapter")
+    NAMES = PATHS
+    RESOURCES = ("execution.*",)
+
+    kind: Literal["score"]
+    name: Name = "score"
+    model: ModelSpec
+    prompts_sha256: str
+    """The hash of the file's rows."""
+    prompts: str = Field(default="", exclude=True)
+    """The path of the file; a run directory does not record it."""
+    execution: ExecutionSpec = ExecutionSpec()

@@ -13,5 +13,5 @@ float16 ``loss_scale`` scales losses.
 ``estimate`` computes the cost of training.
 
 For few-shot prompts: ``rows`` and ``batches``. For conversations: ``conversations`` reads them, ``templates`` turns
-them into tokens, and ``packing`` arranges them in rows. Both share ``loss``.
+them into tokens, and ``packing`` arranges them in rows. They have the same loss.
 """

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from biaseval.errors import InputError
+from biaseval.scoring.trie import common_length
 from biaseval.training.batches import Integers
 from biaseval.training.conversations import Conversation, Turn
 
@@ -105,8 +106,8 @@ def _encoded(
                 "otherwise when more follow, so that its answers cannot be found; use template: plain, or a model with "
                 "another chat template"
             )
-        start = _n_common(_token_ids(tokenizer, before, template), ids)
-        stop = _n_common(_token_ids(tokenizer, behind, template), ids)
+        start = common_length(_token_ids(tokenizer, before, template), ids)
+        stop = common_length(_token_ids(tokenizer, behind, template), ids)
         if stop > max_tokens:
             break
         if int(ids[stop - 1]) not in _end_ids(tokenizer):
@@ -164,10 +165,3 @@ def _token_ids(tokenizer: PreTrainedTokenizerBase, text: str, template: str) -> 
     # A chat template writes BOS itself.
     ids = tokenizer(text, add_special_tokens=template == "plain", verbose=False)["input_ids"]
     return np.asarray(ids, dtype=np.int64)
-
-
-def _n_common(left: Integers, right: Integers) -> int:
-    """Return how many tokens two texts have in common from the beginning."""
-    n = min(len(left), len(right))
-    differing = np.flatnonzero(left[:n] != right[:n])
-    return int(differing[0]) if len(differing) else n
