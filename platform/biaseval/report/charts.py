@@ -316,9 +316,10 @@ def forest_chart(
 ) -> Chart:
     """Return differences with their intervals around 0, one per line.
 
-    ``rows`` have ``y`` (the name of the line), ``x``, ``low`` and ``high`` (or null), and ``word``; better is a
-    filled blue circle, worse a filled orange square, and all others are hollow. ``least`` is the smallest effect of interest; a grey band shows it on both sides of 0. ``step`` is the
-    number of pixels between lines; one name may have several lines.
+    ``rows`` have ``y`` (the name of the line), ``x``, ``low`` and ``high`` (or null), and ``word``; better is a filled
+    blue circle, worse a filled orange square, and all others are hollow circles. ``least`` is the smallest effect of
+    interest; a grey band shows it on both sides of 0. ``step`` is the number of pixels between lines; one name may have
+    several lines.
     """
     names = {"grid": False, "domain": False, "ticks": False, "labelExpr": "split(datum.label, '\\n')"}
     y = {"field": "y", "type": "nominal", "title": None, "sort": None, "axis": names}
