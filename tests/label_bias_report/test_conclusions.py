@@ -33,7 +33,8 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         r"beside sampling noise: RSD \d\.\d+ \(noise about 0\.\d+\) and BiasScore .* without dem",
         "Helps: .*; bias falls and accuracy rises",
         "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
-        r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task", "!Before you deploy",
+        r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
+        r"Ready to deploy\? Better than always answering one label: .* on \d+\.\d %, which a test supports\.",
         "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
         "!without a loss of accuracy: .*–", "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
     "a bias that is highest between the ends":
@@ -54,7 +55,9 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["^Biased, and right less often than always answering one label. "]),
     "no setting that is right more often than one label":
         (["update label_bias_by_format set accuracy = 0, majority_accuracy = 0.4 where suite = 'all'"],
-        [r"Before you deploy: no setting of this run is right more often than .* label \(accuracy 0.400\)"]),
+        [r"Ready to deploy\? No: the most accurate setting, .*, is right on 0.0 % of the rows, and .* on 40.0 %\."]),
+    "no test says that a setting is better": (["update label_bias_by_format set is_above_constant = null"],
+        [r"Ready to deploy\? Not shown: the most accurate setting, "]),
     "constant in some demonstration sets":
         ([f"update label_bias_by_model set n_demo_sets_not_above = 3, is_above_constant = true {LAST}"],
         [r"with 8 demonstrations \(.*; no better in 3 of 24 pairs of a task and a demonstration set\)"]),
@@ -70,8 +73,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["How sure: 4 rows are too few for a test", "!Helps", "!Other tasks"]),
     "accuracy below one label where macro-F1 is above":
         (["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
-        ["Helps: .*; accuracy stays below that of always answering one label",
-        "Best mitigation: .* Always answering one label is still right more often"]),
+        ["Helps: .*; accuracy stays below that of always answering one label"]),
     "no change": ([UNSHOWN], [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;",
         "! rise"]),
 }  # fmt: skip

@@ -166,7 +166,7 @@ def test_the_page_has_a_section_whose_numbers_are_those_of_sql(several: Run) -> 
         assert f'title="{row["deviation"]:.6g}"' in page
     [rsd] = rows(several, f"{spread} and metric = 'rsd' and n_demos = 2")
     ends = [rf"{rsd[f'{end}_format']} {rsd[end]:.3f} \(0.\d+\)" for end in ("minimum", "maximum")]
-    spread_said = rf"Wordings: .* with 2 demonstrations, lowest RSD first: {'.*'.join(ends)}"
+    spread_said = rf"Which wording\? .*ccuracy goes from 0.* with 2 demonstrations, lowest RSD first: {'.*'.join(ends)}"
     assert_said(said(several), [spread_said, r"All other numbers are of base\."])
 
 

@@ -32,7 +32,9 @@ def test_the_biases_that_were_put_into_the_answers_are_told_with_the_numbers_of_
             f"{points(sign * row['difference'], *ends)} points (bias significance {row['bias_significance']:.1f}"
         ) in text
     words = [
-        "^Biased. Exact match depends on ans_len in strong and sim_word in weak.\n",
+        r"^Biased. Exact match depends on the length of the answer \(ans_len\) in strong and the words shared with the "
+        r"question \(sim_word\) in weak.\n",
+        r"\nBefore you deploy: the most accurate model, strong, is right on 80.0 % .*, but where ans_len > \d on ",
         r"\nExact match \(%\): on squad, strong 80.0 \[.* and weak 50.0 .*; out of .* \(mean of 2 sets\), strong 37.5 ",
         "How sure: .* any bias is a false alarm is about 5 % per data set. So is the chance of any false difference",
         "!Helps", "!debias",
@@ -54,7 +56,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "!depends on"]),
     "the same answer":
         (["update qa_by_dataset set is_constant = true, share_most_frequent = 0.97 where model = 'strong'"],
-        ["^Biased. Exact match depends on sim_word in weak; nothing can be said of strong",
+        [r"^Biased. Exact match depends on .* \(sim_word\) in weak; nothing can be said of strong",
         "strong: 97.0 % of the 200 answers are the same. All other numbers .* only reflect that"]),
     "the same answers of all": (["update qa_by_dataset set is_constant = true"],
         ["^Cannot say: the answers are nearly always the same"]),
@@ -62,7 +64,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "update qa_by_dataset set exact_match = 0.02"], ["^Cannot say: too few answers are right",
         r"\(exact match 2.0 %\). Below 10 %, groups can hardly differ"]),
     "too few right answers, and yet a bias": (["update qa_by_dataset set exact_match = 0.02"],
-        ["^Biased. Exact match depends on ans_len in strong and"]),
+        [r"^Biased. Exact match depends on .* \(ans_len\) in strong and", "!points (smaller|larger)"]),
     "the same bias out of distribution": (
         ["update qa_bias_by_heuristic set status = 'measured', difference = 12.3, threshold = 1 "
          "where dataset = 'trivia' and heuristic = 'ans_len'"],
