@@ -52,11 +52,11 @@ def label_bias_page(run: Run) -> Page:
 
 def _page(run: Run, charts: Sequence[Figure], layout: Callable[[], Layout], notes: Sequence[str]) -> Page:
     """Return a page with notes and the sentences of the relations ``KIND_conclusions`` and ``KIND_cautions``."""
-    kind = raw_spec(run)["kind"]
-    said = {
-        name: [f"{row['lead']} {row['text']}".strip() for row in _answer(run, f"from {kind}_{name}")]
-        for name in ("conclusions", "cautions")
-    }
+    kind, said = raw_spec(run)["kind"], {}
+    with closing(open_runs([run.uri], f"from {kind}_conclusions\nfrom {kind}_cautions")) as connection:
+        for name in ("conclusions", "cautions"):
+            rows = row_list(connection, f"from {kind}_{name}")
+            said[name] = [f"{row['lead']} {row['text']}".strip() for row in rows]
     return Page(charts, lambda: _html(run, layout()), [*said["cautions"], *notes], said["conclusions"])
 
 
