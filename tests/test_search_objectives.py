@@ -127,7 +127,7 @@ NO_NUMBER = "null or no finite number; it must return one number"
 def test_a_trial_without_one_number_of_each_scope_has_failed(
     one_task_run: Run, sql: str, per: list[str], problem: str
 ) -> None:
-    came = Came.of(found(one_task_run, sql, per), "x")
+    came = Came.of(found(one_task_run, sql, per, "published"), "x")
     assert (came.state, came.values) == ("failed", ())
     told = problem if "convert" in problem else f"objective x: the query returns {problem}"
     assert told in str(came.problem)
