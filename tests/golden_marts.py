@@ -11,6 +11,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from biaseval.analysis import query
+from biaseval.analysis import open_runs
 from biaseval.analysis.sql_files import relations
 from biaseval.runs import import_scores
 from biaseval.tables import tables_of
@@ -137,10 +138,11 @@ def computed() -> dict[str, pa.Table]:
             for run_dir in runs:
                 measure(run_dir)
             tables = {*tables_of(kind), *(path.stem for path in (Path(runs[0]) / "marts").glob("*.parquet"))}
-            for relation in relations("comparisons", tables=tables):
-                found.setdefault(relation.name, []).append(
-                    _named(query(runs, f"from {relation.name} order by all"), kind)
-                )
+            names = [relation.name for relation in relations("comparisons", tables=tables)]
+            with closing(open_runs(runs, "\n".join(f"from {name}" for name in names))) as connection:
+                for name in names:
+                    rows = connection.sql(f"from {name} order by all").to_arrow_table()
+                    found.setdefault(name, []).append(_named(rows, kind))
     return {name: pa.concat_tables(tables, promote_options="default") for name, tables in sorted(found.items())}
 
 

@@ -38,6 +38,7 @@ def test_a_head_that_is_gone_is_said_and_not_waited_for(form: str, monkeypatch: 
     address = form.format(free_port())
     monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr(addresses, "_PATIENCE_S", 2)
     gone = rf"^no Ray answers at {address} \(Connection refused\); start that cluster"
     with pytest.raises(InputError, match=gone), Cluster(ExecutionSpec()) as own:
         own.resources()
@@ -58,6 +59,7 @@ def http_server() -> Iterator[str]:
 
 
 def test_who_listens_need_not_be_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "_PATIENCE_S", 2)
     with http_server() as somebody:
         found = [addresses.unusable(form.format(somebody)) for form in ("{}", "ray://{}")]
     assert [one.found.partition(" (")[2] for one in found if one] == ["something else listens there)"] * 2

@@ -42,6 +42,7 @@ def test_an_address_of_ray_is_reached_or_wrong(
 
     head = ray.get_runtime_context().gcs_address
     nobody = f"127.0.0.1:{free_port()}"
+    monkeypatch.setattr("biaseval.execute.address._PATIENCE_S", 2)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     current = tmp_path / "ray" / "ray_current_cluster"
@@ -164,6 +165,7 @@ def test_the_command_prints_a_line_a_check_and_fails_where_there_is_a_problem(
     for check in ("ray", "run directory"):
         assert any(f" {check}: " in line for line in lines), check
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    monkeypatch.setattr("biaseval.execute.address._PATIENCE_S", 2)
     broken = command("doctor", "--cluster", str(tmp_path / "absent.yaml"), "--json")
     assert broken.code == 1
     content = json.loads(broken.out)

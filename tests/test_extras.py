@@ -60,34 +60,31 @@ with in_this_process():
     assert (tmp_path / "run" / "report.html").exists()
 
 
-@pytest.mark.parametrize("content", ["lora", "qa", "harness"])
-def test_what_is_not_installed_is_named_with_its_extra(base: Path, tmp_path: Path, content: str) -> None:
-    if content == "lora":
-        spec = tmp_path / "lora.yaml"
-        spec.write_text(LORA)
-        needed, extra = "lora needs peft and deepspeed, which are", "train"
-    elif content == "harness":
-        spec = tmp_path / "harness.yaml"
-        spec.write_text(f"kind: label_bias\nname: x\nmodel: {{path: {MODEL_PATH}}}\ndata: {{lm_eval: task.yaml}}\n")
-        needed, extra = "data.lm_eval needs lm_eval, which is", "harness"
-    else:
-        spec = ROOT / "examples" / "two-systems.yaml"
-        needed, extra = "heuristics need nltk, sklearn and spacy, which are", "qa"
-    how = f"run pip install '.[{extra}]' in the source folder of biaseval"
-    expected = [f"{needed} not installed; {how}"]
+def test_what_is_not_installed_is_named_with_its_extra(base: Path, tmp_path: Path) -> None:
+    lora, harness = tmp_path / "lora.yaml", tmp_path / "harness.yaml"
+    lora.write_text(LORA)
+    harness.write_text(f"kind: label_bias\nname: x\nmodel: {{path: {MODEL_PATH}}}\ndata: {{lm_eval: task.yaml}}\n")
+    specs = {
+        lora: ("lora needs peft and deepspeed, which are", "train"),
+        harness: ("data.lm_eval needs lm_eval, which is", "harness"),
+        ROOT / "examples" / "two-systems.yaml": ("heuristics need nltk, sklearn and spacy, which are", "qa"),
+    }
     done = _run(
         base,
         f"""
-overrides = [] if {content != "qa"} else ["heuristics=[ans_pos, cos_sim, sim_ents]"]
-for act in (describe, lambda spec: run_spec(spec, {str(tmp_path / "run")!r}, page=False)):
-    try:
-        act(load_spec({str(spec)!r}, overrides))
-    except InputError as error:
-        print(error)
+for spec in {list(map(str, specs))!r}:
+    overrides = ["heuristics=[ans_pos, cos_sim, sim_ents]"] if "systems" in spec else []
+    for act in (describe, lambda spec: run_spec(spec, {str(tmp_path / "run")!r}, page=False)):
+        try:
+            act(load_spec(spec, overrides))
+        except InputError as error:
+            print(error)
 """,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.splitlines() == expected * 2
+    how = "not installed; run pip install '.[{}]' in the source folder of biaseval"
+    expected = [f"{needed} {how.format(extra)}" for needed, extra in specs.values()]
+    assert done.stdout.splitlines()[::2] == done.stdout.splitlines()[1::2] == expected
     assert not (tmp_path / "run").exists()
 
 

@@ -134,7 +134,7 @@ def test_only_what_is_asked_is_computed(finished: tuple[Path, Path], tmp_path: P
     # Constrained generation ends where a label does: labels decide, by their scores.
     both = {"generations", "label_scores"}
     assert tables == {"likelihood": {"label_scores"}, "generate": {"generations"}, "constrained": both}
-    run_spec(load_spec(spec, ["predict=[generate]", *only]), str(tmp_path / "generate"))
+    run_spec(load_spec(spec, ["predict=[generate]", *only]), str(tmp_path / "generate"), page=False)
     assert not (tmp_path / "generate" / "label_scores").exists()
     asked = "where predict = 'generate' and instruction and seed = 0"
     shown = f"select setting, weighted_f1 from majority_by_setting {asked}"

@@ -14,19 +14,17 @@ from biaseval.analysis import open_runs, query
 from biaseval.analysis.gates import check_run
 from biaseval.tables import tables_of
 from tests.labelplans import two_tasks
-from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
 from tests.qaplans import two_segments
 from tests.relationnames import names_of
 
 PACKAGE = Path(biaseval.__file__).parent
-TABLES = {"label_bias": "label_scores", "majority_bias": "label_scores", "qa_bias": "qa_examples"}
+TABLES = {"label_bias": "label_scores", "qa_bias": "qa_examples"}
 FOLDERS = ("label=x/task=foo/seed=1/model=m/dataset=d/method=cc/setting=s/run=r/question=q",)
 """Whose keys are columns of tables, or would be new ones."""
 
 KINDS: dict[str, Callable[[Path], str]] = {
     "label_bias": lambda folder: two_tasks().write(folder, n_parts=2),
-    "majority_bias": lambda folder: MajorityPlan(calibration=("cc",)).write(folder, n_parts=2),
     "qa_bias": lambda folder: two_segments().write(folder, n_parts=2),
 }
 
@@ -38,7 +36,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     made = []
     for place in ("plain", *FOLDERS):
         run = KINDS[request.param](folder / place)
-        measure(run, has_database=True)
+        measure(run, has_database=place != "plain")
         made.append(run)
     return request.param, made[0], made[1:]
 

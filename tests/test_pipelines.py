@@ -152,8 +152,8 @@ def test_a_different_spec_is_refused_and_nothing_is_touched(finished: tuple[Path
     with pytest.raises(InputError, match="seed: the run has 42, the spec 7"):
         run_spec(load_spec(spec, ["seed=7"]), str(run_dir))
     assert digests(run_dir) == before
-    run_spec(load_spec(spec, ["execution.part_rows=99"]), str(run_dir), page=False)
-    assert len(list((run_dir / "prompts").iterdir())) == len(list((run_dir / "label_scores").iterdir()))
+    with claimed_run(load_spec(spec, ["execution.part_rows=99"]), str(run_dir)):
+        assert len(list((run_dir / "prompts").iterdir())) == len(list((run_dir / "label_scores").iterdir()))
 
 
 @pytest.mark.parametrize("is_finished", [True, False])

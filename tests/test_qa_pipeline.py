@@ -19,6 +19,7 @@ from biaseval.qa_models import ExtractiveReader, WindowSettings
 from biaseval.runs import describe, run_spec, run_status
 from biaseval.runs.commands import claimed_run
 from biaseval.spec import load_spec
+from biaseval.store import Run
 from tests.pages import page_of
 from tests.qa_models.families import t5_tokenizer, wordpiece
 from tests.test_pipelines import digests, run_beside
@@ -130,6 +131,7 @@ def test_every_question_is_measured_and_answered_once(finished: tuple[Path, Path
     assert (status.size_done, status.size) == (3 * (N_SQUAD + N_OTHER), 3 * (N_SQUAD + N_OTHER))
     assert status.has_marts
     assert status.has_report
+    assert LEFT_OUT in page_of(Run.open(str(run_dir))).text
 
 
 def test_given_predictions_are_scored_as_they_are(finished: tuple[Path, Path]) -> None:
@@ -184,7 +186,8 @@ def test_a_run_goes_on_where_it_was_stopped_to_the_byte(
 def test_another_spec_model_or_file_is_refused(finished: tuple[Path, Path], tmp_path: Path, bert: Path) -> None:
     _, run_dir = finished
     spec = write_spec(tmp_path, bert)
-    run_spec(load_spec(spec), str(run_dir), page=False)  # the same contents elsewhere are the same
+    with claimed_run(load_spec(spec), str(run_dir)):  # the same contents elsewhere are the same
+        pass
     with pytest.raises(InputError, match=r"bootstrap.trials: the run has 20, the spec 30"):
         run_spec(load_spec(spec, ["bootstrap.trials=30"]), str(run_dir))
     other = make_bert(tmp_path / "other")
@@ -268,8 +271,8 @@ def test_what_needs_a_pipeline_is_refused_without(
 
 def test_a_pipeline_adds_what_was_left_out(english_pipeline: str, tmp_path: Path, bert: Path, here: None) -> None:
     run_dir = tmp_path / "run"
-    run = run_spec(load_spec(write_spec(tmp_path, bert, models=[GIVEN], text={"spacy": None})), str(run_dir))
-    assert LEFT_OUT in page_of(run).text
+    without = load_spec(write_spec(tmp_path, bert, models=[GIVEN], text={"spacy": None}))
+    run_spec(without, str(run_dir), page=False)
     before = digests(run_dir / "qa_attributes")
     spec = load_spec(write_spec(tmp_path, bert, models=[GIVEN], text={"spacy": english_pipeline}))
     run = run_spec(spec, str(run_dir))

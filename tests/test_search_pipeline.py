@@ -21,7 +21,6 @@ from biaseval.store import Run
 from biaseval.tables import TRIALS
 from tests.inprocess import in_this_process
 from tests.searches import searched, write_file
-from tests.test_pipelines import run_beside
 from tests.test_pipelines import write_spec as write_label_bias
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.usefixtures("few_groups")]
@@ -74,8 +73,14 @@ def copy_of(run_dir: Path, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> tuple[Path, Path]:
     """Return (spec file, run directory) of a search of a label-bias spec."""
+    return _searched(write_label_search(tmp_path_factory.mktemp("grid"), tiny_llama))
+
+
+def _searched(spec: Path) -> tuple[Path, Path]:
+    """Return a spec file and the directory of its search, made beside it."""
     with in_this_process():
-        return run_beside(write_label_search(tmp_path_factory.mktemp("grid"), tiny_llama))
+        run_spec(load_spec(spec), str(spec.parent / "run"), page=False)
+    return spec, spec.parent / "run"
 
 
 def test_every_combination_is_tried_in_order_and_one_that_cannot_be_is_recorded(grid: tuple[Path, Path]) -> None:
@@ -95,11 +100,9 @@ def test_every_combination_is_tried_in_order_and_one_that_cannot_be_is_recorded(
     [best] = rows(grid[1], "select n_done, n_failed, n_stopped, n_trials from search_best")
     assert best == {"n_done": 3, "n_failed": 1, "n_stopped": 0, "n_trials": 4}
     status = run_status(str(grid[1]))
-    assert (status.is_complete, status.n_parts_done, status.n_parts) == (True, 4, 4)
+    assert (status.n_parts_done, status.n_parts) == (4, 4)
     assert list(status.given_up) == ["trial 3"]
     assert problem in status.given_up["trial 3"]
-    for name in ("spec.yaml", "environment.json", "results.duckdb", "report.html", "best.yaml"):
-        assert (grid[1] / name).is_file(), name
 
 
 def test_the_best_spec_is_the_chosen_point_ready_to_be_run(grid: tuple[Path, Path]) -> None:
@@ -176,6 +179,9 @@ def test_an_objective_that_a_trial_has_not_fails_that_trial_alone(tmp_path: Path
     ended = CliRunner().invoke(app, ["tune", str(spec), "--run-dir", str(tmp_path / "run")])
     assert ended.exit_code == 0, ended.output
     assert "report.html" in ended.output
+    assert run_status(str(tmp_path / "run")).is_complete
+    for name in ("spec.yaml", "environment.json", "results.duckdb", "report.html", "best.yaml"):
+        assert (tmp_path / "run" / name).is_file(), name
     failed, done = trials(tmp_path / "run")
     assert (failed["state"], done["state"]) == ("failed", "done")
     assert failed["problem"].startswith("objective f1: the query returns ")
@@ -212,8 +218,7 @@ def write_arithmetic_search(folder: Path, model: Path, **changes: Any) -> Path:
 @pytest.fixture(scope="module")
 def arithmetic(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> tuple[Path, Path]:
     """Return (spec file, run directory) of a search whose trials are computed of the same scores."""
-    with in_this_process():
-        return run_beside(write_arithmetic_search(tmp_path_factory.mktemp("arithmetic"), tiny_llama))
+    return _searched(write_arithmetic_search(tmp_path_factory.mktemp("arithmetic"), tiny_llama))
 
 
 def test_what_trials_share_is_scored_once_and_they_have_no_runs(arithmetic: tuple[Path, Path]) -> None:
@@ -225,7 +230,8 @@ def test_what_trials_share_is_scored_once_and_they_have_no_runs(arithmetic: tupl
     assert {(row["state"], row["run"], row["steps"], row["problem"]) for row in found} == {("done", None, 0, None)}
     assert len({json.loads(row["parameters"])["calibration.cc.strength"] for row in found}) == 8
     assert len({row["objectives"] for row in found}) > 1
-    assert run_status(str(run_dir)).is_complete
+    status = run_status(str(run_dir))
+    assert status.n_parts_done == status.n_parts
     assert not (run_dir / "shared" / "marts").exists()
 
 
@@ -236,13 +242,12 @@ def test_a_block_that_is_missing_is_computed_again_and_nothing_else(
     run_dir = copy_of(arithmetic[1], tmp_path)
     scores = {path.name: path.stat().st_mtime_ns for path in (run_dir / "shared" / "label_scores").iterdir()}
     before, times = trials(run_dir), stamps(run_dir)
-    for name in ("part-00004.parquet", "part-00000.parquet"):
+    missing = {"part-00000.parquet", "part-00004.parquet"}
+    for name in missing:
         (run_dir / "trials" / name).unlink()
-        run_spec(load_spec(arithmetic[0]), str(run_dir), page=False)
-        assert trials(run_dir) == before
-        after = stamps(run_dir)
-        assert {own for own in after if after[own] != times[own]} == {name}
-        times = after
+    run_spec(load_spec(arithmetic[0]), str(run_dir), page=False)
+    assert trials(run_dir) == before
+    assert {own for own, time in stamps(run_dir).items() if time != times[own]} == missing
     assert scores == {path.name: path.stat().st_mtime_ns for path in (run_dir / "shared" / "label_scores").iterdir()}
 
 

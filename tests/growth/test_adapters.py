@@ -130,7 +130,7 @@ def test_adapters_of_some_sets_are_added_to_a_finished_run_and_then_those_of_all
 
 def test_adapters_of_some_sets_are_compared_with_none_in_these_sets(run: Run, spec: SpecOf) -> None:
     written = stamps(run, "label_scores", "prompts")
-    run_spec(spec(0, 2, lora={**LORA, "n_demos": [2], "demo_sets": 1}), run.uri)
+    run_spec(spec(0, 2, lora={**LORA, "n_demos": [2], "demo_sets": 1}), run.uri, page=False)
     assert (trained(run), stamps(run, "label_scores", "prompts")) == (["k2.s0"], written)
     by_set = {
         (row["n_demos"], row["method"], row["demo_set"]): np.array([row[metric] for metric in METRICS])

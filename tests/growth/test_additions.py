@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -44,8 +45,8 @@ def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
 ) -> None:
     before, first = kept(run), yaml.safe_load(run.read_text("spec.yaml"))
     more = spec(0, 2, 3, prompt={"demo_sets": 2}, calibration=["cc", "dc", "looc"])
-    run_spec(more, run.uri)
-    fresh = run_spec(more, str(tmp_path / "fresh"))
+    run_spec(more, run.uri, page=False)
+    fresh = run_spec(more, str(tmp_path / "fresh"), page=False)
     assert n_planned(run) == n_planned(fresh)
     after = kept(run)
     assert before.items() <= after.items()
@@ -58,10 +59,10 @@ def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
         "select n_demos, method, metric, estimate, verdict from label_bias_verdicts order by all",
     )
     assert yaml.safe_load(run.read_text("specs/00000.yaml")) == first
-    assert run_status(run.uri).is_complete
+    assert run_status(run.uri).n_parts_done == run_status(run.uri).n_parts
     # The same again changes nothing, and the first spec is now another.
-    run_spec(more, run.uri)
-    assert kept(run) == after
+    with claimed_run(more, run.uri):
+        assert kept(run) == after
     with pytest.raises(InputError, match=r"belongs to another spec; choose another directory"):
         run_spec(spec(0, 2), run.uri)
 
@@ -129,13 +130,13 @@ def test_a_run_of_an_older_version_keeps_the_rows_of_bias_score_that_it_drew(spe
         run = run_spec(spec(0, 2), str(tmp_path / "run"), page=False)
     before = kept(run)
     more = spec(0, 2, 3, calibration=["cc", "dc"])
-    run_spec(more, run.uri, page=False)
-    assert before.items() <= kept(run).items()
-    asked = "select instance_id, label from splits where role = 'bias_score' order by position"
-    drawn, anew = (rows(each, asked) for each in (run, run_spec(more, str(tmp_path / "fresh"), page=False)))
+    with claimed_run(more, run.uri), claimed_run(more, str(tmp_path / "fresh")) as fresh:
+        assert before.items() <= kept(run).items()
+        of_role = pc.field("role") == "bias_score"
+        drawn, anew = (each.read_table("splits").filter(of_role).sort_by("position") for each in (run, fresh))
     assert len(drawn) == len(anew) == 6
-    assert {row["instance_id"] for row in drawn} != {row["instance_id"] for row in anew}
-    assert sorted(row["label"] for row in anew) == ["bad", "bad", "good", "good", "mixed", "mixed"]
+    assert {*drawn["instance_id"].to_pylist()} != {*anew["instance_id"].to_pylist()}
+    assert sorted(anew["label"].to_pylist()) == ["bad", "bad", "good", "good", "mixed", "mixed"]
 
 
 def test_what_would_change_rows_that_are_there_is_refused(
@@ -144,8 +145,8 @@ def test_what_would_change_rows_that_are_there_is_refused(
     def small(*n_demos: int) -> LabelBiasSpec:
         return spec_of(csv_folder, model={"path": str(tiny_llama)}, prompt={"n_demos": [*n_demos], "demo_sets": 1})
 
-    of_small = run_spec(small(0, 2), str(tmp_path / "small"), page=False)
-    before = kept(of_small)
+    with claimed_run(small(0, 2), str(tmp_path / "small")) as of_small:
+        before = kept(of_small)
     with pytest.raises(InputError, match=r"tasks would have other rows than it has, .* takes test rows"):
         run_spec(small(0, 2, 4), of_small.uri)
     assert kept(of_small) == before
@@ -186,7 +187,8 @@ def test_a_task_of_the_harness_is_added_and_stays_what_it_was(run: Run, spec: Sp
     run_spec(two, run.uri, page=False)
     assert before.items() <= kept(run).items()
     assert {"task": "odd-even"} in rows(run, "select distinct task from label_bias_by_task")
-    run_spec(two, run.uri, page=False)
+    with claimed_run(two, run.uri):
+        pass
     write_task(tmp_path / "tasks", question="another?")
     with pytest.raises(InputError, match=r"odd-even\.yaml: the file, or one that it names, changed since"):
         run_spec(two, run.uri)
@@ -245,7 +247,7 @@ def test_suites_of_tasks_are_changed_on_what_is_stored(spec: SpecOf, tmp_path: P
         write_csv(tmp_path / f"{name}.csv", reviews(24, name))
     sets = [{**first["data"][0], "name": name, "train": str(tmp_path / f"{name}.csv"), "test": None} for name in names]
     of_three = LabelBiasSpec.model_validate({**first, "data": sets})
-    run = run_spec(of_three, str(tmp_path / "run"))
+    run = run_spec(of_three, str(tmp_path / "run"), page=False)
     before, whole = kept(run), rows(run, "from label_bias_by_model where suite = 'all' order by all")
     for change, problem in (
         ("{x: [a_one]}", "suites.x: has a_one alone; name two or more"),
@@ -269,7 +271,7 @@ def test_suites_of_tasks_are_changed_on_what_is_stored(spec: SpecOf, tmp_path: P
         assert {row["n"] for row in rows(run, drawn)} == {2}
     assert ">ones<" in run.read_text("report.html")
     # A spec with other suites is the same run.
-    run_spec(of_three.model_copy(update={"suites": {"a": ["a_two", "a_one"]}}), run.uri)
+    run_spec(of_three.model_copy(update={"suites": {"a": ["a_two", "a_one"]}}), run.uri, page=False)
     assert kept(run) == before
     found = rows(run, "select distinct suite from label_bias_by_model order by suite")
     assert [row["suite"] for row in found] == ["a", "all"]

@@ -70,17 +70,14 @@ class Analysed(Relations):
         given = list(answers)
         tasks = {each.task: list(each.labels) for each in given}
         suites = suites or {"all": sorted(tasks)}
-        parts = [
-            pa.table(
-                {
-                    **{name: [value] * len(each.gold) for name, value in each._asdict().items() if name in _OF_SETTING},
-                    "row": range(len(each.gold)), "gold": list(each.gold),
-                    "labels": [list(each.labels)] * len(each.gold), "probabilities": each.probabilities.tolist(),
-                    "prediction": each.predicted,
-                }
-            )
-            for each in given
-        ]  # fmt: skip
+        columns: dict[str, list[Any]] = {}
+        for each in given:
+            own = {name: [getattr(each, name)] * len(each.gold) for name in _OF_SETTING} | {
+                "row": range(len(each.gold)), "gold": each.gold, "labels": [list(each.labels)] * len(each.gold),
+                "probabilities": each.probabilities.tolist(), "prediction": each.predicted,
+            }  # fmt: skip
+            for name, values in own.items():
+                columns.setdefault(name, []).extend(values)
         drawn = [
             {"suite": suite, "draw": 0, "task": task, "n_drawn": 1}
             for suite, members in suites.items()
@@ -91,7 +88,7 @@ class Analysed(Relations):
             settings |= {"primary_metric": primary[0], "primary_method": primary[1]}
         n_tested = max(1000 if len(members) == 1 else len(members) for members in suites.values())
         made = {
-            "calibrated_predictions": pa.concat_tables(parts),
+            "calibrated_predictions": pa.table(columns),
             "tasks": TASKS.rows([{"task": task, "labels": labels, "category": ""} for task, labels in tasks.items()]),
             "run_settings": RUN_SETTINGS.rows([settings]),
             "bootstrap_draws": BOOTSTRAP_DRAWS.rows(drawn),

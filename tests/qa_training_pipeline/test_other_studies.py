@@ -35,7 +35,7 @@ def test_a_reader_that_is_given_up_takes_along_what_needs_it_and_nothing_else(
     spec = write_spec(tmp_path, bert, train=changes)
     for sitting in range(2):  # nothing is tried again that would fail again
         with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
-            run_spec(load(spec), str(tmp_path / "run"))
+            run_spec(load(spec), str(tmp_path / "run"), page=not sitting)
         assert "bert+bias_model: loss" in str(caught.value)
         assert "(questions planted-0" in str(caught.value)
         assert "bert+learned_mixin: bert+bias_model was given up" in str(caught.value)
@@ -65,7 +65,7 @@ def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on
 
     monkeypatch.setattr(outcome_module, "train", failing)
     with pytest.raises(BiasevalError, match="2 readers were given up") as caught:
-        run_spec(load(spec), str(tmp_path / "run"))
+        run_spec(load(spec), str(tmp_path / "run"), page=False)
     for line in ("bert#1: loss nan", "bert+confidence_regularization#1: bert#1 was given up"):
         assert line in str(caught.value)
     [segment] = rows(tmp_path / "run", "from qa_segments")
@@ -120,7 +120,7 @@ def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path
 def test_bias_may_be_fitted_by_tfidf(bert: Path, tmp_path: Path, here: None) -> None:
     changes = {"methods": ["standard", "product_of_experts"], "bias_model": {"tfidf": True}}
     spec = write_spec(tmp_path, bert, train=changes)
-    run_spec(load(spec), str(tmp_path / "run"), page=False)
+    train_qa(load(spec), str(tmp_path / "run"))
     [weight] = json.loads((tmp_path / "run" / "plan.json").read_text())["training"]["tfidf_weights"].values()
     assert weight >= 0
     guides = Run.open(str(tmp_path / "run")).read_table("qa_guide_logits")

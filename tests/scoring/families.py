@@ -103,15 +103,20 @@ def few_shot_prompts(n_contexts: int = 3, n_inputs: int = 4) -> pa.Table:
 def by_the_rule(
     model: hf.PreTrainedModel, tokenizer: hf.PreTrainedTokenizerBase, prompts: pa.Table
 ) -> list[list[float]]:
-    """Score with one forward pass per (prompt, label), as protocol section 5.1 says it; none of the scorer's code."""
-    results = []
+    """Score each (prompt, label) as protocol section 5.1 says it, those of a length in one pass, without padding."""
+    texts: list[tuple[list[int], int]] = []
     for prompt in prompts.to_pylist():
         for label in prompt["labels"]:
             gap = "" if prompt["text"][-1:] in (" ", "\n", "\t") or label[:1] in (" ", "\n", "\t") else " "
             ids = tokenizer(prompt["text"] + gap + label + tokenizer.eos_token)["input_ids"]
-            n_context = len(tokenizer(prompt["text"])["input_ids"])
-            logprobs = model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
-            results.append([logprobs[i - 1, ids[i]].item() for i in range(n_context, len(ids))])
+            texts.append((ids, len(tokenizer(prompt["text"])["input_ids"])))
+    results: list[list[float]] = [[]] * len(texts)
+    for length in {len(ids) for ids, _ in texts}:
+        places = [place for place, (ids, _) in enumerate(texts) if len(ids) == length]
+        passed = model(torch.tensor([texts[place][0] for place in places])).logits.float().log_softmax(-1)
+        for place, logprobs in zip(places, passed, strict=True):
+            ids, n_context = texts[place]
+            results[place] = [logprobs[i - 1, ids[i]].item() for i in range(n_context, length)]
     return results
 
 

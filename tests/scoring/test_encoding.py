@@ -138,7 +138,7 @@ def awkward_prompts(n: int, seed: int) -> pa.Table:
     fragments = ["Input:", " ", "  ", "\n", "\n\n", "\t", ".", "don't", " the case", "123 4567", "naïve", "e\u0301",
                  "你好", "🙂", "…", "<s>", "</s>", "</s", "<", "/s>", "▁", " ▁ ", "\u00a0", "\u3000", "\x1c", "Ġ",
                  "a", " a", "!", " 'll", "'s", " new", "\r\n", "\u200b", "x" * 300, "(so)"]  # fmt: skip
-    context = "Say which one it is. " + " ".join(draw.choice(["case", "new", "is,", "123"]) for _ in range(300))
+    context = "Say which one it is. " + " ".join(draw.choice(["case", "new", "is,", "123"]) for _ in range(100))
     texts = [context + " " + "".join(draw.choices(fragments, k=draw.randint(0, 60))) for _ in range(n - 3)]
     texts += ["", " ", context]
     labels = ["no", "no way", " No ", "\nYes", "7", "'s", "…", "naïve 你好", "</s>x", "<s>"]

@@ -210,10 +210,9 @@ def test_a_model_that_changes_between_calls_is_scored_as_it_is(change: str, toke
     assert scoring.path == "packed"
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("rope_type", ["longrope", "dynamic", "yarn"])
 def test_rotary_embeddings_that_follow_the_longest_text_of_a_batch(
-    rope_type: str, path: str, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+    rope_type: str, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A pass with a longer text leaves its frequencies in the model ("dynamic"): the expected scores are of new models.
     rope: dict[str, object] = {"rope_type": rope_type, "rope_theta": 10000.0, "factor": 4.0}
@@ -231,11 +230,12 @@ def test_rotary_embeddings_that_follow_the_longest_text_of_a_batch(
     assert {39, 41} < {*lengths}
     expected = [own for row in rows_of(prompts) for own in by_the_rule(copy.deepcopy(model), tokenizer, row)]
     monkeypatch.setattr(scorer, "model_window", lambda config: None)  # it ends where "dynamic" begins
-    scoring = LabelScorer(model, tokenizer, path=path)
-    assert scoring.path_beyond_window == (None if rope_type == "yarn" else "one_by_one")
-    assert largest_difference(scoring.score(prompts), expected) < EXACT
-    assert largest_difference(scoring.score(prompts), expected) < EXACT  # what longer texts left changes nothing
-    assert scoring.path == path
+    for path in PATHS:
+        scoring = LabelScorer(copy.deepcopy(model), tokenizer, path=path)
+        assert scoring.path_beyond_window == (None if rope_type == "yarn" else "one_by_one")
+        for _ in range(2):  # what longer texts left changes nothing
+            assert largest_difference(scoring.score(prompts), expected) < EXACT
+        assert scoring.path == path
 
 
 def rows_of(prompts: pa.Table) -> list[pa.Table]:

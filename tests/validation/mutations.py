@@ -135,19 +135,8 @@ def is_caught(copy: Path, fault: Fault, *, whole: bool) -> str | None:
 
 def failing(copy: Path, places: list[str], which: str = "not slow") -> str | None:
     """Return the first of the tests with these marks that fails in the copy, or None."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        which,
-        "--timeout",
-        "120" if which == "not slow" else "600",
-    ]
+    limit = "120" if which == "not slow" else "600"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", which, "--timeout", limit]
     environment = os.environ | {"PYTHONPATH": f"{copy / 'platform'}{os.pathsep}{copy}"}
     ended = subprocess.run([*command, *places], cwd=copy, env=environment, capture_output=True, text=True)
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", ended.stdout, re.MULTILINE)

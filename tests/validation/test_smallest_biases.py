@@ -121,14 +121,12 @@ def without_effect(n_suites: int, n_tasks: int, n_rows: int, shares_of_a: Sequen
     return {"answers": answers, "suites": suites}
 
 
-@pytest.mark.parametrize("n_tasks", [2, 6])
-def test_words_are_wrong_in_few_suites_without_any_effect(n_tasks: int) -> None:
-    connection = Analysed(**without_effect(300, n_tasks, 30, [0.6, 0.6, 0.6]))
+def test_words_are_wrong_in_few_suites_without_any_effect() -> None:
+    connection = Analysed(**without_effect(300, 6, 30, [0.6, 0.6, 0.6]))
     found = rows(connection, "from label_bias_verdicts")
     assert len(found) == 300 * 2 * len(METRICS)
     wrong = {row["suite"] for row in found if row["verdict"] in ("higher", "lower")}
-    assert len(wrong) / 300 < 0.07
-    assert wrong if n_tasks > 5 else {row["verdict"] for row in found} == {"too few"}
+    assert 0 < len(wrong) / 300 < 0.07
 
 
 def test_words_on_one_task_are_wrong_in_few_runs_where_methods_prefer_other_labels() -> None:

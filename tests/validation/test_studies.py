@@ -252,13 +252,13 @@ def test_calibrations_that_are_a_little_off_do_not_make_pages_wrong(
 @pytest.mark.parametrize(
     ("kind", "name", "n_runs", "quantities"),
     [
-        (label_bias, "label_bias-none-6x30x2", 12, {"interval of a mean", "simultaneous bands"}),
+        (label_bias, "label_bias-none-6x30x2", 4, {"interval of a mean", "simultaneous bands"}),
         (
-            *(label_bias_calibrated, "label_bias_calibrated-remedied-1x200x3x32", 12),
+            *(label_bias_calibrated, "label_bias_calibrated-remedied-1x200x3x32", 4),
             {"called negligible, and is not", "power"},
         ),
-        (label_bias_comparison, "label_bias_comparison-better-1x100x2", 6, {"interval of a difference", "power"}),
-        (label_bias_formats, "label_bias_formats-better-3x100x2", 12, {"interval on these tasks", "power"}),
+        (label_bias_comparison, "label_bias_comparison-better-1x100x2", 3, {"interval of a difference", "power"}),
+        (label_bias_formats, "label_bias_formats-better-3x100x2", 4, {"interval on these tasks", "power"}),
         (majority_bias, "majority_bias-follows-5x5x100", 2, {"interval of a gain", "proportions matter"}),
         (qa_bias, "qa_bias-better-1700x34", 1, {"interval of a data set", "power"}),
     ],

@@ -56,12 +56,13 @@ def _page(
     notes: Sequence[str],
 ) -> Page:
     """Return a page with notes and the sentences of the relations ``KIND_conclusions`` and ``KIND_cautions``."""
-    kind, ask = raw_spec(run)["kind"], partial(_answer, run)
+    kind, said = raw_spec(run)["kind"], {}
+    with closing(open_runs([run.uri], f"from {kind}_conclusions\nfrom {kind}_cautions")) as connection:
+        for name in ("conclusions", "cautions"):
+            rows = row_list(connection, f"from {kind}_{name}")
+            said[name] = [f"{row['lead']} {row['text']}".strip() for row in rows]
+    ask = partial(_answer, run)
     charts = charts_of(ask)
-    said = {
-        name: [f"{row['lead']} {row['text']}".strip() for row in ask(f"from {kind}_{name}")]
-        for name in ("conclusions", "cautions")
-    }
     return Page(charts, lambda: _html(run, layout(run, ask, charts)), [*said["cautions"], *notes], said["conclusions"])
 
 
