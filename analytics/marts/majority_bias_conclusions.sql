@@ -122,7 +122,7 @@ boundary as (
             )
         end || given as told
     from plain
-    where is_any_setting_above_constant
+    where coalesce(is_any_setting_above_constant, not has_enough_rows)
 ),
 
 words as (

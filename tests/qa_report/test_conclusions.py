@@ -140,7 +140,7 @@ def drop(plan: QaPlan) -> None:
 
 RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     "higher values are better": ({"models": {"common": right(0.2, 0.2, 0.7)}},
-        ["^Biased. Exact match depends on sim_word in common", r"sim_word > 2: \d", "!Models compared"]),
+        ["^Biased. Exact match depends on .* \\(sim_word\\) in common", r"sim_word > 2: \d", "!Models compared"]),
     # Groups of 100 that differ by ten points: samples of 90 of them are apart, and nothing else.
     "a bias that chance explains": ({"models": {"luck": right(0.6, 0.5)}, "heuristics": ["ans_len"], "bootstrap":
         {"trials": 20, "sample": 90}}, ["^No bias shown. ",
