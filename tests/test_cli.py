@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -23,6 +24,7 @@ import typer
 from biaseval import cli
 from biaseval.cli.arguments import resumable
 from biaseval.cli.printing import print_json
+from biaseval.errors import InputError
 from biaseval.runs import run_status
 from biaseval.spec import MIN_INSTANCES, load_spec
 from biaseval.store import Run
@@ -310,3 +312,32 @@ def test_a_run_can_be_asked_in_every_format(tmp_path: Path, tiny_llama: Path, he
     assert json.loads(again.out) == {"run": run_dir, "report": f"{run_dir}/report.html", "summary": summary}
     recorded = json.loads((tmp_path / "run" / "environment.json").read_text())["model"]["digest"]
     assert summary["models"] == [{"name": "tiny", "digest": recorded}]
+
+
+@pytest.mark.parametrize(("name", "path"), [
+    ("status", "~nosuchuser/run"), ("status", "run\0"), ("status", "run/\ud800"), ("plan", "~nosuchuser/run"),
+])  # fmt: skip
+def test_what_is_no_path_is_refused(name: str, path: str, command: Command) -> None:
+    found = command(name, path)
+    assert (found.code, "is no path" in found.err) == (2, True), found.err
+
+
+@pytest.mark.parametrize(("error", "code", "said"), [
+    (ValueError("x" * 9000), 1, "error: ValueError: x{20}.*; biaseval did not expect this: check the files and values"),
+    (RuntimeError("INTERRUPT Error: Query interrupted"), 130, "interrupted; run the same command again"),
+    (InputError(f"{'x' * 9000}; mend it\nnext"), 2, "error: x{20}.* … .*x; mend it\nnext"),
+])  # fmt: skip
+def test_no_error_ends_in_a_traceback_or_in_pages_of_text(
+    error: Exception, code: int, said: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise error
+
+    monkeypatch.setattr("biaseval.cli.commands.app", fails)
+    found = command("status", "run")
+    told = found.err.replace("\n", "") if code == 1 else found.err
+    assert (found.code, bool(re.match(said, told)), len(told) < 5000) == (code, True, True), found.err
+    if code == 1:
+        [log] = re.findall(r"(/\S+\.log) has the traceback", told)
+        assert "Traceback" in Path(log).read_text()
+        Path(log).unlink()

@@ -60,6 +60,8 @@ def test_words_are_texts_but_those_of_yaml_1_2(text: str, value: object) -> None
     ("a: !!python/object:os.system {}", "is not valid YAML: could not determine a constructor"),
     ("a: 1\nb: don\x92t", "line 2: has the character U+0092, which YAML does not take; in double quotes write"),
     ("[" * 5000, "is not valid YAML: maximum recursion depth exceeded"),
+    (f"a: [1, 0x{'f' * 5000}]", "has a number of more than 4,000 digits"),
+    ("a: &a0 [x, x]\n" + "".join(f"b{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)), "1,000,000 values"),
 ])  # fmt: skip
 def test_what_is_wrong_with_yaml_is_said_with_its_lines(text: str, message: str) -> None:
     with pytest.raises(ParseError) as caught:

@@ -1,6 +1,7 @@
 import os
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from biaseval.cache import object_store
 from biaseval.errors import BiasevalError, InputError
 from biaseval.store import Run
 
@@ -107,3 +109,9 @@ def test_a_store_that_lets_nobody_in_is_one_message(monkeypatch: pytest.MonkeyPa
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_a_store_of_google_that_does_not_answer_is_given_up_after_a_minute() -> None:
+    fs, path = object_store("gs://bucket/run")
+    options = fs.__reduce__()[1][0]
+    assert (path, options["retry_time_limit"]) == ("bucket/run", timedelta(seconds=60))

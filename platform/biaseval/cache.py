@@ -1,4 +1,4 @@
-"""The cache of this machine: digests of large files, and one copy per machine of files on an object store.
+"""Where paths and URIs lead, digests of large files, and one copy per machine of files on an object store.
 
 Models, adapters and folders of tasks are copied, because their readers need a disk.
 """
@@ -59,6 +59,26 @@ def local_copy(uri: str, *, has_weights: bool = True) -> Path:
     return place / own.base_name if own.type == pafs.FileType.File else place
 
 
+def local_path(path: str | Path) -> Path:
+    """Return the absolute path, its ``~`` replaced; Raises InputError: it is no path, or there is no such user."""
+    try:
+        return Path(path).expanduser().resolve()
+    except (RuntimeError, ValueError, OSError) as error:
+        raise InputError(f"{str(path)[:200]!r}: is no path ({error}); correct it") from error
+
+
+def object_store(uri: str) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a URI, and the path there; Raises what Arrow raises.
+
+    On S3 a small file is one request, not the three of a multipart upload. Google's store is tried again for a minute,
+    not for Arrow's quarter of an hour.
+    """
+    option = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=60"}.get(uri.partition("://")[0])
+    asked = f"{uri}{'&' if '?' in uri else '?'}{option}" if option else uri
+    found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(asked)
+    return found
+
+
 def kept_copy(uri: str) -> Path | None:
     """Return where a folder of an object store lies on this machine, whole and as it is there now; None: it does not.
 
@@ -72,7 +92,7 @@ def kept_copy(uri: str) -> Path | None:
 def _listed(uri: str) -> tuple[pafs.FileSystem, pafs.FileInfo, dict[str, pafs.FileInfo]]:
     """Return the file system of a URI, its file information, and its files by their names below the URI."""
     try:
-        fs, root = pafs.FileSystem.from_uri(uri.rstrip("/"))
+        fs, root = object_store(uri.rstrip("/"))
         own = fs.get_file_info(root)
         files = {own.base_name: own} if own.type == pafs.FileType.File else _files(fs, root)
     except (pa.ArrowException, OSError, ValueError) as error:

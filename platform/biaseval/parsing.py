@@ -17,6 +17,8 @@ import yaml
 
 _SHOWN_PROBLEMS = 5
 
+_MOST_BITS, _MOST_VALUES = 13_000, 1_000_000
+
 _LONGEST_KEY = 1000
 """Characters of a key that needs no mark before it."""
 
@@ -248,7 +250,20 @@ def _yaml(text: str, loader: type[_Loader]) -> Any:
         ) from error
     if reader.repeated:
         raise ParseError(_shown(reader.repeated))
+    _refuse_more_than_anyone_means(value)
     return value
+
+
+def _refuse_more_than_anyone_means(value: Any) -> None:
+    """Refuse numbers that Python cannot print, and aliases in aliases, which make gigabytes of a short text."""
+    left, n_values = [value], 0
+    while left:
+        one, n_values = left.pop(), n_values + 1
+        if isinstance(one, int) and one.bit_length() > _MOST_BITS:
+            raise ParseError("has a number of more than 4,000 digits; write a smaller one")
+        if n_values > _MOST_VALUES:
+            raise ParseError(f"has more than {_MOST_VALUES:,} values, counted once for each alias; write fewer")
+        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
 
 
 def _shown(problems: Sequence[str]) -> str:

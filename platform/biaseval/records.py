@@ -19,6 +19,7 @@ import pyarrow.fs as pafs
 import pyarrow.ipc as paipc
 import pyarrow.parquet as pq
 
+from biaseval.cache import object_store
 from biaseval.delimited import how_written, table_rows
 from biaseval.errors import InputError, first_of
 from biaseval.parsing import ParseError, is_json, json_value
@@ -255,7 +256,7 @@ def filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
 
         return pafs.PyFileSystem(pafs.FSSpecHandler(HfFileSystem())), uri.removeprefix(_HUB)
     if "://" in uri:
-        return cast(tuple[pafs.FileSystem, str], pafs.FileSystem.from_uri(uri))
+        return object_store(uri)
     return pafs.LocalFileSystem(), absolute_uri(uri)
 
 

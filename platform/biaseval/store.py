@@ -26,6 +26,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from biaseval.cache import local_path, object_store
 from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.parsing import ParseError, json_value, yaml_value
 
@@ -96,7 +97,7 @@ def temporary_name(name: str) -> str:
 
 def absolute_uri(uri: str) -> str:
     """Return ``uri`` itself for an object store, the absolute path for a local directory."""
-    return uri if "://" in uri else str(Path(uri).expanduser().resolve())
+    return uri if "://" in uri else str(local_path(uri))
 
 
 def write_file(uri: str, text: str) -> str:
@@ -165,7 +166,7 @@ class Run:
         uri = absolute_uri(uri)
         try:
             if "://" in uri:
-                fs, root = pafs.FileSystem.from_uri(_in_one_request(uri))
+                fs, root = object_store(uri)
             else:
                 fs, root = pafs.LocalFileSystem(), uri
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -520,13 +521,6 @@ def _same_rows(old: bytes, new: bytes) -> bool:
         return bool(before.equals(after.select(before.column_names)))
     except (pa.ArrowException, OSError, KeyError):
         return False
-
-
-def _in_one_request(uri: str) -> str:
-    """Return the URI with which Arrow writes small files by one request, not by the three of a multipart upload."""
-    if not uri.startswith("s3://"):
-        return uri
-    return f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true"
 
 
 def _out_of_reach(write: Callable[[], None]) -> None:

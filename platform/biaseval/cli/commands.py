@@ -8,6 +8,9 @@ command again to resume).
 
 import os
 import sys
+import tempfile
+import traceback
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -71,12 +74,42 @@ train_app.command("instruct")(training.train_instruct)
 train_app.command("qa")(training.train_qa)
 
 
+_LONGEST_LINE = 4000
+
+
 def main() -> None:
-    """Run the command line and turn biaseval's errors into one message and an exit code."""
+    """Run the command line and turn errors into one message and an exit code."""
     for name, value in PATIENT_THREADS.items():
         os.environ.setdefault(name, value)
     try:
         app()
     except BiasevalError as error:
-        say(f"error: {error}")
+        say(f"error: {_short(str(error))}")
         sys.exit(error.exit_code)
+    except Exception as error:
+        if "Query interrupted" in str(error):  # DuckDB's error after Ctrl-C
+            say("interrupted; run the same command again")
+            sys.exit(130)
+        say(f"error: {_unforeseen(error)}")
+        sys.exit(1)
+
+
+def _short(message: str) -> str:
+    """Return a message whose lines lack their middle where they are very long."""
+    lines = message.split("\n")
+    return "\n".join(one if len(one) <= _LONGEST_LINE else f"{one[:2000]} … {one[-1000:]}" for one in lines)
+
+
+def _unforeseen(error: Exception) -> str:
+    """Return one line on an error that no command foresees, whose traceback goes to a temporary file."""
+    where = ""
+    with (
+        suppress(OSError),
+        tempfile.NamedTemporaryFile(
+            "w", prefix="biaseval-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
+        ) as file,
+    ):
+        traceback.print_exception(error, file=file)
+        where = f"; {file.name} has the traceback"
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{said[:500]}; biaseval did not expect this: check the files and values that the command was given{where}"

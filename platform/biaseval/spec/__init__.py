@@ -4,10 +4,12 @@ A spec with an unknown key is refused; one message lists all mistakes. ``shared_
 several kinds of runs. Each kind has its own file. ``files`` reads and compares specs of any kind.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from biaseval.cache import local_path
 from biaseval.errors import InputError
 from biaseval.spec.allowed_changes import analysed_as, blocking, grown_keys, of_analysis, of_no_section
 from biaseval.spec.data import (
@@ -70,8 +72,8 @@ def load_spec(path: str | Path, overrides: Sequence[str] = ()) -> Spec:
     Raises:
         InputError: the file cannot be read or has mistakes; the message lists all of them.
     """
-    path = Path(path).expanduser()
-    return spec_of(read_content(path), str(path), path.resolve().parent, overrides)
+    folder, path = local_path(path).parent, Path(path).expanduser()
+    return spec_of(read_content(path), str(path), folder, overrides)
 
 
 def load_specs(path: str | Path, overrides: Sequence[str] = (), run_dir: str | None = None) -> dict[str, Spec]:
@@ -80,8 +82,8 @@ def load_specs(path: str | Path, overrides: Sequence[str] = (), run_dir: str | N
     That is ``run_dir``, by default ``runs/NAME``, or a folder in it for each model. ``models.NAME.key=value`` changes
     one model, ``models=[NAME, …]`` chooses models, and every other override is of each model. Raises: as `load_spec`.
     """
-    path = Path(path).expanduser()
-    content, source, folder = read_content(path), str(path), path.resolve().parent
+    folder, path = local_path(path).parent, Path(path).expanduser()
+    content, source = read_content(path), str(path)
     kind = _KINDS.get(str(content.get("kind")))
     if kind is None or "model" not in kind.model_fields or "models" not in content:
         spec = spec_of(content, source, folder, overrides)
@@ -120,7 +122,7 @@ def _search(content: dict[str, Any], source: str, folder: Path, overrides: Seque
     """Return the spec of a search; its key ``spec`` names the searched spec file or holds the searched spec itself."""
     base, place = content.get("spec"), f"{source}: spec"
     if isinstance(base, str):
-        own = (folder / Path(base).expanduser()).resolve()
+        own = local_path(folder / os.path.expanduser(base))
         place, folder, base = str(own), own.parent, read_content(own, overrides)
     else:
         override_keys(content, [f"{_OF_SEARCHED}{override}" for override in overrides])

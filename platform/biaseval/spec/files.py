@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from biaseval.cache import local_path
 from biaseval.errors import InputError
 from biaseval.parsing import ParseError, yaml_text, yaml_value
 from biaseval.spec.shared_sections import RunSpec, is_among
@@ -70,7 +71,7 @@ def with_absolute_paths(spec: S, folder: Path) -> S:
             value = section[name]
             if not isinstance(value, str) or "://" in value:
                 continue
-            local = (folder / os.path.expanduser(value)).resolve()
+            local = local_path(folder / os.path.expanduser(value))
             # A model, adapter or spaCy pipeline without a local directory of that name is a name.
             if key not in spec.NAMES or local.exists() or value.startswith((".", "/", "~")):
                 section[name] = str(local)
@@ -88,7 +89,7 @@ def with_own_sql(spec: S, source: str, folder: Path) -> S:
     named = getattr(getattr(spec, "analysis", None), "sql", None)
     if named is None:
         return spec
-    own = (folder / os.path.expanduser(named)).resolve()
+    own = local_path(folder / os.path.expanduser(named))
     if not own.is_dir():
         if spec.analysis.files:  # type: ignore[attr-defined]  # of a run whose folder is gone
             return spec
