@@ -323,7 +323,7 @@ def test_what_is_no_path_is_refused(name: str, path: str, command: Command) -> N
 
 
 @pytest.mark.parametrize(("error", "code", "said"), [
-    (ValueError("x" * 9000), 1, "error: ValueError: x{20}.*; biaseval did not expect this: check the files and values"),
+    (ValueError("x" * 9000), 1, "error: ValueError: x{20}.*; biaseval did not expect this: check its input"),
     (RuntimeError("INTERRUPT Error: Query interrupted"), 130, "interrupted; run the same command again"),
     (InputError(f"{'x' * 9000}; mend it\nnext"), 2, "error: x{20}.* … .*x; mend it\nnext"),
 ])  # fmt: skip

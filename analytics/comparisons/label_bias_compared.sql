@@ -17,17 +17,6 @@ compared as (
     from label_bias_comparison
 ),
 
-settings as (
-    select
-        compared.run, compared.other_run, setting, compared.method, -compared.n_demos as tie,
-        any_value(value + other_value) filter (metric = 'macro_f1') as score,
-        bool_and(compared.method = 'best' or [own.best, other.best] = [setting, setting]) as is_best
-    from compared
-    inner join best as own using (run)
-    inner join best as other on compared.other_run = other.run
-    group by all
-),
-
 measured as (
     select
         compared.* exclude (word_p_adjusted, noise_p, setting), compared.other_run as who, compared.run as against,
@@ -58,7 +47,7 @@ measured as (
     from compared
     inner join best as own using (run)
     inner join best as other on compared.other_run = other.run
-    left join deployed_settings('settings') using (run, other_run, setting)
+    left join deployed_settings('compared', 'best', 'macro_f1') using (run, other_run, setting)
     left join label_bias_agreement using (run, other_run, n_demos, method)
     inner join label_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run
 )

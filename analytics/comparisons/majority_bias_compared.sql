@@ -14,18 +14,6 @@ best as (
     from majority_best
 ),
 
-settings as (
-    select
-        compared.run, compared.other_run, setting, compared.method,
-        (-compared.n_demos, not compared.instruction, compared.predict) as tie,
-        any_value(value + other_value) filter (metric = 'mean_f1') as score,
-        bool_and(compared.method = 'best' or [own.best, other.best] = [setting, setting]) as is_best
-    from compared
-    inner join best as own using (run)
-    inner join best as other on compared.other_run = other.run
-    group by all
-),
-
 measured as (
     select
         compared.* exclude (setting), compared.other_run as who, compared.run as against, counted(shared.n_rows, 'test row') as scope,
@@ -53,7 +41,7 @@ measured as (
     from compared
     inner join best as own using (run)
     inner join best as other on compared.other_run = other.run
-    left join deployed_settings('settings') using (run, other_run, setting)
+    left join deployed_settings('compared', 'best', 'mean_f1') using (run, other_run, setting)
     left join majority_bias_agreement using (run, other_run, n_demos, instruction, predict, method)
     inner join majority_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run
 )

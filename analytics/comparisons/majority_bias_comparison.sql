@@ -27,8 +27,7 @@
 with
 -- place: of what a run measures; all below is by it.
 measured_settings as (
-    select
-        *, {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place
+    select *, {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place
     from (select distinct run, n_demos, instruction, predict, method from majority_by_model)
     union all
     select *, {'n_demos': null, 'instruction': null, 'predict': null, 'method': 'best'} as place

@@ -15,8 +15,8 @@ from biaseval.pipelines.labels.score import score_spec
 from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
 from biaseval.spec import ExecutionSpec, ModelSpec
+from tests.bench.models_page import ENCODERS, NEEDS, PROMPTS, WITH_ENCODER, decoder_settings, measured, rows_of_the_page
 from tests.causaltypes import TYPES, save_small, small_config
-from tests.modelspage import ENCODERS, NEEDS, PROMPTS, WITH_ENCODER, measured, rows_of_the_page, settings_of_a_decoder
 from tests.scoring.families import EXACT, by_the_rule, largest_difference
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers says of its own models
@@ -38,7 +38,7 @@ def test_every_type_scores_as_a_plain_pass(model_type: str, tmp_path: Path) -> N
         with pytest.raises(InputError, match=package):
             describe_model(config_alone(small_config(model_type), tmp_path))
         return
-    folder = save_small(small_config(model_type, **settings_of_a_decoder(model_type)), tmp_path / "model")
+    folder = save_small(small_config(model_type, **decoder_settings(model_type)), tmp_path / "model")
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in PROMPTS.to_pylist()))
     planned = describe(score_spec(ModelSpec(path=str(folder)), ExecutionSpec(), file))
@@ -49,7 +49,7 @@ def test_every_type_scores_as_a_plain_pass(model_type: str, tmp_path: Path) -> N
     assert np.concatenate(expected).std() > 0.01
     assert largest_difference(LabelScorer(model, tokenizer, path="full_text").score(PROMPTS), expected) < EXACT
     found, stated = measured(model, tokenizer), rows_of_the_page()[model_type]
-    assert (found.path, found.reason) == (stated.path, stated.reason), "renew it: python -m tests.modelspage"
+    assert (found.path, found.reason) == (stated.path, stated.reason), "renew it: python -m tests.bench.models_page"
     assert found.difference <= min(10 * stated.difference, EXACT)
 
 

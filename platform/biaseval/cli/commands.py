@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -74,9 +75,6 @@ train_app.command("instruct")(training.train_instruct)
 train_app.command("qa")(training.train_qa)
 
 
-_LONGEST_LINE = 4000
-
-
 def main() -> None:
     """Run the command line and turn errors into one message and an exit code."""
     for name, value in PATIENT_THREADS.items():
@@ -95,21 +93,17 @@ def main() -> None:
 
 
 def _short(message: str) -> str:
-    """Return a message whose lines lack their middle where they are very long."""
-    lines = message.split("\n")
-    return "\n".join(one if len(one) <= _LONGEST_LINE else f"{one[:2000]} … {one[-1000:]}" for one in lines)
+    """Return a message whose lines lack their middle where they have 4,000 characters or more."""
+    return "\n".join(one if len(one) < 4000 else f"{one[:2000]} … {one[-1000:]}" for one in message.split("\n"))
 
 
 def _unforeseen(error: Exception) -> str:
     """Return one line on an error that no command foresees, whose traceback goes to a temporary file."""
-    where = ""
-    with (
-        suppress(OSError),
-        tempfile.NamedTemporaryFile(
-            "w", prefix="biaseval-", suffix=".log", delete=False, encoding="utf-8", errors="backslashreplace"
-        ) as file,
-    ):
-        traceback.print_exception(error, file=file)
-        where = f"; {file.name} has the traceback"
-    said = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{said[:500]}; biaseval did not expect this: check the files and values that the command was given{where}"
+    said = (
+        f"{' '.join(f'{type(error).__name__}: {error}'.split())[:500]}; biaseval did not expect this: check its input"
+    )
+    with suppress(OSError):
+        file = Path(tempfile.mkstemp(prefix="biaseval-", suffix=".log")[1])
+        file.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="backslashreplace")
+        said += f"; {file} has the traceback"
+    return said

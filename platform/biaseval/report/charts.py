@@ -323,13 +323,8 @@ def forest_chart(
     """
     names = {"grid": False, "domain": False, "ticks": False, "labelExpr": "split(datum.label, '\\n')"}
     y = {"field": "y", "type": "nominal", "title": None, "sort": None, "axis": names}
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": axis,
-        "scale": {"padding": 8},
-        "axis": {"grid": True, "tickCount": 5},
-    }
+    ticks = {"grid": True, "tickCount": 5}
+    x = {"field": "x", "type": "quantitative", "title": axis, "scale": {"padding": 8}, "axis": ticks}
     judged = [{"test": f"datum.word == '{word}'", "value": color} for word, color in _JUDGED.items()]
     color, fill = {"condition": judged, "value": SOFT}, {"condition": judged, "value": "#ffffff"}
     shape = {"condition": {"test": "datum.word == 'worse'", "value": "square"}, "value": "circle"}

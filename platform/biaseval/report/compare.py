@@ -256,8 +256,8 @@ def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
 
 
 _SEEN = (
-    "Differences from the first run; lines: 95 % intervals that hold for all tests together. Filled blue circles: "
-    "better. Filled orange squares: worse. Grey band: too small to matter."
+    "Differences from the first run; lines: 95 % intervals that hold for all tests together. Blue circles: better. "
+    "Orange squares: worse. Grey band: too small to matter."
 )
 
 _STEPS = """
@@ -336,8 +336,7 @@ _TERMS = (
     ),
     (
         "Best setting",
-        "The mitigation that the run's own report recommends, or without one the number of demonstrations with the "
-        "highest macro-F1. The same rows chose it, so a run with more settings looks a little better.",
+        "The one that the run's own report recommends. The same rows chose it: more settings look a little better.",
     ),
     ("RSD, BiasScore", "Words on RSD need relative variance to agree, words on BiasScore squared preference."),
 )

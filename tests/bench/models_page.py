@@ -1,6 +1,6 @@
 """The page ``docs/models.md``: how a small random model of every type of transformers is scored.
 
-python -m tests.modelspage
+python -m tests.bench.models_page
 """
 
 import math
@@ -20,7 +20,7 @@ from tests.causaltypes import TYPES, save_small, small_config
 from tests.scoring.families import by_the_rule, largest_difference
 from tests.taskfiles import WORDS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "models.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "models.md"
 
 ENCODERS = {
     "bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra", "ernie", "megatron-bert", "rembert",
@@ -55,7 +55,7 @@ class Row(NamedTuple):
     """Why its texts are not packed."""
 
 
-def settings_of_a_decoder(model_type: str) -> dict[str, bool]:
+def decoder_settings(model_type: str) -> dict[str, bool]:
     """Return what makes a causal model of a type that is none by default."""
     if model_type == "xlm":
         return {"causal": True}
@@ -81,9 +81,7 @@ def row_of(model_type: str) -> Row:
     if model_type in NEEDS:
         return Row("not measured", 0.0, f"it needs the package {NEEDS[model_type]}")
     with tempfile.TemporaryDirectory() as folder:
-        source = ModelSource(
-            str(save_small(small_config(model_type, **settings_of_a_decoder(model_type)), Path(folder)))
-        )
+        source = ModelSource(str(save_small(small_config(model_type, **decoder_settings(model_type)), Path(folder))))
         return measured(load_model(source), load_tokenizer(source))
 
 
@@ -108,7 +106,7 @@ def rows_of_the_page() -> dict[str, Row]:
 _ABOUT = """\
 # Models
 
-`python -m tests.modelspage` writes this page; tests compare its types, paths and reasons with the code.
+`python -m tests.bench.models_page` writes this page; tests compare its types, paths and reasons with the code.
 
 The table has every type that transformers {version} loads as a causal language model.
 For each type, a small random model scored four prompts with three labels each.
