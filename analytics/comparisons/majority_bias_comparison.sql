@@ -30,7 +30,9 @@ measured_settings as (
     select *, {'n_demos': n_demos, 'instruction': instruction, 'predict': predict, 'method': method} as place
     from (select distinct run, n_demos, instruction, predict, method from majority_by_model)
     union all
-    select *, {'n_demos': null, 'instruction': null, 'predict': null, 'method': 'best'} as place
+    select
+        run, n_demos, instruction, predict, method,
+        {'n_demos': null, 'instruction': null, 'predict': null, 'method': 'best'} as place
     from majority_best
 ),
 

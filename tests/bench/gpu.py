@@ -25,7 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreT
 from biaseval.qa_models import ExtractiveReader
 from biaseval.scoring import LabelScorer, Prepared, kernels, prepare
 from biaseval.training.batches import collate, encode_rows
-from biaseval.training.objectives import target_loss
+from biaseval.training.loss import target_loss
 from tests.bench.demo_models import words
 from tests.bench.flops import matrix_flops_per_s, useful_flops
 from tests.bench.measure import Settings, benchmark

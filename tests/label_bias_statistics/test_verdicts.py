@@ -293,6 +293,7 @@ def compared(runs: dict[str, Array]) -> duckdb.DuckDBPyConnection:
         "label_bias_constant_differences": [
             {**place, **above, "metric": metric} for place in places for metric in ("accuracy", "macro_f1")
         ],
+        "label_bias_best": [{"run": run, "n_demos": 0, "method": "none"} for run in runs],
         "label_bias_shared": [{**pair, "unit": "task"} for pair in pairs],
         "label_bias_shared_tasks": [{**pair, "task": task, **same} for pair in pairs for task in tasks],
         "label_bias_row_values": [{**places[0], "metric": "rsd", "row": 0, "value": 0.0, "n_sets": 1}],

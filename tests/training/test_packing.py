@@ -8,7 +8,8 @@ import torch
 import transformers as hf
 
 from biaseval.training.batches import Batch
-from biaseval.training.objectives import Conversations, Loss, Share, attention_inputs
+from biaseval.training.loss import attention_inputs
+from biaseval.training.objectives import Conversations, Loss, Share
 from biaseval.training.packing import why_not_packed
 from biaseval.training.templates import EncodedConversation
 from tests.training.trainingtexts import CPU, random_conversations

@@ -96,6 +96,7 @@ where mains.run <> others.run
     return {
         "label_bias_shared_tasks": pairs.format(columns=of_tasks),
         "label_bias_shared": pairs.format(columns=f"'{unit}' as unit"),
+        "label_bias_best": "select distinct run, 0 as n_demos, 'none' as method from mains",
     }
 
 

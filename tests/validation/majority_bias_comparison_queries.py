@@ -16,6 +16,7 @@ def of_runs() -> dict[str, str]:
     read = ("majority_predictions", "majority_row_values", "majority_draw_values", "majority_seed_boundaries")
     return {name: f"select task as run, * from {name}" for name in read} | {
         "majority_by_model": _BY_MODEL,
+        "majority_best": _BY_MODEL,
         "majority_bias_shared": _SHARED,
     }
 
