@@ -11,14 +11,15 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from biaseval.errors import InputError
-from biaseval.execute.gpu_sharing import actors_of_a_gpu, gpu_bytes
 from biaseval.execute.machine import take_share
 from biaseval.execute.resources import (
     LEADER_CPUS,
     NodeType,
     Resources,
+    actors_of_a_gpu,
     allocate,
     blocks_at_once,
+    gpu_bytes,
     local_cpus,
     runs_at_once,
     share,

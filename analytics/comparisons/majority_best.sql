@@ -1,6 +1,5 @@
--- One row per majority-bias run: the setting (n_demos, instruction, predict, method) that it would be deployed in. That is
--- the mitigation that majority_remedies supports with the highest mean weighted F1, or without one the setting without
--- mitigation with the highest.
+-- One row per majority-bias run: the setting (n_demos, instruction, predict, method) to deploy, which is the one with the
+-- highest mean weighted F1 of those that majority_remedies supports, or without any of those without mitigation.
 select settings.run, n_demos, instruction, predict, method
 from majority_by_model as settings
 left join (select * from majority_remedies where is_supported) as supported

@@ -26,6 +26,4 @@ select
     method <> 'none' or not bool_or(method <> 'none' and is_best) over (partition by run, other_run) as is_headline
 from settings
 where method = 'none' or is_best
-qualify row_number() over (
-    partition by run, other_run, method = 'none' order by score desc nulls last, n_demos desc, setting
-) = 1
+qualify row_number() over (partition by run, other_run, method = 'none' order by score desc nulls last, n_demos desc, setting) = 1

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from biaseval.errors import InputError
-from biaseval.execute.gpu_sharing import actors_of_a_gpu, fits_one_gpu, gpu_bytes
 from biaseval.spec import ExecutionSpec, TrainingSpec
+from biaseval.spec.accelerators import MEMORY_GIB
 
 SPARE_CPUS = 2
 """Logical CPUs beside the actors': Ray Data's reading tasks must find a slot, or it waits for ever."""
@@ -25,6 +25,23 @@ _IN_TURN = (
     "model.quantization makes it smaller"
 )
 _SPARE = "the others would do nothing; set execution.gpus_per_actor to 1"
+
+_GIB = 1 << 30
+_MOST_SHARING = 4
+"""Actors of a GPU, each with a model below about 1.5 billion parameters, which the start of kernels limits. Nothing of
+this was measured on a GPU: the floors are generous, and whoever names `execution.gpus_per_actor` gets whole GPUs."""
+_LEAST_SHARE = 8 * _GIB
+"""Of an actor: a CUDA context and torch's kernels take about one of them."""
+_LARGEST_WEIGHTS = 3 * _GIB
+_WEIGHTS_IN_SHARE = 4
+"""An actor has so many times its weights, for what runs through them and for keys and values."""
+_LEAST_PARTS = 4
+"""Of an actor, for which another process starts and another copy of the model is loaded."""
+_SHARE_FOR_WEIGHTS = 0.8
+"""Of a GPU that holds a model alone."""
+
+_TYPE = "accelerator_type:"
+"""How Ray names a node's GPUs among its resources."""
 
 
 @dataclass(frozen=True)
@@ -394,3 +411,26 @@ def _too_few(training: TrainingSpec, n_groups: int, found: int, kind: str) -> In
         f"{key}: {training.workers}{groups} need {needed} {kind}s, one each, and Ray has {found}: {needed - found} "
         f"missing; lower {key}{' or execution.actors' if groups else ''}, or submit the run to a larger cluster"
     )
+
+
+def gpu_bytes(nodes: Sequence[Mapping[str, float]]) -> int | None:
+    """Return the memory of the smallest GPU of some nodes; None where one of them has GPUs of no known type."""
+    found = []
+    for node in nodes:
+        if node.get("GPU", 0):
+            named = [name.removeprefix(_TYPE).partition("-")[0] for name in node if name.startswith(_TYPE)]
+            found.append(min((MEMORY_GIB.get(name, 0) for name in named), default=0))
+    return min(found) * _GIB if found and all(found) else None
+
+
+def actors_of_a_gpu(weights: int, memory: int, n_gpus: int, n_parts: int) -> int:
+    """Return how many actors share each GPU; weights of the model and memory of a GPU are in bytes."""
+    if weights > _LARGEST_WEIGHTS:
+        return 1
+    by_memory = memory // max(_LEAST_SHARE, _WEIGHTS_IN_SHARE * weights)
+    return max(1, min(_MOST_SHARING, by_memory, n_parts // (_LEAST_PARTS * n_gpus)))
+
+
+def fits_one_gpu(weights: int, memory: int) -> bool:
+    """Return whether a GPU has room for a model and what runs through it; both in bytes."""
+    return weights <= _SHARE_FOR_WEIGHTS * memory
