@@ -1,13 +1,13 @@
--- One row per label-bias run: the setting (n_demos, method) that it would be deployed in. That is the mitigation that is
--- supported for its tasks (label_bias_remedies) with the highest macro-F1, or without one the number of demonstrations
--- with the highest macro-F1.
-select settings.run, settings.n_demos, settings.method
-from label_bias_by_model as settings
-left join (from label_bias_remedies where is_supported_on_these_tasks and against_method = 'none') as supported
-    using (run, suite, n_demos, method)
-where suite = 'all' and (settings.method = 'none' or supported.run is not null)
-qualify row_number() over (
-    partition by settings.run
-    order by supported.run is null, settings.macro_f1 desc nulls last, settings.n_demos, settings.method
-) = 1
+-- One row per label-bias run: of the settings (n_demos, method) that all compared runs have, the one to deploy. That is
+-- the mitigation that is supported for its tasks (label_bias_remedies) with the highest macro-F1, or without one the
+-- number of demonstrations with the highest macro-F1. A choice from as many settings favours no run.
+select run, n_demos, method
+from (select *, count(*) over (partition by n_demos, method) as n_runs from label_bias_by_model where suite = 'all')
+left join (
+    select run, n_demos, method, is_supported_on_these_tasks as is_supported
+    from label_bias_remedies
+    where suite = 'all' and against_method = 'none' and is_supported_on_these_tasks
+) using (run, n_demos, method)
+where n_runs = (select count(distinct run) from label_bias_by_model) and (method = 'none' or is_supported)
+qualify row_number() over (partition by run order by is_supported, macro_f1 desc nulls last, n_demos, method) = 1
 order by all

@@ -45,8 +45,8 @@ measured as (
         metric in ('accuracy', 'macro_f1', 'rsd', 'bias_score') as is_first,
         metric_head(metric).better = 'lower' as is_low_better, null::varchar as reason, n_predictions, n_differing
     from compared
-    inner join best as own using (run)
-    inner join best as other on compared.other_run = other.run
+    left join best as own using (run)
+    left join best as other on compared.other_run = other.run
     left join deployed_settings('compared', 'best', 'macro_f1') using (run, other_run, setting)
     left join label_bias_agreement using (run, other_run, n_demos, method)
     inner join label_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run

@@ -23,8 +23,8 @@ shared as (
         (best.n_demos, best.method) <> (other_best.n_demos, other_best.method) as has_other_best
     from label_bias_shared_tasks as tasks
     inner join label_bias_shared as pairs using (run, other_run)
-    inner join label_bias_best as best using (run)
-    inner join label_bias_best as other_best on tasks.other_run = other_best.run
+    left join label_bias_best as best using (run)
+    left join label_bias_best as other_best on tasks.other_run = other_best.run
     where tasks.run < tasks.other_run and tasks.has_same_rows
 ),
 

@@ -39,8 +39,8 @@ measured as (
         metric not in ('tails_f1', 'middle_f1') as is_first,
         metric = 'sd_f1' as is_low_better, n_predictions, n_differing
     from compared
-    inner join best as own using (run)
-    inner join best as other on compared.other_run = other.run
+    left join best as own using (run)
+    left join best as other on compared.other_run = other.run
     left join deployed_settings('compared', 'best', 'mean_f1') using (run, other_run, setting)
     left join majority_bias_agreement using (run, other_run, n_demos, instruction, predict, method)
     inner join majority_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run

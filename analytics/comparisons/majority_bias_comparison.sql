@@ -42,8 +42,8 @@ pairs as (
         (best.n_demos, best.instruction, best.predict, best.method)
         <> (other.n_demos, other.instruction, other.predict, other.method) as has_other_best
     from majority_bias_shared as shared
-    inner join majority_best as best using (run)
-    inner join majority_best as other on other_run = other.run
+    left join majority_best as best using (run)
+    left join majority_best as other on other_run = other.run
     where is_comparable and shared.run < other_run
 ),
 

@@ -9,10 +9,10 @@ settings as (
     select
         compared.run, compared.other_run, setting, compared.method, compared.n_demos,
         any_value(value + other_value) filter (metric = of_metric) as score,
-        bool_and(compared.method = 'best' or [own.best, other.best] = [setting, setting]) as is_best
+        coalesce(bool_and(compared.method = 'best' or [own.best, other.best] = [setting, setting]), false) as is_best
     from query_table(compared) as compared
-    inner join query_table(best) as own using (run)
-    inner join query_table(best) as other on compared.other_run = other.run
+    left join query_table(best) as own using (run)
+    left join query_table(best) as other on compared.other_run = other.run
     group by all
 )
 

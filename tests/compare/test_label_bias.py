@@ -186,6 +186,8 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     [row] = query(runs, asked).to_pylist()
     assert (row["n_demos"], row["n_units"], row["p"], row["verdict"]) == (None, 7, 2 / 128, "higher")
     assert row["estimate"] == pytest.approx(15 / 8 / 7)
+    third = make(label_plan({task: hits[0] for task, hits in HITS.items()}), tmp_path / "third")
+    assert query([*runs, third], asked).num_rows == 0  # not all have two demonstrations, so none is the best of all
     said = conclusions(compare_runs(runs))
     assert "(each in its best setting): " in said.splitlines()[0]
     assert "other: no mitigation, with 2 demonstrations; first: no mitigation, without demonstrations" in said

@@ -336,7 +336,7 @@ _TERMS = (
     ),
     (
         "Best setting",
-        "The one that the run's own report recommends. The same rows chose it: more settings look a little better.",
+        "Of the settings that all compared runs have: the best supported mitigation, or else no mitigation.",
     ),
     ("RSD, BiasScore", "Words on RSD need relative variance to agree, words on BiasScore squared preference."),
 )
