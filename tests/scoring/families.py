@@ -81,7 +81,9 @@ def _mpt_like(hidden_size: int = 32, num_hidden_layers: int = 2, num_attention_h
 
 def random_model(config: hf.PretrainedConfig, attention: str | None = None, seed: int = 0) -> hf.PreTrainedModel:
     torch.manual_seed(seed)
-    return hf.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention).eval()
+    made = hf.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention)
+    model: hf.PreTrainedModel = made.eval()
+    return model
 
 
 def few_shot_prompts(n_contexts: int = 3, n_inputs: int = 4) -> pa.Table:

@@ -169,7 +169,7 @@ def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> 
     settings = (
         {"load_in_8bit": True} if quantization == "8bit" else {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
     )
-    config: BitsAndBytesConfig = BitsAndBytesConfig(**settings)  # type: ignore[no-untyped-call]
+    config: BitsAndBytesConfig = BitsAndBytesConfig(**settings)
     return config
 
 

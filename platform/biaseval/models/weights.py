@@ -44,7 +44,7 @@ def quietly(path: str, part: str) -> Iterator[None]:
     reports = _Reports()
     logger = logging.getLogger("transformers.modeling_utils")
     was_shown = chatter.is_progress_bar_enabled()
-    chatter.disable_progress_bar()  # type: ignore[no-untyped-call]
+    chatter.disable_progress_bar()
     logger.addFilter(reports)
     try:
         yield
@@ -59,7 +59,7 @@ def quietly(path: str, part: str) -> Iterator[None]:
     finally:
         logger.removeFilter(reports)
         if was_shown:
-            chatter.enable_progress_bar()  # type: ignore[no-untyped-call]
+            chatter.enable_progress_bar()
 
 
 class _Reports(logging.Filter):

@@ -94,7 +94,7 @@ class PathCache(Cache):
             layer.keep(length + len(columns), chosen.get(layer.device))
 
 
-class _PathLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+class _PathLayer(CacheLayerMixin):
     is_compileable = False
     is_sliding = False
     keys: torch.Tensor

@@ -62,7 +62,7 @@ def cases(text: str) -> tuple[tuple[str, int], ...]:
 def main() -> None:
     """Run the benchmark; print its tables and write its records."""
     arguments = parse()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # models are loaded dozens of times
+    logging.disable_progress_bar()  # models are loaded dozens of times
     paths = arguments.squad if arguments.squad is not None else sorted(SHARED.glob("squad_train*"))
     try:
         settings = Settings(
