@@ -83,7 +83,12 @@ headline as (
                 || coalesce(', ' || as_p(bias_p), '')
                 order by n_demos
             ), '; ')
-        end as text
+        end
+        || coalesce(
+            '; this run detects an RSD of '
+            || as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001))
+            || ' in 4 of 5 cases', ''
+        ) as text
     from told
     left join (select n_demos, least(1, 2 * least(rsd_p, bias_score_p)) as bias_p from single) as tested using (n_demos)
     left join preferred using (n_demos)
@@ -109,43 +114,6 @@ beside as (
         any_value(majority_accuracy) as majority_accuracy, any_value(majority_macro_f1) as majority_macro_f1
     from told
     group by word
-),
-
-biases as (
-    select
-        unnest([
-            {'place': 1, 'shown': 'RSD', 'value': told.rsd, 'noise': told.rsd_floor, 'n_tested': n_tasks_rsd_tested,
-                'smallest': if(n_tasks_rsd = 0, told.rsd_smallest_detectable, null)},
-            {'place': 2, 'shown': 'BiasScore', 'value': told.bias_score, 'noise': told.bias_score_floor,
-                'n_tested': n_tasks_bias_score_tested,
-                'smallest': if(n_tasks_bias_score = 0, told.bias_score_smallest_detectable, null)}
-        ], max_depth := 2),
-        told.n_demos, n_tasks, n_fewest_bias_score_rows as n_few, fewest_bias_score_label as few_label,
-        single.n_bias_score_rows // single.n_demo_sets as n_bias_score_rows
-    from told
-    left join single using (n_demos)
-),
-
-sizes as (
-    select
-        n_demos,
-        listed(list(
-            format('{} {} (', shown, as_rate(value))
-            || case
-                when n_tested = 0 and n_tasks > 1 and place = 2
-                    then 'cannot be tested: each task has a label with fewer than 5 rows'
-                when n_tested = 0 and place = 2
-                    then format('cannot be tested: {} of its {} rows are “{}”', n_few, n_bias_score_rows, few_label)
-                when noise is null or n_tested = 0 then 'without a test'
-                else 'noise about ' || as_rate(noise)
-                    || if(coalesce(smallest, 0) < 0.001, '', format('; this run detects {} in 4 of 5 cases', as_rate(smallest)))
-            end
-            || ')'
-            order by place
-        )) || ' ' || with_demos(n_demos) as told
-    from biases
-    where value is not null
-    group by n_demos
 ),
 
 worded as (
@@ -353,8 +321,18 @@ lines as (
     where n_tasks > 1 and n_tasks_not_above > 0
     having count(*) > 0
     union all
-    select 7, 'Bias without mitigation, beside sampling noise:', string_agg(told, '; ' order by n_demos) || '.'
-    from sizes
+    select
+        7, 'BiasScore cannot be tested:',
+        if(
+            any_value(n_tasks) > 1, 'each task has a label with fewer than 5 rows.',
+            format(
+                '{} of its {} rows are “{}”.', any_value(n_fewest_bias_score_rows),
+                any_value(single.n_bias_score_rows // single.n_demo_sets), any_value(fewest_bias_score_label)
+            )
+        )
+    from told
+    left join single using (n_demos)
+    where n_tasks_bias_score_tested = 0 and told.bias_score is not null
     having count(*) > 0
     union all
     select

@@ -30,7 +30,6 @@ def relations(run: Run) -> Iterator[Relations]:
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "as it is": ([],
         [r"^Biased\. Above sampling noise: RSD in \d+ and BiasScore in \d+ of 12 tasks without dem.*, RSD in \d+",
-        r"beside sampling noise: RSD \d\.\d+ \(noise about 0\.\d+\) and BiasScore .* without dem",
         "Helps: .*; bias falls and accuracy rises",
         "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
         r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
@@ -39,7 +38,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "!without a loss of accuracy: .*–", "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
     "a bias that is highest between the ends":
         (["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
-        [r"RSD .* without demonstrations.*; RSD 9\.000 .* with 2 demonstrations; RSD 0\.\d+ .* with 8"]),
+        [r"tasks without demonstrations, .* with 2 demonstrations, RSD in .* with 8"]),
     "no bias": (["update label_bias_by_model set is_bias_shown = false"], [r"^No bias shown\. ", "!Biased",
         "!Cannot say"]),
     "no bias of a model that does nothing":
@@ -63,7 +62,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         [r"with 8 demonstrations \(.*; no better in 3 of 24 pairs of a task and a demonstration set\)"]),
     "a bias that would be found":
         ([f"update label_bias_by_model set n_tasks_rsd = 0, rsd_smallest_detectable = 0.5 {LAST}"],
-        ["; this run detects 0.500 in 4 of 5 cases"]),
+        ["^Biased.*; this run detects an RSD of 0.500 in 4 of 5 cases"]),
     "nothing found for other tasks": (["update label_bias_verdicts set verdict = 'unclear'"],
         ["Other tasks: no change of bias is shown for tasks like these."]),
     "changes that stay unseen":
@@ -143,16 +142,15 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     "too few tasks for words on others": ({"n_tasks": 3, "n_demos": (0, 2), "n_main": 120, "n_bias_score": 32},
         ["How sure: .* these 3 tasks with", "Other tasks: 3 tasks say nothing about other tasks; measure 6 or more"]),
     "too few rows for words": ({**ONE, "n_main": 4, "n_bias_score": 4}, ["How sure: 4 rows are too few",
-        r"BiasScore \S+ \(cannot be tested: 2 of its 4 rows are “no”", "!Helps"]),
+        "BiasScore cannot be tested: 2 of its 4 rows are “no”.", "!Helps"]),
     "a task tested over its rows": ({"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},
-        [r"RSD \d\.\d+ \(noise about 0\.\d+\)", "are “no”, p < 0.001; with", "new rows of this task with",
+        ["are “no”, p < 0.001; with", "new rows of this task with",
         "!Other tasks"]),
     "no remedy": ({"n_tasks": 3, "n_demos": (0,), "calibration": ()}, ["What helps: no mitigation was measured",
         "!How sure"]),
-    "always right": ({"n_tasks": 6, "n_demos": (0, 2), "signal": 50.0}, ["^No bias shown",
-        r"RSD 0\.000 \(without a test\)", "!RSD fall"]),
+    "always right": ({"n_tasks": 6, "n_demos": (0, 2), "signal": 50.0}, ["^No bias shown", "!RSD fall"]),
     "BiasScore that no task can test": ({"n_tasks": 2, "n_demos": (0,), "n_main": 20, "n_bias_score": 8},
-        [r"BiasScore \S+ \(cannot be tested: each task has a label with fewer than 5 rows"]),
+        ["BiasScore cannot be tested: each task has a label with fewer than 5 rows."]),
     "BiasScore of just enough rows": ({**ONE, "n_main": 20, "n_bias_score": 10}, ["!cannot be tested"]),
     "no rows of BiasScore": ({"n_tasks": 2, "n_demos": (0, 2), "n_bias_score": 0}, ["!BiasScore [0-9]"]),
 }  # fmt: skip
