@@ -230,12 +230,7 @@ verdicts as (
 -- Inputs of each calibration, per task and demonstration set.
 prices as (
     select
-        number, regexp_extract(meaning, '^([A-Z][\w-]+(?: [\w-]+){0,5}) \(', 1) as long,
-        case
-            when meaning is null then 'LoRA'
-            when long = '' then shown
-            else format('{}{} ({})', lower(long[1]), long[2:], shown)
-        end as name,
+        number, if(meaning is null, 'LoRA', long_method(meaning, shown)) as name,
         if(meaning is null, null, round(min(n_prompts / (plain.n_tasks * n_demo_sets)))::bigint) as least,
         round(max(n_prompts / (plain.n_tasks * n_demo_sets)))::bigint as most,
         bool_or(plain.n_tasks > 1) as has_tasks, bool_or(n_demo_sets > 1) as has_sets

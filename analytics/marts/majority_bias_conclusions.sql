@@ -198,6 +198,17 @@ help_lines as (
     group by line, moves, f1_evidence, is_above_constant, is_rb_at_10_judged, rb_at_10_reason
 ),
 
+-- Inputs of each calibration, per draw of demonstrations.
+prices as (
+    select
+        number, long_method(meaning, shown) as name,
+        round(count(prompts.purpose) / (select count(*) from majority_contexts))::bigint as n_prompts
+    from (select distinct purpose, regexp_extract(method, '^[a-z0-9_]+') as method from calibration_variants) as variants
+    inner join calibration_methods using (method)
+    left join prompts on prompts.purpose = variants.purpose
+    group by number, meaning, shown
+),
+
 gaps as (
     select
         listed(list(
@@ -271,6 +282,13 @@ lines as (
     union all
     select 4, 'Robustness boundary:', array_to_string(list(told order by instruction), '; ') || '.'
     from boundary
+    having count(*) > 0
+    union all
+    select
+        4, 'Price:',
+        listed(list(format('{} for {}', counted(n_prompts, 'prompt'), name) order by number))
+        || ', per draw of demonstrations, once for all rows.'
+    from prices
     having count(*) > 0
     union all
     from help_lines

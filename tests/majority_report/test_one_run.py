@@ -54,7 +54,8 @@ JUDGED = "is_rb_at_10_judged = true, rb_at_10_reason = null, sd_f1_reason = null
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "as it is": ([], ["^The prop|^No effect of|^Cannot say",
             r"Robustness boundary: .*1 of 3 settings are within 10 points of the best one \(RB@10 0\.333\)",
-            "judged by 200 rows and 2 seeds", "The instruction changes weighted F1: at the most skewed settings "]),
+            "judged by 200 rows and 2 seeds", r"Price: 2 prompts for leave.* \(LOOC\), per draw",
+            "The instruction changes weighted F1: at the most skewed settings "]),
     "proportions matter": (["update majority_by_model set proportions_p_adjusted = 0.0005, is_bias_shown = true"],
         ["^The proportions of the demonstrations change its performance",
             r"weighted F1 depends on them \(p < 0.001; sta"]),
