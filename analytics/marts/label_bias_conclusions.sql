@@ -86,7 +86,7 @@ headline as (
         end
         || coalesce(
             '; this run detects an RSD of '
-            || as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001))
+            || nullif(as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001)), '–')
             || ' in 4 of 5 cases', ''
         ) as text
     from told
@@ -128,25 +128,13 @@ worded as (
     having count(*) > 1
 ),
 
-words as (
-    select
-        * replace (same_tasks_advice as advice),
-        [
-            {'shown': 'RSD', 'word': rsd_same_tasks_verdict, 'good': 'lower'},
-            {'shown': 'BiasScore', 'word': bias_score_same_tasks_verdict, 'good': 'lower'},
-            {'shown': 'accuracy', 'word': accuracy_same_tasks_verdict, 'good': 'higher'},
-            {'shown': 'macro-F1', 'word': macro_f1_same_tasks_verdict, 'good': 'higher'}
-        ] as words
-    from label_bias_remedies
-    where suite = 'all' and against_method = 'none'
-),
-
 advised as (
     select
-        advice, method, n_demos, gains_and_losses(words) as moves, shown_method(method) as name, against_n_demos,
+        same_tasks_advice as advice, method, n_demos, shown_method(method) as name, against_n_demos,
         advice not in ('not shown', 'do not use: bias rises or performance falls')
         and is_below_majority and macro_f1 > majority_macro_f1 as is_only_macro_above
-    from words
+    from label_bias_remedies
+    where suite = 'all' and against_method = 'none'
 ),
 
 grades as (
@@ -156,21 +144,21 @@ grades as (
             ('bias falls, no loss', 11, 'Helps:', 'bias falls, and accuracy loses less than 0.01'),
             ('bias falls, loss not ruled out', 12, 'Helps:', 'bias falls, but a loss of accuracy cannot be excluded'),
             ('bias falls, accuracy falls', 13, 'At a price:', 'bias falls, but so does accuracy'),
-            ('mixed', 14, 'Mixed:', null),
-            ('bias rises', 15, 'Mixed:', null),
+            ('mixed', 14, 'Mixed:', 'some measures get better and others worse'),
+            ('bias rises', 14, 'Mixed:', 'some measures get better and others worse'),
             ('bias falls, not shown to be better than a constant answer', 16, 'Not enough:',
                 'bias falls, but the answers are not shown to be better than always answering one label'),
             ('bias falls, no better than a constant answer', 17, 'Not enough:',
                 'bias falls, but the answers are no better than always answering one label'),
-            ('not shown', 18, 'No change of bias shown:', null),
+            ('not shown', 18, 'No change of bias shown:', ''),
             ('do not use: bias rises or performance falls', 19, 'Do not use:', 'bias rises or performance falls, and nothing improves')
         ]) as graded
 ),
 
 helps as (
     select
-        graded[2] as line, graded[3] as lead, coalesce(graded[4], moves) as result,
-        is_only_macro_above and graded[2] < 14 as is_less_accurate,
+        graded[2] as line, graded[4] as result, is_only_macro_above and graded[2] < 14 as is_less_accurate,
+        if(is_only_macro_above and graded[2] < 13, 'Helps, but not enough:', graded[3]) as lead,
         if(
             method = 'none',
             format('{} in place of {}', listed(list(n_demos::varchar order by n_demos)), counted(any_value(against_n_demos), 'demonstration')),
@@ -179,7 +167,7 @@ helps as (
         min(n_demos) as n_demos
     from advised
     inner join grades on graded[1] = advice
-    group by graded, result, is_less_accurate, method, name, if(method = 'none', against_n_demos, null)
+    group by graded, is_only_macro_above, method, name, if(method = 'none', against_n_demos, null)
 ),
 
 help_lines as (
@@ -365,7 +353,7 @@ lines as (
     where has_words
     union all
     select 10, 'What helps:', 'no mitigation was measured.'
-    where not exists (select 1 from words)
+    where not exists (select 1 from advised)
     union all
     select
         20, 'How sure:',

@@ -72,7 +72,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["How sure: 4 rows are too few for a test", "!Helps", "!Other tasks"]),
     "accuracy below one label where macro-F1 is above":
         (["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
-        ["Helps: .*; accuracy stays below that of always answering one label"]),
+        ["Helps, but not enough: .*; accuracy stays below that of always answering one label"]),
     "no change": ([UNSHOWN], [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;",
         "! rise"]),
 }  # fmt: skip
@@ -86,8 +86,8 @@ for advice, falls, rises, lead, shown in (
         "; bias falls, but a loss of accuracy cannot be excluded",
     ),
     ("bias falls, accuracy falls", "accuracy", "macro_f1", "At a price", "bias falls, but so does accuracy"),
-    ("mixed", "rsd", "bias_score", "Mixed", "RSD falls, but BiasScore rises"),
-    ("bias rises", "accuracy", "rsd", "Mixed", "accuracy falls, RSD rises"),
+    ("mixed", "rsd", "bias_score", "Mixed", "some measures get better and others"),
+    ("bias rises", "accuracy", "rsd", "Mixed", "some measures get better and others"),
     ("bias falls, no better than a constant answer", "rsd", "accuracy", "Not enough", "answers are no better than"),
     ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Not enough", "are not shown"),
     ("do not use: bias rises or performance falls", "accuracy", "rsd", "Do not use", "nothing improves"),
