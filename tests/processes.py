@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,3 +52,10 @@ def wait_until(is_time: Callable[[], bool], process: psutil.Popen) -> None:
         assert process.poll() is None, "the process ended before it was time"
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def own_ray() -> Iterator[dict[str, str]]:
+    """Yield the environment of a Ray of a command's own: a socket's path must be short."""
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield {"RAY_TMPDIR": folder}

@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from biaseval.execute.cluster import Cluster, types_of
 from biaseval.execute.resources import Resources, allocate
 from biaseval.spec import ExecutionSpec
 from tests.buckets import free_port
+from tests.processes import own_ray
 
 
 @pytest.mark.parametrize("form", ["127.0.0.1:{}", "localhost:{}", "ray://127.0.0.1:{}"])
@@ -343,3 +345,28 @@ def test_the_entrypoint_is_a_job_of_the_image(documents: dict[str, Any]) -> None
     assert run.startswith("s3://")
     for path in (job, spec):
         assert (ROOT / Path(path).relative_to("/home/ray/biaseval")).is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "when"), [(15, "start"), (2, "start"), (15, "left")])
+def test_signals_mean_what_they_mean_without_ray(number: int, when: str, tmp_path: Path) -> None:
+    code = f"""
+import os, sys, threading, time
+from biaseval.cli.arguments import resumable
+from biaseval.execute.cluster import Cluster
+from biaseval.spec import ExecutionSpec
+try:
+    with resumable():
+        with Cluster(ExecutionSpec()) as cluster:
+            if {when == "start"}:
+                threading.Timer(0.7, os.kill, (os.getpid(), {number})).start()
+            cluster.resources()
+        os.kill(os.getpid(), {number})
+        time.sleep(9)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    with own_ray() as environment:
+        ended = subprocess.run([sys.executable, "-c", code], env={**os.environ, **environment}, stderr=subprocess.PIPE)
+    said = "stopped" if number == 15 else "interrupted"
+    assert (ended.returncode, ended.stderr.decode().splitlines()[-1].split(";")[0]) == (128 + number, said)

@@ -4,9 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from biaseval.runs import describe, run_spec, run_status
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
 from tests.inprocess import in_this_process
-from tests.processes import ROOT, killed_in_the_end, wait_until
+from tests.processes import ROOT, killed_in_the_end, own_ray, wait_until
 from tests.searches import searched, write_file
 from tests.smallstudy import generated, trained
 from tests.smallstudy import write_spec as write_study
@@ -147,13 +144,6 @@ N_TRIALS = 12
 
 def command(spec: Path, run_dir: Path, *settings: str) -> list[str]:
     return ["tune", str(spec), "--run-dir", str(run_dir), *(word for own in settings for word in ("--set", own))]
-
-
-@contextmanager
-def own_ray() -> Iterator[dict[str, str]]:
-    """Yield the environment of a Ray of a command's own: a socket's path must be short."""
-    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield {"RAY_TMPDIR": folder}
 
 
 @pytest.mark.slow

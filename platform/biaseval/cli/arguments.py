@@ -51,6 +51,8 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run directory
 RunsArgument = Annotated[list[str], typer.Argument(metavar="RUN", help="Runs, or folders of runs.", callback=each_run)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
+stopped: list[int] = []
+"""Signals of stops that came; DuckDB turns the exit that they ask for into an error of its own."""
 
 _KEPT = "complete parts are kept, run the same command again to resume"
 
@@ -104,6 +106,7 @@ def resumable(spec: Path | None = None) -> Iterator[None]:
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     """Report the stop at once, because a kill may follow within seconds."""
+    stopped.append(number)
     say(f"stopped; {_KEPT}")
     sys.exit(128 + number)
 

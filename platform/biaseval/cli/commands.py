@@ -7,6 +7,7 @@ command again to resume).
 """
 
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -17,7 +18,7 @@ from typing import Annotated
 import typer
 
 from biaseval.cli import exchange, making, reading, training
-from biaseval.cli.arguments import WatchingCommand
+from biaseval.cli.arguments import WatchingCommand, stopped
 from biaseval.errors import BiasevalError
 from biaseval.execute.machine import PATIENT_THREADS
 from biaseval.progress import say
@@ -85,9 +86,10 @@ def main() -> None:
         say(f"error: {_short(str(error))}")
         sys.exit(error.exit_code)
     except Exception as error:
-        if "Query interrupted" in str(error):  # DuckDB's error after Ctrl-C
-            say("interrupted; run the same command again")
-            sys.exit(130)
+        if "Query interrupted" in str(error):  # DuckDB's error after a signal
+            if not stopped:
+                say("interrupted; run the same command again")
+            sys.exit(128 + (stopped or [signal.SIGINT])[0])
         say(f"error: {_unforeseen(error)}")
         sys.exit(1)
 

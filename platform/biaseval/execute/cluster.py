@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
 from biaseval.analytics_files import modules_sent
@@ -66,7 +66,8 @@ class Cluster:
             import ray
 
             cls._handed_on.clear()
-            ray.shutdown()
+            with _held_signals():  # Ray's end takes the handler of stops away
+                ray.shutdown()
 
     @property
     def would_start(self) -> bool:
@@ -133,26 +134,49 @@ class Cluster:
             options["runtime_env"] = {"py_modules": modules_sent()}
         say("starting Ray" if address == LOCAL else f"connecting to Ray at {address}")
         refuse_unusable_address()  # Ray itself would wait for a head for ever
-        try:
-            with _without_chatter(), _own_handler():
-                ray.init(address=address, **options)
-        except Exception as error:  # Ray raises bare ones where a node does not start
-            raise BiasevalError(
-                f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS"
-            ) from error
-        self._is_local = address == LOCAL
-        self._is_connected = self._is_ours = True
+        with _held_signals():
+            try:
+                with _without_chatter():
+                    ray.init(address=address, **options)
+            except Exception as error:  # Ray raises bare ones where a node does not start
+                raise BiasevalError(
+                    f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS"
+                ) from error
+            self._is_local = address == LOCAL
+            self._is_connected = self._is_ours = True
 
 
 @contextmanager
-def _own_handler() -> Iterator[None]:
-    """Keep what this process does when it is asked to end, where it has something of its own: Ray sets another."""
-    handler = signal.getsignal(signal.SIGTERM)
+def _held_signals() -> Iterator[None]:
+    """Hold an interrupt and a stop back while Ray starts or ends, which fails on either; a second one ends at once.
+
+    A handler that this process has for stops stays in place of Ray's own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    from ray._private import utils
+
+    came: list[int] = []
+    of_ray: list[Any] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if came:
+            os._exit(128 + number)
+        came.append(number)
+
+    kept = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    set_by_ray, utils.set_sigterm_handler = utils.set_sigterm_handler, of_ray.append
     try:
         yield
     finally:
-        if callable(handler) and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)
+        utils.set_sigterm_handler = set_by_ray
+        if of_ray and not callable(kept[signal.SIGTERM]):
+            kept[signal.SIGTERM] = of_ray[-1]
+        for number, handler in kept.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        for number in came:
+            signal.raise_signal(number)
 
 
 @contextmanager
