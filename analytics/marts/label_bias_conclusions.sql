@@ -78,7 +78,7 @@ headline as (
                             'it answers “{}” for {} of the rows, and {} of the gold labels are “{}”',
                             preferred.label, as_percent(preferred.share), as_percent(gold.gold_share), preferred.label
                         )
-                    else 'its most frequent answer depends on which demonstrations it sees: ' || preferred.by_set
+                    else 'its most frequent answer depends on the set of demonstrations: ' || preferred.by_set
                 end
                 || coalesce(', ' || as_p(bias_p), '')
                 order by n_demos
@@ -146,9 +146,9 @@ grades as (
             ('bias falls, accuracy falls', 13, 'At a price:', 'bias falls, but so does accuracy'),
             ('mixed', 14, 'Mixed:', 'some measures get better and others worse'),
             ('bias rises', 14, 'Mixed:', 'some measures get better and others worse'),
-            ('bias falls, not shown to be better than a constant answer', 16, 'Not enough:',
+            ('bias falls, not shown to be better than a constant answer', 16, 'Helps, but not enough:',
                 'bias falls, but the answers are not shown to be better than always answering one label'),
-            ('bias falls, no better than a constant answer', 17, 'Not enough:',
+            ('bias falls, no better than a constant answer', 17, 'Helps, but not enough:',
                 'bias falls, but the answers are no better than always answering one label'),
             ('not shown', 18, 'No change of bias shown:', ''),
             ('do not use: bias rises or performance falls', 19, 'Do not use:', 'bias rises or performance falls, and nothing improves')
@@ -252,8 +252,8 @@ lines as (
                 when is_better then 'Better than always answering one label: '
                 else if(accuracy > majority_accuracy, 'Not shown: ', 'No: ') || 'the most accurate setting, '
             end,
-            shown_method(most.method), with_demos(most.n_demos),
-            if(format = 'base', '', ' in the wording ' || format) || if(is_better, '', ','), as_percent(most.accuracy), name,
+            if(format = 'base', '', format || ', ') || shown_method(most.method), with_demos(most.n_demos),
+            if(is_better, '', ','), as_percent(most.accuracy), name,
             as_percent(most.majority_accuracy), if(is_better, ', which a test supports', '')
         )
     from most, one_label

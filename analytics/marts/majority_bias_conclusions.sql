@@ -74,7 +74,7 @@ proportions as (
                 if(majority_effect_low = majority_effect_high, '', as_interval(majority_effect_low, majority_effect_high)), given
             )
             || if(
-                recency_at_equal_shares is null, '',
+                coalesce(recency_at_equal_shares_low <= 0 and recency_at_equal_shares_high >= 0, true), '',
                 format(
                     ', the last demonstration alone {}{}', as_rate(recency_at_equal_shares),
                     as_interval(recency_at_equal_shares_low, recency_at_equal_shares_high)
@@ -158,8 +158,8 @@ relevant as (
         * replace (
             if(line = 10, f1_evidence, null) as f1_evidence,
             if(line = 12, is_above_constant, null) as is_above_constant,
-            if(line < 15, is_rb_at_10_judged, null) as is_rb_at_10_judged,
-            if(line < 15, rb_at_10_reason, null) as rb_at_10_reason
+            if(line in (10, 11, 13, 14), is_rb_at_10_judged, null) as is_rb_at_10_judged,
+            if(line in (10, 11, 13, 14), rb_at_10_reason, null) as rb_at_10_reason
         )
     from graded
 ),

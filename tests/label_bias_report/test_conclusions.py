@@ -88,8 +88,8 @@ for advice, falls, rises, lead, shown in (
     ("bias falls, accuracy falls", "accuracy", "macro_f1", "At a price", "bias falls, but so does accuracy"),
     ("mixed", "rsd", "bias_score", "Mixed", "some measures get better and others"),
     ("bias rises", "accuracy", "rsd", "Mixed", "some measures get better and others"),
-    ("bias falls, no better than a constant answer", "rsd", "accuracy", "Not enough", "answers are no better than"),
-    ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Not enough", "are not shown"),
+    ("bias falls, no better than a constant answer", "rsd", "accuracy", "Helps, but not enough", "answers are no better than"),
+    ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Helps, but not enough", "are not shown"),
     ("do not use: bias rises or performance falls", "accuracy", "rsd", "Do not use", "nothing improves"),
 ):
     CHANGED[advice] = (
