@@ -122,8 +122,7 @@ def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     def is_time() -> bool:
         return third.exists() and any((run_dir / "trials" / "00003").glob("training/part-*.parquet"))
 
-    code = "from biaseval.cli import main; main()"
-    with own_ray() as environment, killed_in_the_end(code, *command(study[0], run_dir), **environment) as process:
+    with own_ray() as environment, killed_in_the_end(MAIN, *command(study[0], run_dir), **environment) as process:
         wait_until(is_time, process)
     assert stamps(run_dir).keys() == {*times, third.name} - {"part-00003.parquet"}
     times[third.name] = third.stat().st_mtime_ns
@@ -140,6 +139,7 @@ def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
 
 
 N_TRIALS = 12
+MAIN = "from biaseval.cli import main; main()"
 
 
 def command(spec: Path, run_dir: Path, *settings: str) -> list[str]:
@@ -152,12 +152,11 @@ def command(spec: Path, run_dir: Path, *settings: str) -> list[str]:
 def test_a_killed_search_resumes_to_the_trials_of_an_undisturbed_one_of_two_at_a_time(tmp_path: Path) -> None:
     spec = write_study_search(tmp_path, trials=N_TRIALS, batch=3)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    code = "from biaseval.cli import main; main()"
 
     def is_time() -> bool:
         return len(stamps(killed)) >= N_TRIALS // 2 - 1 and (killed / "trials" / f"{N_TRIALS // 2 - 1:05d}").exists()
 
-    with own_ray() as environment, killed_in_the_end(code, *command(spec, killed), **environment) as process:
+    with own_ray() as environment, killed_in_the_end(MAIN, *command(spec, killed), **environment) as process:
         wait_until(is_time, process)
     before = stamps(killed)
     assert len(before) < N_TRIALS

@@ -85,8 +85,7 @@ headline as (
             ), '; ')
         end
         || coalesce(
-            '; this run detects an RSD of '
-            || nullif(as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001)), '–')
+            '; this run detects an RSD of ' || nullif(as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001)), '–')
             || ' in 4 of 5 cases', ''
         ) as text
     from told

@@ -59,27 +59,15 @@ proportions as (
                 'weighted F1 is not shown to depend on them ({}{})', as_p(proportions_p_adjusted),
                 case
                     when sd_f1_smallest_detectable is null then '; so few settings and seeds hardly detect any effect'
-                    when sd_f1_smallest_detectable > 0 then format(
-                            '; this run detects a standard deviation of {} in 4 of 5 cases',
-                            as_rate(sd_f1_smallest_detectable)
-                        )
+                    when sd_f1_smallest_detectable > 0
+                        then format('; this run detects a standard deviation of {} in 4 of 5 cases', as_rate(sd_f1_smallest_detectable))
                     else ''
                 end
             )
         end || given as told,
         if(
-            majority_effect is null, null,
-            format(
-                '{}{}{}', as_rate(majority_effect),
-                if(majority_effect_low = majority_effect_high, '', as_interval(majority_effect_low, majority_effect_high)), given
-            )
-            || if(
-                coalesce(recency_at_equal_shares_low <= 0 and recency_at_equal_shares_high >= 0, true), '',
-                format(
-                    ', the last demonstration alone {}{}', as_rate(recency_at_equal_shares),
-                    as_interval(recency_at_equal_shares_low, recency_at_equal_shares_high)
-                )
-            )
+            majority_effect is null, null, as_rate(majority_effect)
+            || if(majority_effect_low = majority_effect_high, '', as_interval(majority_effect_low, majority_effect_high)) || given
         ) as followed
     from plain
 ),

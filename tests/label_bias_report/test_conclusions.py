@@ -78,18 +78,12 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
 }  # fmt: skip
 for advice, falls, rises, lead, shown in (
     ("bias falls, no loss", "rsd", "macro_f1", "Helps", "bias falls, and accuracy loses less than 0.01"),
-    (
-        "bias falls, loss not ruled out",
-        "rsd",
-        "macro_f1",
-        "Helps",
-        "; bias falls, but a loss of accuracy cannot be excluded",
-    ),
+    ("bias falls, loss not ruled out", "rsd", "macro_f1", "Helps", "; bias falls, but a loss of accuracy cannot be"),
     ("bias falls, accuracy falls", "accuracy", "macro_f1", "At a price", "bias falls, but so does accuracy"),
     ("mixed", "rsd", "bias_score", "Mixed", "some measures get better and others"),
     ("bias rises", "accuracy", "rsd", "Mixed", "some measures get better and others"),
-    ("bias falls, no better than a constant answer", "rsd", "accuracy", "Helps, but not enough", "answers are no better than"),
-    ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Helps, but not enough", "are not shown"),
+    ("bias falls, no better than a constant answer", "rsd", "accuracy", "Helps, but not enough", "are no better"),
+    ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Helps, but not enough", "not sh"),
     ("do not use: bias rises or performance falls", "accuracy", "rsd", "Do not use", "nothing improves"),
 ):
     CHANGED[advice] = (
@@ -134,8 +128,7 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     "constant in the only task": ({**ONE, "n_main": 60, "preference": 40.0},
         ["^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the",
         r"Better than always answering “no” \(accuracy 0.500, macro-F1 0.333\)\? no w.* \(0.500 and 0.333\)"]),
-    "below the majority class": (
-        # Calibration inverts the scores: inputs without an answer prefer what is right.
+    "below the majority class": (# Calibration inverts the scores: inputs without an answer prefer what is right.
         {"n_tasks": 8, "n_demos": (0,), "demo_sets": 1, "signal": -3.0, "labels": ["A", "B"]},
         ["!Helps: "],
     ),

@@ -175,8 +175,8 @@ def _held_signals() -> Iterator[None]:
             kept[signal.SIGTERM] = of_ray[-1]
         for number, handler in kept.items():
             signal.signal(number, handler or signal.SIG_DFL)
-        for number in came:
-            signal.raise_signal(number)
+        for one in came:
+            signal.raise_signal(one)
 
 
 @contextmanager

@@ -257,7 +257,7 @@ def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
 
 _SEEN = (
     "Differences from the first run; lines: 95 % intervals that hold for all tests together. Blue circles: better. "
-    "Orange squares: worse. Grey band: too small to matter."
+    "Orange squares: worse. Hollow circles: no verdict. Grey band: too small to matter."
 )
 
 _STEPS = """
