@@ -80,6 +80,7 @@ def main() -> None:
     """Run the command line and turn errors into one message and an exit code."""
     for name, value in PATIENT_THREADS.items():
         os.environ.setdefault(name, value)
+    stopped.clear()
     try:
         app()
     except BiasevalError as error:
