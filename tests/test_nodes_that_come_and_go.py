@@ -59,7 +59,7 @@ def driver(head: Head, code: str, arguments: Sequence[str], log: Path) -> Iterat
 
 def wait_for(file: Path, process: psutil.Popen, log: Path) -> str:
     """Return what is in a file, once it is there."""
-    deadline = time.monotonic() + 180  # a slow machine starts a node in one and a half minutes
+    deadline = time.monotonic() + 180  # two test processes share the machine
     while not file.exists():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()

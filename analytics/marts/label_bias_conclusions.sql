@@ -145,10 +145,8 @@ grades as (
             ('bias falls, accuracy falls', 13, 'At a price:', 'bias falls, but so does accuracy'),
             ('mixed', 14, 'Mixed:', 'some measures get better and others worse'),
             ('bias rises', 14, 'Mixed:', 'some measures get better and others worse'),
-            ('bias falls, not shown to be better than a constant answer', 16, 'Helps, but not enough:',
-                'bias falls, but the answers are not shown to be better than always answering one label'),
-            ('bias falls, no better than a constant answer', 17, 'Helps, but not enough:',
-                'bias falls, but the answers are no better than always answering one label'),
+            ('bias falls, not shown to be better than a constant answer', 16, 'Not enough:', 'bias falls, but the answers are not shown to be better than always answering one label'),
+            ('bias falls, no better than a constant answer', 17, 'Not enough:', 'bias falls, but the answers are no better than always answering one label'),
             ('not shown', 18, 'No change of bias shown:', ''),
             ('do not use: bias rises or performance falls', 19, 'Do not use:', 'bias rises or performance falls, and nothing improves')
         ]) as graded
@@ -157,7 +155,7 @@ grades as (
 helps as (
     select
         graded[2] as line, graded[4] as result, is_only_macro_above and graded[2] < 14 as is_less_accurate,
-        if(is_only_macro_above and graded[2] < 13, 'Helps, but not enough:', graded[3]) as lead,
+        if(is_only_macro_above and graded[2] < 13, 'Not enough:', graded[3]) as lead,
         if(
             method = 'none',
             format('{} in place of {}', listed(list(n_demos::varchar order by n_demos)), counted(any_value(against_n_demos), 'demonstration')),

@@ -72,7 +72,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["How sure: 4 rows are too few for a test", "!Helps", "!Other tasks"]),
     "accuracy below one label where macro-F1 is above":
         (["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
-        ["Helps, but not enough: .*; accuracy stays below that of always answering one label"]),
+        ["Not enough: .*; accuracy stays below that of always answering one label"]),
     "no change": ([UNSHOWN], [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;",
         "! rise"]),
 }  # fmt: skip
@@ -82,8 +82,8 @@ for advice, falls, rises, lead, shown in (
     ("bias falls, accuracy falls", "accuracy", "macro_f1", "At a price", "bias falls, but so does accuracy"),
     ("mixed", "rsd", "bias_score", "Mixed", "some measures get better and others"),
     ("bias rises", "accuracy", "rsd", "Mixed", "some measures get better and others"),
-    ("bias falls, no better than a constant answer", "rsd", "accuracy", "Helps, but not enough", "are no better"),
-    ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Helps, but not enough", "not sh"),
+    ("bias falls, no better than a constant answer", "rsd", "accuracy", "Not enough", "are no better"),
+    ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Not enough", "not sh"),
     ("do not use: bias rises or performance falls", "accuracy", "rsd", "Do not use", "nothing improves"),
 ):
     CHANGED[advice] = (
@@ -128,17 +128,15 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     "constant in the only task": ({**ONE, "n_main": 60, "preference": 40.0},
         ["^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the",
         r"Better than always answering “no” \(accuracy 0.500, macro-F1 0.333\)\? no w.* \(0.500 and 0.333\)"]),
-    "below the majority class": (# Calibration inverts the scores: inputs without an answer prefer what is right.
-        {"n_tasks": 8, "n_demos": (0,), "demo_sets": 1, "signal": -3.0, "labels": ["A", "B"]},
-        ["!Helps: "],
-    ),
+    # Calibration inverts the scores: inputs without an answer prefer what is right.
+    "below the majority class": ({"n_tasks": 8, "n_demos": (0,), "demo_sets": 1, "signal": -3.0, "labels": ["A", "B"]},
+        ["!Helps: "]),
     "too few tasks for words on others": ({"n_tasks": 3, "n_demos": (0, 2), "n_main": 120, "n_bias_score": 32},
         ["How sure: .* these 3 tasks with", "Other tasks: 3 tasks say nothing about other tasks; measure 6 or more"]),
     "too few rows for words": ({**ONE, "n_main": 4, "n_bias_score": 4}, ["How sure: 4 rows are too few",
         "BiasScore cannot be tested: 2 of its 4 rows are “no”.", "!Helps"]),
     "a task tested over its rows": ({"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},
-        ["are “no”, p < 0.001; with", "new rows of this task with",
-        "!Other tasks"]),
+        ["are “no”, p < 0.001; with", "new rows of this task with", "!Other tasks"]),
     "no remedy": ({"n_tasks": 3, "n_demos": (0,), "calibration": ()}, ["What helps: no mitigation was measured",
         "!How sure"]),
     "always right": ({"n_tasks": 6, "n_demos": (0, 2), "signal": 50.0}, ["^No bias shown", "!RSD fall"]),
