@@ -11,12 +11,8 @@ told as (
 pairs as (
     select
         run, other_run, who, against, any_value(scope) as scope, any_value(holds_for) as holds_for,
-        max(least_effect) as least_effect, count(*) as n, bool_or(is_mitigated) as has_mitigation,
+        count(*) as n, bool_or(is_mitigated) as has_mitigation,
         count(estimate) > 0 and coalesce(bool_and(estimate = 0), false) as is_without_difference,
-        count_if(word = 'better') as n_better, count_if(word = 'worse') as n_worse,
-        count_if(word in ('higher', 'lower')) as n_doubtful, count_if(word = 'negligible') as n_negligible,
-        count_if(verdict = 'unclear' and reason is null) as n_unclear,
-        count_if(word like 'not %') as n_untested,
         sum(n_predictions) filter (number = 1)::bigint as n_predictions,
         sum(n_differing) filter (number = 1)::bigint as n_differing
     from told
@@ -48,23 +44,6 @@ heads as (
     group by run, other_run, who, against, is_headline, deployed
 ),
 
-deployed as (
-    select
-        run, other_run, who, against, deployed, place, is_headline, min(place_number) as place_number,
-        array_to_string(
-            list(compared_step(told) order by number, shown)
-                filter (metric <> 'gap' or word in ('better', 'worse', 'higher', 'lower')),
-            '; '
-        ) as steps,
-        count_if(metric = 'gap') as n_gaps,
-        count_if(metric = 'gap' and word in ('better', 'worse')) as n_gaps_told,
-        listed(list(format('{} {}', shown, as_rate(baseline)) order by number) filter (baseline is not null)) as constant,
-        listed(list(distinct doubt order by doubt) filter (doubt is not null)) as doubt
-    from told
-    where deployed is not null and is_first
-    group by run, other_run, who, against, deployed, place, is_headline
-),
-
 elsewhere as (
     select
         run, other_run, who, against, word,
@@ -89,7 +68,7 @@ detectable as (
 
 lines as (
     select
-        run, other_run, who, against, 1 as line, 0 as place,
+        run, other_run, who, against, 1 as line,
         case
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
@@ -112,62 +91,31 @@ lines as (
     left join (select * from heads where not is_headline) as plain using (run, other_run, who, against)
     union all
     select
-        run, other_run, who, against, 3, if(is_headline, 0, place_number),
-        format('{}{}{}:', deployed, if(deployed = 'On', ' ', ', '), regexp_replace(place, '^no mitigation, ', '')),
-        concat_ws(
-            '; ', nullif(steps, ''),
-            case
-                when n_gaps > 0 and n_gaps_told = 0 then format('none of {} is shown to differ', counted(n_gaps, 'gap'))
-                when n_gaps > n_gaps_told then format('of {} no other is shown to differ', counted(n_gaps, 'gap'))
-            end
-        )
-        || coalesce(format('. Always answering one label has {}', constant), '')
-        || coalesce(format('. Differences of bias do not count here: {}', doubt), '') || '.'
-    from deployed
-    inner join pairs using (run, other_run, who, against)
-    where not is_without_difference
-    union all
-    select
-        run, other_run, who, against, 5, 0, 'No supported mitigation:',
+        run, other_run, who, against, 5, 'No supported mitigation:',
         'none is shown to reduce bias without a loss in either run, so the settings without mitigation are compared first.'
-    from deployed
+    from told
     inner join pairs using (run, other_run, who, against)
     where deployed = 'Without mitigation' and is_headline and not is_without_difference and has_mitigation
+    group by run, other_run, who, against
     union all
     select
-        run, other_run, who, against, if(word = 'worse', 6, 7), 0, format('Elsewhere {} is {}:', who, word),
+        run, other_run, who, against, if(word = 'worse', 6, 7), format('Elsewhere {} is {}:', who, word),
         some_of(places, 4) || '.'
     from elsewhere
     union all
     select
-        run, other_run, who, against, 8, 0, 'All differences:',
-        format('{} of {} are significant', n_better + n_worse + n_doubtful, n)
-        || if(
-            n_better + n_worse + n_doubtful = 0, '',
-            format(' ({} better, {} worse', n_better, n_worse)
-            || if(n_doubtful = 0, ')', format(', {} with a side not shown to be better than always answering one label)', n_doubtful))
+        run, other_run, who, against, 9, 'How sure:',
+        format(
+            'the chance of any false finding is about 5 %, for {}.{} "No difference shown" means that these data cannot tell.',
+            holds_for, coalesce(format(' The runs may miss differences below {}.', detectable.told), '')
         )
-        || if(n_unclear = 0, '', format('; {} not shown', n_unclear) || coalesce(format(' (detectable: up to {})', detectable.told), ''))
-        || if(n_negligible = 0, '', format('; {} negligible (below {})', n_negligible, least_effect))
-        || if(n_untested = 0, '', format('; {} not tested', n_untested))
-        || coalesce(format('; {:,} of {} differ', nullif(n_differing, 0), counted(n_predictions, 'prediction')), '') || '.'
     from pairs
     left join detectable using (run, other_run, who, against)
-    where not is_without_difference
-    union all
-    select
-        run, other_run, who, against, 9, 0, 'How sure:',
-        format(
-            'the chance of any false finding is about 5 %, for {}. "No difference shown" means that these '
-            || 'data cannot tell.',
-            holds_for
-        )
-    from pairs
 )
 
 select
     run, other_run, who, against,
-    row_number() over (partition by run, other_run, who, against order by line, place, lead) as line,
+    row_number() over (partition by run, other_run, who, against order by line, lead) as line,
     lead, text
 from lines
 order by all

@@ -94,27 +94,6 @@ headline as (
     left join gold on gold.n_demos = told.n_demos and gold.label = preferred.label
 ),
 
-beside as (
-    select
-        above_constant(is_above_constant, accuracy < majority_accuracy) as word, min(n_demos) as fewest,
-        listed(list(
-            format('{} ({} and {}', with_demos(n_demos), as_rate(accuracy), as_rate(macro_f1))
-            || if(
-                is_above_constant and n_demo_sets > 1 and n_demo_sets_not_above > 0,
-                format(
-                    '; no better in {:,} of {:,} {}', n_demo_sets_not_above, n_demo_sets * n_tasks,
-                    if(n_tasks > 1, 'pairs of a task and a demonstration set', 'demonstration sets')
-                ),
-                ''
-            )
-            || ')'
-            order by n_demos
-        )) as told,
-        any_value(majority_accuracy) as majority_accuracy, any_value(majority_macro_f1) as majority_macro_f1
-    from told
-    group by word
-),
-
 worded as (
     select
         n_demos, list(format('{} {} ({})', format, as_rate(rsd), as_rate(accuracy)) order by rsd, format) as told,
@@ -127,57 +106,6 @@ worded as (
     having count(*) > 1
 ),
 
-advised as (
-    select
-        same_tasks_advice as advice, method, n_demos, shown_method(method) as name, against_n_demos,
-        advice not in ('not shown', 'do not use: bias rises or performance falls')
-        and is_below_majority and macro_f1 > majority_macro_f1 as is_only_macro_above
-    from label_bias_remedies
-    where suite = 'all' and against_method = 'none'
-),
-
-grades as (
-    select
-        unnest([
-            ('bias falls, accuracy rises', 10, 'Helps:', 'bias falls and accuracy rises'),
-            ('bias falls, no loss', 11, 'Helps:', 'bias falls, and accuracy loses less than 0.01'),
-            ('bias falls, loss not ruled out', 12, 'Helps:', 'bias falls, but a loss of accuracy cannot be excluded'),
-            ('bias falls, accuracy falls', 13, 'At a price:', 'bias falls, but so does accuracy'),
-            ('mixed', 14, 'Mixed:', 'some measures get better and others worse'),
-            ('bias rises', 14, 'Mixed:', 'some measures get better and others worse'),
-            ('bias falls, not shown to be better than a constant answer', 16, 'Not enough:', 'bias falls, but the answers are not shown to be better than always answering one label'),
-            ('bias falls, no better than a constant answer', 17, 'Not enough:', 'bias falls, but the answers are no better than always answering one label'),
-            ('not shown', 18, 'No change of bias shown:', ''),
-            ('do not use: bias rises or performance falls', 19, 'Do not use:', 'bias rises or performance falls, and nothing improves')
-        ]) as graded
-),
-
-helps as (
-    select
-        graded[2] as line, graded[4] as result, is_only_macro_above and graded[2] < 14 as is_less_accurate,
-        if(is_only_macro_above and graded[2] < 13, 'Not enough:', graded[3]) as lead,
-        if(
-            method = 'none',
-            format('{} in place of {}', listed(list(n_demos::varchar order by n_demos)), counted(any_value(against_n_demos), 'demonstration')),
-            format('{} ({} demonstration{})', name, listed(list(n_demos::varchar order by n_demos)), if(max(n_demos) = 1, '', 's'))
-        ) as place,
-        min(n_demos) as n_demos
-    from advised
-    inner join grades on graded[1] = advice
-    group by graded, is_only_macro_above, method, name, if(method = 'none', against_n_demos, null)
-),
-
-help_lines as (
-    select
-        line, lead,
-        concat_ws(
-            '; ', listed(list(place order by n_demos, place)), nullif(result, ''),
-            if(is_less_accurate, 'accuracy stays below that of always answering one label', null)
-        ) || '.' as text
-    from helps
-    group by line, lead, result, is_less_accurate
-),
-
 best as (
     select remedies.*
     from label_bias_remedies as remedies
@@ -188,12 +116,26 @@ best as (
     limit 1
 ),
 
--- The most accurate setting, first of those that are shown to be better than always answering one label.
-most as (
-    select *, coalesce(is_above_constant, false) and accuracy > majority_accuracy as is_better
+settings as (
+    select
+        *, format('{}{} {}', if(format = 'base', '', format || ', '), shown_method(method), with_demos(n_demos)) as setting,
+        coalesce(is_above_constant, false) and accuracy > majority_accuracy as is_better
     from label_bias_by_format
     where suite = 'all'
+),
+
+-- The most accurate setting, first of those that are shown to be better than always answering one label.
+most as (
+    from settings
     order by is_better desc, accuracy desc, format <> 'base', n_demos, method
+    limit 1
+),
+
+-- The setting with the highest macro-F1 of those that are shown to be better in macro-F1 alone.
+balanced as (
+    from settings
+    where is_above_constant and not is_better
+    order by macro_f1 desc, format <> 'base', n_demos, method
     limit 1
 ),
 
@@ -244,15 +186,23 @@ lines as (
     select
         2, 'Ready to deploy?',
         format(
-            '{}{} {}{} is right on {} of the rows, and always answering {} on {}{}.',
+            '{}{}{} is right on {} of the rows, and always answering {} on {}{}.',
             case
                 when is_better then 'Better than always answering one label: '
-                else if(accuracy > majority_accuracy, 'Not shown: ', 'No: ') || 'the most accurate setting, '
+                when accuracy > majority_accuracy then 'Not shown: the most accurate setting, '
+                else if((select count(*) from balanced) = 0, 'No', 'Not by accuracy') || ': the most accurate setting, '
             end,
-            if(format = 'base', '', format || ', ') || shown_method(most.method), with_demos(most.n_demos),
-            if(is_better, '', ','), as_percent(most.accuracy), name,
-            as_percent(most.majority_accuracy), if(is_better, ', which a test supports', '')
+            setting, if(is_better, '', ','), as_percent(accuracy), name, as_percent(majority_accuracy),
+            if(is_better, ', which a test supports', '')
         )
+        || if(is_better, '', coalesce((
+            select
+                format(
+                    ' By macro-F1, which counts every label alike, {} is better: {} against {}.', setting, as_rate(macro_f1),
+                    as_rate(majority_macro_f1)
+                )
+            from balanced
+        ), ''))
     from most, one_label
     union all
     select
@@ -269,7 +219,13 @@ lines as (
             as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1),
             if(method = 'none', ' They lengthen every prompt.', '')
         )
-    from best, one_label
+    from best
+    union all
+    select
+        3, 'Best mitigation:',
+        if(n = 0, 'none was measured.', 'none is shown to reduce bias without a loss of accuracy.')
+    from (select count(*) as n from label_bias_remedies where against_method = 'none'), certainty
+    where (n = 0 or has_words) and not exists (select 1 from best)
     union all
     select
         4, 'Price:',
@@ -282,16 +238,6 @@ lines as (
         ), ''), '')
         || ', once for all rows.'
     from prices
-    having count(*) > 0
-    union all
-    select
-        4,
-        format(
-            'Better than always answering {} (accuracy {}, macro-F1 {})?', any_value(name),
-            as_rate(any_value(majority_accuracy)), as_rate(any_value(majority_macro_f1))
-        ),
-        string_agg(word || ' ' || told, '; ' order by fewest) || '.'
-    from beside, one_label
     having count(*) > 0
     union all
     select
@@ -344,13 +290,6 @@ lines as (
         ), '; ') || format('. The p-values are adjusted for these {} only.', counted(count(*), 'test'))
     from asked
     having count(*) > 0
-    union all
-    select help_lines.*
-    from help_lines, certainty
-    where has_words
-    union all
-    select 10, 'What helps:', 'no mitigation was measured.'
-    where not exists (select 1 from advised)
     union all
     select
         20, 'How sure:',

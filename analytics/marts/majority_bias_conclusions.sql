@@ -86,6 +86,14 @@ mitigated as (
     where method <> 'none' and majority_effect is not null
 ),
 
+followed as (
+    select
+        'Predictions follow the proportions by ' || array_to_string(list(followed order by instruction), '; ')
+        || coalesce(', ' || any_value(mitigated.told), '') || ' (0: not at all, 1: entirely). ' as text
+    from proportions, mitigated
+    having count(followed) > 0
+),
+
 -- Draws of demonstrations in which nearly all answers are one label: means over draws hide them.
 drawn as (
     select
@@ -230,12 +238,14 @@ size as (
 ),
 
 lines as (
-    select 1 as line, lead, capitalized(text) || '.' as text from headline
+    select 1 as line, lead, coalesce(followed.text, '') || capitalized(headline.text) || '.' as text
+    from headline
+    left join followed on true
     union all
     select
         2, 'Ready to deploy?',
         format(
-            '{}: the highest mean weighted F1 is {} ({}{}), and always answering one label has {}.',
+            '{}: the highest weighted F1, a mean over all proportions, is {} ({}{}), and always answering one label has {}.',
             case
                 when most.mean_f1 <= constant_f1 then 'No'
                 when is_above_constant then 'Better than always answering one label'
@@ -249,12 +259,6 @@ lines as (
         3, 'Proportions of labels:',
         array_to_string(list(told order by instruction), '; ') || '.'
     from proportions
-    union all
-    select
-        3, 'How far predictions follow the proportions (0: not at all, 1: entirely):',
-        array_to_string(list(followed order by instruction), '; ') || coalesce('; ' || any_value(mitigated.told), '') || '.'
-    from proportions, mitigated
-    having count(followed) > 0
     union all
     select
         3, 'One label:',

@@ -16,11 +16,6 @@ from tests.relation import Relations, changeable, told
 from tests.specs import as_older
 
 LAST = "where suite = 'all' and n_demos = 8 and method = 'none'"
-REMEDIES = "update label_bias_remedies set same_tasks_advice = '{}', {} = 'lower', {} = 'higher'"
-UNSHOWN = "update label_bias_remedies set same_tasks_advice = 'not shown', " + ", ".join(
-    f"{metric}_same_tasks_verdict = 'unclear'" for metric in ("rsd", "bias_score", "accuracy", "macro_f1")
-)
-
 
 @pytest.fixture(scope="module")
 def relations(run: Run) -> Iterator[Relations]:
@@ -30,7 +25,6 @@ def relations(run: Run) -> Iterator[Relations]:
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "as it is": ([],
         [r"^Biased\. Above sampling noise: RSD in \d+ and BiasScore in \d+ of 12 tasks without dem.*, RSD in \d+",
-        "Helps: .*; bias falls and accuracy rises",
         "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
         r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
         r"Ready to deploy\? Better than always answering one label: .* on \d+\.\d %, which a test supports\.",
@@ -43,23 +37,20 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "!Cannot say"]),
     "no bias of a model that does nothing":
         (["update label_bias_by_model set is_bias_shown = false, is_above_constant = null"],
-        ["^Cannot say: the answers are not shown", r"Better than always answering one label .*\? not shown with"]),
+        ["^Cannot say: the answers are not shown"]),
     "no better than a constant answer": (["update label_bias_by_model set is_above_constant = false"],
-        ["^Biased, and not shown to be better than always", r"\nBetter than always answering one label .*\? no w"]),
-    "better than a constant answer, but less often right":
-        ([f"update label_bias_by_model set accuracy = majority_accuracy - 0.01, is_above_constant = true {LAST}"],
-        [r"\nBetter than always answering one label .*in macro-F1 alone with 8 demon"]),
+        ["^Biased, and not shown to be better than always"]),
+    "better than a constant answer in macro-F1 alone":
+        (["update label_bias_by_format set accuracy = 0.3, majority_accuracy = 0.4, is_above_constant = true"],
+        [r"Not by accuracy: .* on 40.0 %\. By macro-F1, which counts .*, .* is better: \d.\d+ against \d.\d+\."]),
     "right less often than one label":
         (["update label_bias_by_model set is_above_constant = true, accuracy = majority_accuracy - 0.01"],
         ["^Biased, and right less often than always answering one label. "]),
     "no setting that is right more often than one label":
-        (["update label_bias_by_format set accuracy = 0, majority_accuracy = 0.4 where suite = 'all'"],
+        (["update label_bias_by_format set accuracy = 0, majority_accuracy = 0.4, is_above_constant = false"],
         [r"Ready to deploy\? No: the most accurate setting, .*, is right on 0.0 % of the rows, and .* on 40.0 %\."]),
     "no test says that a setting is better": (["update label_bias_by_format set is_above_constant = null"],
         [r"Ready to deploy\? Not shown: the most accurate setting, "]),
-    "constant in some demonstration sets":
-        ([f"update label_bias_by_model set n_demo_sets_not_above = 3, is_above_constant = true {LAST}"],
-        [r"with 8 demonstrations \(.*; no better in 3 of 24 pairs of a task and a demonstration set\)"]),
     "a bias that would be found":
         ([f"update label_bias_by_model set n_tasks_rsd = 0, rsd_smallest_detectable = 0.5 {LAST}"],
         ["^Biased.*; this run detects an RSD of 0.500 in 4 of 5 cases"]),
@@ -69,27 +60,10 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         (["update label_bias_verdicts set same_tasks_verdict = 'unclear', same_tasks_smallest_detectable = 0.25"],
         ["may miss changes below 0.250 in RSD and 0.250 in accuracy; four times as many rows halve that"]),
     "no test of words": (["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],
-        ["How sure: 4 rows are too few for a test", "!Helps", "!Other tasks"]),
-    "accuracy below one label where macro-F1 is above":
-        (["update label_bias_remedies set is_below_majority = true, majority_macro_f1 = 0"],
-        ["Not enough: .*; accuracy stays below that of always answering one label"]),
-    "no change": ([UNSHOWN], [r"No change of bias shown: .*CC \(0, 2 and 8 demonstrations\).*", "!Helps", "! falls?;",
-        "! rise"]),
+        ["How sure: 4 rows are too few for a test", "!Other tasks"]),
+    "no support": (["update label_bias_remedies set is_supported_on_these_tasks = false"],
+        ["Best mitigation: none is shown to reduce bias without a loss of accuracy."]),
 }  # fmt: skip
-for advice, falls, rises, lead, shown in (
-    ("bias falls, no loss", "rsd", "macro_f1", "Helps", "bias falls, and accuracy loses less than 0.01"),
-    ("bias falls, loss not ruled out", "rsd", "macro_f1", "Helps", "; bias falls, but a loss of accuracy cannot be"),
-    ("bias falls, accuracy falls", "accuracy", "macro_f1", "At a price", "bias falls, but so does accuracy"),
-    ("mixed", "rsd", "bias_score", "Mixed", "some measures get better and others"),
-    ("bias rises", "accuracy", "rsd", "Mixed", "some measures get better and others"),
-    ("bias falls, no better than a constant answer", "rsd", "accuracy", "Not enough", "are no better"),
-    ("bias falls, not shown to be better than a constant answer", "rsd", "accuracy", "Not enough", "not sh"),
-    ("do not use: bias rises or performance falls", "accuracy", "rsd", "Do not use", "nothing improves"),
-):
-    CHANGED[advice] = (
-        [UNSHOWN, REMEDIES.format(advice, f"{falls}_same_tasks_verdict", f"{rises}_same_tasks_verdict")],
-        [rf"{lead}: [^\n]*{shown}", *([] if lead == "Helps" else ["!Helps:"])],
-    )
 """By name, statements that change marts, and what conclusions say; with !, what they do not say."""
 
 
@@ -97,6 +71,24 @@ for advice, falls, rises, lead, shown in (
 def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relations) -> None:
     changes, words = CHANGED[name]
     assert_said(told(relations, "label_bias_conclusions", *changes), words)
+
+
+@pytest.mark.parametrize("advice, word, where_less_accurate", [
+    ("bias falls, accuracy rises", "helps", "not enough"),
+    ("bias falls, no loss", "helps", "not enough"),
+    ("bias falls, loss not ruled out", "may cost accuracy", "not enough"),
+    ("bias falls, accuracy falls", "at a price", "at a price"),
+    ("mixed", "mixed", "mixed"),
+    ("bias rises", "mixed", "mixed"),
+    ("bias falls, no better than a constant answer", "not enough", "not enough"),
+    ("bias falls, not shown to be better than a constant answer", "not enough", "not enough"),
+    ("not shown", "no change shown", "no change shown"),
+    ("do not use: bias rises or performance falls", "do not use", "do not use"),
+    (None, None, None),
+])  # fmt: skip
+def test_an_advice_has_one_word(relations: Relations, advice: str, word: str, where_less_accurate: str) -> None:
+    words = relations.connection.execute("select advised($1, false), advised($1, true)", [advice]).fetchone()
+    assert words == (word, where_less_accurate)
 
 
 CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
@@ -126,18 +118,17 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
         ["^Biased, and not shown to be better",
         "Tasks no better than always answering one label: 6 of 6 without dem"]),
     "constant in the only task": ({**ONE, "n_main": 60, "preference": 40.0},
-        ["^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the",
-        r"Better than always answering “no” \(accuracy 0.500, macro-F1 0.333\)\? no w.* \(0.500 and 0.333\)"]),
+        ["^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the"]),
     # Calibration inverts the scores: inputs without an answer prefer what is right.
     "below the majority class": ({"n_tasks": 8, "n_demos": (0,), "demo_sets": 1, "signal": -3.0, "labels": ["A", "B"]},
-        ["!Helps: "]),
+        ["Best mitigation: none is shown to reduce bias"]),
     "too few tasks for words on others": ({"n_tasks": 3, "n_demos": (0, 2), "n_main": 120, "n_bias_score": 32},
         ["How sure: .* these 3 tasks with", "Other tasks: 3 tasks say nothing about other tasks; measure 6 or more"]),
     "too few rows for words": ({**ONE, "n_main": 4, "n_bias_score": 4}, ["How sure: 4 rows are too few",
-        "BiasScore cannot be tested: 2 of its 4 rows are “no”.", "!Helps"]),
+        "BiasScore cannot be tested: 2 of its 4 rows are “no”.", "!Best mitigation"]),
     "a task tested over its rows": ({"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},
         ["are “no”, p < 0.001; with", "new rows of this task with", "!Other tasks"]),
-    "no remedy": ({"n_tasks": 3, "n_demos": (0,), "calibration": ()}, ["What helps: no mitigation was measured",
+    "no remedy": ({"n_tasks": 3, "n_demos": (0,), "calibration": ()}, ["Best mitigation: none was measured",
         "!How sure"]),
     "always right": ({"n_tasks": 6, "n_demos": (0, 2), "signal": 50.0}, ["^No bias shown", "!RSD fall"]),
     "BiasScore that no task can test": ({"n_tasks": 2, "n_demos": (0,), "n_main": 20, "n_bias_score": 8},

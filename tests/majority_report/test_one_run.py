@@ -74,7 +74,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "better than a constant answer": (["update majority_by_model set is_above_constant = true, constant_f1 = 0.1"],
         [r"Ready to deploy\? Better than always answering one label: the highest .* one label has 0\.100\."]),
     "no better than a constant answer": (["update majority_by_model set constant_f1 = 0.99"],
-        [r"Ready to deploy\? No: the highest mean weighted F1 is 0\."]),
+        [r"Ready to deploy\? No: the highest weighted F1, a mean over all proportions, is 0\."]),
     "too few rows": (["update majority_by_model set has_enough_rows = false, half_width = 0.25"],
         [r"too few rows for RB@10 \(the intervals of settings reach 0.250\)", "!settings are within"]),
     "most outputs are no label": (["update majority_by_model set n_marked = 0"],

@@ -142,7 +142,7 @@ def print_comparison(compared: Compared) -> None:
                 "" if row["verdict_low"] is None
                 else f"[{written(row['verdict_low'], 'change')}, {written(row['verdict_high'], 'change')}]",
                 as_text(row["verdict_p"]),
-                f"{row['word']} ({row['doubt']})" if row["doubt"] else row["word"],
+                f"no verdict: {row['doubt']}" if row["doubt"] else row["word"],
             ]
             for row in rows
         ],

@@ -146,6 +146,7 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
     deployed = _STEPS + compared.asks("compared", PLACES, "deployed is not null and measures <> 'partner'")
     pairs = f"{_STEPS}from {compared.kind}_compared {_EACH}"
     table = Table(_DEPLOYED, deployed, _DEPLOYED_COLUMNS)
+    own, cautions = _own(compared.kind)
     rows = compared.queries["rows"]
     return Layout(
         f"{kind[0].upper()}{kind[1:]}: {', '.join(others[:3])}{' …' if len(others) > 3 else ''} against {reference}",
@@ -156,10 +157,11 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
                 f"Better than {reference}?",
                 Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
                 *([Beside(said, seen)] if len(others) == 1 else [seen]),
+                table,
+                *([own] if len(others) == 1 else []),
                 Sentences(cautions_of(compared.kind, compared.runs), "care", "Read with care"),
-                Fold("The settings that would be deployed", table) if len(others) == 1 else table,
                 Fold("Each run against the first in words", *([said] if len(others) > 1 else [])),
-                Fold("What each run shows by itself", *_own(compared.kind)),
+                Fold("What each run shows by itself", *([own] if len(others) > 1 else []), cautions),
                 link="Summary",
             ),
             Section(
@@ -262,7 +264,7 @@ _SEEN = (
 
 _STEPS = """
 select
-    *, nullif(against, run) as side, value as other_value_before, verdict_low as estimate_low,
+    *, if(doubt is null, word, 'no verdict') as verdict_word, nullif(against, run) as side, value as other_value_before, verdict_low as estimate_low,
     verdict_high as estimate_high
 """
 _EACH = "where is_headline and measures <> 'partner' order by run, other_run, who, against, number, shown"
@@ -272,12 +274,12 @@ _DEPLOYED = (
     "its own where they differ. An arrow leads from the run that is compared with to the other."
 )
 _DEPLOYED_COLUMNS = """
-who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|word; estimate|Difference|change;
+who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|verdict_word; estimate|Difference|change;
 baseline|Always one label|rate; verdict_p|p|p; doubt|Why it is no verdict"""
 
 _PAIRS = "The settings that would be deployed: other run minus run."
 _PAIRS_COLUMNS = """
-who|Run|name; against|Against|name; place|Setting; shown|Metric; estimate|Difference|change|word; verdict_p|p|p"""
+who|Run|name; against|Against|name; place|Setting; shown|Metric; estimate|Difference|change|verdict_word; verdict_p|p|p"""
 
 _ALL = (
     "The run minus the one that it is compared with. In brackets: intervals; they and p hold for all tests of all "
@@ -285,7 +287,7 @@ _ALL = (
 )
 _ALL_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|rate; value|Against|rate;
-baseline|Always one label|rate; estimate|Difference|change|word; verdict_p|p|p;
+baseline|Always one label|rate; estimate|Difference|change|verdict_word; verdict_p|p|p;
 verdict_smallest_detectable|Detectable|rate; n_units|Units|count; unit|Unit; doubt|Why it is no verdict"""
 
 _COUNTED = "Predictions that only one of two runs has right. McNemar: exact p, which takes questions as independent."

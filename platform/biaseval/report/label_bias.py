@@ -202,6 +202,10 @@ _TERMS = (
         "at least 0.01. RSD falls where accuracy rises, also without bias: a verdict on RSD needs relative variance to "
         "agree, one on BiasScore needs squared preference to agree and a BiasScore above sampling noise on one side.",
     ),
+    ("helps, at a price", "Bias falls: RSD, BiasScore or both. Accuracy does not fall, or at a price it does."),
+    ("may cost accuracy", "Bias falls, and a loss of accuracy cannot be excluded."),
+    ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
+    ("not enough", "Bias falls, but accuracy stays below always one label, or no test shows that the answers are better."),
     ("no clear change", "The test cannot tell. This is no evidence that nothing changes."),
     ("negligible", "The difference is significantly smaller than 0.01."),
     (
@@ -214,22 +218,24 @@ _TERMS = (
 
 _SETTINGS = Table(
     "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
-    "more. RSD: how unequal the recall of the labels is; BiasScore: how far their mean probabilities are from equal; "
-    "0 is no bias for both. Words: verdicts for new rows of these tasks.",
+    "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1). "
+    "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts for new rows "
+    "of these tasks, explained under Metrics.",
     """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
     above_constant(means.is_above_constant, means.accuracy < means.majority_accuracy) as beside,
     rsd_before, bias_score_before, accuracy_before, macro_f1_before, rsd_same_tasks_verdict,
     bias_score_same_tasks_verdict, accuracy_same_tasks_verdict, macro_f1_same_tasks_verdict,
-    round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts
+    round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts,
+    advised(same_tasks_advice, remedies.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
 from label_bias_by_model as means
-left join label_bias_remedies as remedies using (model, suite, n_demos, method)
+left join (from label_bias_remedies where against_method = 'none') as remedies using (model, suite, n_demos, method)
 where suite = 'all'
 order by n_demos, method <> 'none', method""",
     """
-method; n_demos; rsd|RSD|step|rsd_same_tasks_verdict; bias_score|BiasScore|step|bias_score_same_tasks_verdict;
-accuracy|accuracy|step|accuracy_same_tasks_verdict; macro_f1|macro-F1|step|macro_f1_same_tasks_verdict; beside;
+method; n_demos; word|Verdict|name; beside; rsd|RSD|step|rsd_same_tasks_verdict; bias_score|BiasScore|step|bias_score_same_tasks_verdict;
+accuracy|accuracy|step|accuracy_same_tasks_verdict; macro_f1|macro-F1|step|macro_f1_same_tasks_verdict;
 n_prompts|Extra prompts|count""",
 )
 

@@ -207,7 +207,7 @@ left join majority_remedies using (model, n_demos, instruction, predict, method)
 _MEAN = Table(
     "Means over settings, for these draws of demonstrations; in brackets 95 % intervals. One label: always answering "
     "the best single label. Standard deviation: over settings, beyond what seeds explain. Same answer: share of the "
-    "most frequent prediction.",
+    "most frequent prediction over all draws of demonstrations; within a draw it can be higher.",
     _BY_MODEL,
     """
 predict; method; instruction; mean_f1|Mean weighted F1|rate|mean_f1_verdict; constant_f1|F1 of one label|rate;
