@@ -96,7 +96,7 @@ headline as (
 
 worded as (
     select
-        n_demos, list(format('{} {} ({})', format, as_rate(rsd), as_rate(accuracy)) order by rsd, format) as told,
+        n_demos, count(*) as n, arg_min(format, rsd) as fairest, min(rsd) as lowest, arg_max(format, rsd) as unfairest, max(rsd) as highest,
         arg_min(format, accuracy) as worst, min(accuracy) as least, arg_max(format, accuracy) as best, max(accuracy) as most,
         list(format order by rsd, format) filter (is_above_constant is distinct from true) as not_above
     from label_bias_by_format as by_format
@@ -264,14 +264,13 @@ lines as (
     select
         2, 'Which wording?',
         capitalized(string_agg(
-            if(len(not_above) = len(told), 'none can be recommended, as none is shown to be better than always answering one label; ', '')
-            || format('accuracy goes from {} ({}) to {} ({}); ', as_rate(least), worst, as_rate(most), best)
+            if(len(not_above) = n, 'none can be recommended, as none is shown to be better than always answering one label; ', '')
             || format(
-                'RSD (accuracy in brackets) {}, lowest RSD first: {}', with_demos(n_demos),
-                if(len(told) > 6, format('{}, the others between, {}', listed(told[:3]), listed(told[-3:])), listed(told))
+                'accuracy {} goes from {} ({}) to {} ({}), and RSD from {} ({}) to {} ({})', with_demos(n_demos), as_rate(least), worst,
+                as_rate(most), best, as_rate(lowest), fairest, as_rate(highest), unfairest
             )
             || if(
-                len(not_above) < len(told),
+                len(not_above) < n,
                 '; not shown to be better than always answering one label: ' || some_of(not_above, 6), ''
             ),
             '; ' order by n_demos

@@ -81,7 +81,8 @@ _NOT = {"is_above_constant": None}
         "!may miss"]),
     (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be"]),
     # A side that is not shown to be better than always answering one label earns no praise.
-    (({**_HIGHER, "other_is_above_constant": False},), ["^CC: performance cannot be compared, as new is no better", "!better acc"]),
+    (({**_HIGHER, "other_is_above_constant": False},), ["^CC: performance cannot be compared, as new is no better",
+        "!better acc"]),
     (({**_HIGHER, **_NOT},), ["^Better .CC.: better accuracy", "!is not shown to be better"]),
     (({**_RSD, **_NOT},), ["bias cannot be compared, as old is not shown to be better than always",
         "!less bias"]),

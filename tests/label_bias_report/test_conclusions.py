@@ -17,6 +17,7 @@ from tests.specs import as_older
 
 LAST = "where suite = 'all' and n_demos = 8 and method = 'none'"
 
+
 @pytest.fixture(scope="module")
 def relations(run: Run) -> Iterator[Relations]:
     yield from changeable(run, "label_bias_conclusions", "label_bias_cautions")
@@ -73,7 +74,7 @@ def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relation
     assert_said(told(relations, "label_bias_conclusions", *changes), words)
 
 
-@pytest.mark.parametrize("advice, word, where_less_accurate", [
+@pytest.mark.parametrize(("advice", "word", "where_less_accurate"), [
     ("bias falls, accuracy rises", "helps", "not enough"),
     ("bias falls, no loss", "helps", "not enough"),
     ("bias falls, loss not ruled out", "may cost accuracy", "not enough"),

@@ -264,8 +264,8 @@ _SEEN = (
 
 _STEPS = """
 select
-    *, if(doubt is null, word, 'no verdict') as verdict_word, nullif(against, run) as side, value as other_value_before, verdict_low as estimate_low,
-    verdict_high as estimate_high
+    *, if(doubt is null, word, 'no verdict') as said, nullif(against, run) as side, value as other_value_before,
+    verdict_low as estimate_low, verdict_high as estimate_high
 """
 _EACH = "where is_headline and measures <> 'partner' order by run, other_run, who, against, number, shown"
 
@@ -274,12 +274,12 @@ _DEPLOYED = (
     "its own where they differ. An arrow leads from the run that is compared with to the other."
 )
 _DEPLOYED_COLUMNS = """
-who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|verdict_word; estimate|Difference|change;
+who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|step|said; estimate|Difference|change;
 baseline|Always one label|rate; verdict_p|p|p; doubt|Why it is no verdict"""
 
 _PAIRS = "The settings that would be deployed: other run minus run."
 _PAIRS_COLUMNS = """
-who|Run|name; against|Against|name; place|Setting; shown|Metric; estimate|Difference|change|verdict_word; verdict_p|p|p"""
+who|Run|name; against|Against|name; place|Setting; shown|Metric; estimate|Difference|change|said; verdict_p|p|p"""
 
 _ALL = (
     "The run minus the one that it is compared with. In brackets: intervals; they and p hold for all tests of all "
@@ -287,7 +287,7 @@ _ALL = (
 )
 _ALL_COLUMNS = """
 who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|rate; value|Against|rate;
-baseline|Always one label|rate; estimate|Difference|change|verdict_word; verdict_p|p|p;
+baseline|Always one label|rate; estimate|Difference|change|said; verdict_p|p|p;
 verdict_smallest_detectable|Detectable|rate; n_units|Units|count; unit|Unit; doubt|Why it is no verdict"""
 
 _COUNTED = "Predictions that only one of two runs has right. McNemar: exact p, which takes questions as independent."

@@ -1,6 +1,6 @@
 """The page of a label-bias run, as a list of blocks over its marts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from biaseval.analysis.sql_files import chosen_by
@@ -8,7 +8,7 @@ from biaseval.environment import PRIMARY_BEFORE, raw_spec, read_environment
 from biaseval.metric_files import METRICS, Metric
 from biaseval.prompting.calibration import Calibration
 from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Keys, Layout, Row, Section, Table, Text
-from biaseval.report.charts import Chart, line_chart
+from biaseval.report.charts import Chart, dot_chart, line_chart
 from biaseval.report.names import SUITES, data_of, explained, method_name, method_order, side_by_side, title_of
 from biaseval.report.settings import first_blocks, notes_block, settings_blocks, training_blocks
 from biaseval.store import Run
@@ -41,12 +41,18 @@ select
     (select max(n_demo_sets) from label_bias_by_model) as n_sets
 from tasks"""
 
+_WORDED = f"""
+select *, with_demos(n_demos) as demonstrations
+from label_bias_by_format
+where suite = 'all' and {_MOST}
+order by format <> 'base', format, method <> 'none', method"""
+
 _MEANS = "from label_bias_by_model order by suite <> 'all', suite, n_demos, method"
 
 
 def label_bias_charts(ask: Ask) -> list[Chart]:
-    """Return a chart per suite and metric by number of demonstrations, with a line per method; then the loss."""
-    charts = []
+    """Return a chart per wording, then one per suite and metric by number of demonstrations, with a line per method."""
+    charts = [*_wordings(ask)]
     every = ask(_MEANS)
     for suite in dict.fromkeys(row["suite"] for row in every if row["suite"] == "all" or row["n_tasks"] > 1):
         rows = [row for row in every if row["suite"] == suite]
@@ -60,10 +66,31 @@ def label_bias_charts(ask: Ask) -> list[Chart]:
     return charts
 
 
+def _wordings(ask: Ask) -> Iterator[Chart]:
+    """Yield the two first metrics of each wording, with the most demonstrations; nothing of a single wording."""
+    rows = ask(_WORDED)
+    if len({row["format"] for row in rows}) > 1:
+        for metric in SHOWN[:2]:
+            own = {"note": "", "start": None, "is_thick": False, "low": None, "high": None}
+            yield dot_chart(
+                f"{metric}_wordings",
+                [
+                    {"y": row["format"], "series": method_name(row["method"]), "x": row[metric]}
+                    | {"is_filled": row["is_above_constant"], **own}
+                    for row in rows
+                ],
+                title=f"{METRICS[metric].shown} by wording, {rows[0]['demonstrations']}",
+                axis=_better(metric),
+            )
+
+
+def _better(metric: str) -> str:
+    return "lower is less bias" if METRICS[metric].better == "lower" else "higher is better"
+
+
 def _chart(suite: str, metric: str, rows: Sequence[Row], every: Sequence[Row], has_lora: bool) -> Chart:
     """Return one panel; calibrated adapted models have separate panels on the same scale."""
     shown, (column, reference) = METRICS[metric].shown, _REFERENCES[metric]
-    better = "lower is less bias" if metric in ("rsd", "bias_score") else "higher is better"
     ordered = sorted(rows, key=lambda row: (method_order(row["method"]), row["n_demos"]))
     tops = [row[end] for row in every for end in (metric, f"{metric}_high", column) if row[end] is not None]
     return line_chart(
@@ -74,7 +101,7 @@ def _chart(suite: str, metric: str, rows: Sequence[Row], every: Sequence[Row], h
             for row in ordered
             if row[metric] is not None
         ],
-        title=f"{shown}{' with LoRA' if has_lora else ''} ({better})",
+        title=f"{shown}{' with LoRA' if has_lora else ''} ({_better(metric)})",
         subtitle="" if suite == "all" else SUITES.get(suite, suite),
         axes=("demonstrations", shown),
         reference=[
@@ -91,7 +118,9 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     """Return the page of a finished label-bias run; ``charts`` are those of `label_bias_charts`, then others."""
     spec, environment = raw_spec(run), read_environment(run)
     [scope] = ask(_SCOPE)
-    first = [chart for name in ("rsd", "accuracy") for chart in charts if chart.name == name]
+    of_wordings = [chart for chart in charts if chart.name.endswith("_wordings")]
+    first = of_wordings or [chart for metric in SHOWN[:2] for chart in charts if chart.name == metric]
+    seen = _DOTS if of_wordings else _SEEN
     return Layout(
         f"Label bias of {title_of(spec)}",
         _about(spec, environment, scope),
@@ -99,7 +128,7 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section(
                 "verdict",
                 "Is it biased?",
-                *first_blocks("label_bias", Figures(first, _SEEN), _SETTINGS, label_bias_notes(run, spec, environment)),
+                *first_blocks("label_bias", Figures(first, seen), _SETTINGS, label_bias_notes(run, spec, environment)),
                 link="Verdict",
             ),
             Section(
@@ -169,9 +198,9 @@ def _formats(spec: Mapping[str, Any]) -> list[Any]:
         return []
     return [
         Text("All other numbers of this page are for the default wording, which is called base."),
+        Keys("What each wording changes in the prompt", formats),
         _FORMATS,
         _SPREAD,
-        Keys("What each wording changes in the prompt", formats),
     ]
 
 
@@ -194,6 +223,8 @@ _SEEN = (
     "the most frequent label."
 )
 
+_DOTS = "Means over tasks and demonstration sets. Filled: shown to be better than always answering one label."
+
 _TERMS = (
     ("Sampling noise", "About the value that a model without bias reaches with this many rows."),
     (
@@ -205,7 +236,7 @@ _TERMS = (
     ("helps, at a price", "Bias falls: RSD, BiasScore or both. Accuracy does not fall, or at a price it does."),
     ("may cost accuracy", "Bias falls, and a loss of accuracy cannot be excluded."),
     ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
-    ("not enough", "Bias falls, but accuracy stays below always one label, or no test shows that the answers are better."),
+    ("not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
     ("no clear change", "The test cannot tell. This is no evidence that nothing changes."),
     ("negligible", "The difference is significantly smaller than 0.01."),
     (
@@ -219,8 +250,8 @@ _TERMS = (
 _SETTINGS = Table(
     "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
     "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1). "
-    "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts for new rows "
-    "of these tasks, explained under Metrics.",
+    "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts for new "
+    "rows of these tasks, explained under Metrics.",
     """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
@@ -234,7 +265,8 @@ left join (from label_bias_remedies where against_method = 'none') as remedies u
 where suite = 'all'
 order by n_demos, method <> 'none', method""",
     """
-method; n_demos; word|Verdict|name; beside; rsd|RSD|step|rsd_same_tasks_verdict; bias_score|BiasScore|step|bias_score_same_tasks_verdict;
+method; n_demos; word|Verdict|name; beside; rsd|RSD|step|rsd_same_tasks_verdict;
+bias_score|BiasScore|step|bias_score_same_tasks_verdict;
 accuracy|accuracy|step|accuracy_same_tasks_verdict; macro_f1|macro-F1|step|macro_f1_same_tasks_verdict;
 n_prompts|Extra prompts|count""",
 )
