@@ -53,6 +53,17 @@ def test_a_run_is_asked_by_the_name_of_a_mart_or_by_a_query(runs: list[str]) -> 
     assert repr(opened) == "<biaseval results of a>"
 
 
+def test_queries_write_no_file_unless_they_may(runs: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("a\n1\n")
+    for sql, message in ((f"copy tasks to '{out}'", "only reads"), (f"from '{out}'", "--with FILE")):
+        with pytest.raises(InputError, match=message):
+            biaseval.open(runs[0]).sql(sql)
+    assert biaseval.open(runs[0], files=[out]).arrow(f"from '{out}'").num_rows == 1
+    biaseval.open(runs[0], unsafe=True).sql(f"copy tasks to '{out}'")
+    assert "task1" in out.read_text()
+
+
 @pytest.mark.parametrize("is_list", [False, True])
 def test_several_runs_have_a_column_run(runs: list[str], is_list: bool) -> None:
     paths = [Path(run) for run in runs]

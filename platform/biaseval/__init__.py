@@ -19,13 +19,15 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def open(*runs: str | Path | Sequence[str | Path]) -> Results:
+def open(*runs: str | Path | Sequence[str | Path], files: Sequence[str | Path] = (), unsafe: bool = False) -> Results:
     """Open finished runs for queries: ``biaseval.open("runs/demo").df("label_bias_by_model")``.
 
     With several runs, ``biaseval.open("runs/a", "runs/b")`` or a list, every table has the column ``run``.
 
     Args:
         runs: run directories, or folders of runs, local or ``s3://``.
+        files: local files or folders that queries may read beside the runs.
+        unsafe: whether queries may read any file, and write.
 
     Raises:
         InputError: a directory holds no run, or a run of an unknown kind.
@@ -35,7 +37,7 @@ def open(*runs: str | Path | Sequence[str | Path]) -> Results:
     from biaseval.results import Results
 
     named = [run for each in runs for run in ([each] if isinstance(each, str | Path) else each)]
-    return Results([own for run in named for own in runs_in(str(run))])
+    return Results([own for run in named for own in runs_in(str(run))], files, unsafe=unsafe)
 
 
 def run(

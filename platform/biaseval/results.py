@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.analysis import open_runs, run_names
 from biaseval.analysis.paths import without_partitions
+from biaseval.analysis.queries import ALLOWED, confine, only_read
 from biaseval.errors import InputError, how_to_install
+from biaseval.store import Run
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,22 +24,29 @@ class Results:
     The argument ``asked`` is the name of a table or mart, or one DuckDB query over them.
     """
 
-    def __init__(self, run_dirs: Sequence[str | Path]) -> None:
+    def __init__(
+        self, run_dirs: Sequence[str | Path], files: Sequence[str | Path] = (), *, unsafe: bool = False
+    ) -> None:
         """Open runs; Raises: as `biaseval.open`."""
         self.runs = run_names(run_dirs)
         """The names of the runs, as in the column ``run``."""
-        self._connection = open_runs(run_dirs)
+        self._connection, self._is_unsafe = open_runs(run_dirs), unsafe
+        if not unsafe:
+            confine(self._connection, [Run.open(str(run_dir)) for run_dir in run_dirs], files)
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """Return a DuckDB relation of the query; printing it shows its first rows, and its methods refine it.
 
         Raises:
-            InputError: the query is wrong; the message suggests similar names.
+            InputError: the query is wrong, and the message suggests similar names; or it writes, or reads another file.
         """
         import duckdb
 
+        sql = without_partitions(query)
         try:
-            return self._connection.sql(without_partitions(query))
+            return self._connection.sql(sql if self._is_unsafe else only_read(self._connection, sql))
+        except duckdb.PermissionException as error:
+            raise InputError(f"query: {error}; {ALLOWED}") from error
         except duckdb.Error as error:
             raise InputError(f"query: {error}") from error
 

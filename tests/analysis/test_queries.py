@@ -58,6 +58,19 @@ def test_a_wrong_or_writing_query_is_the_users_mistake(built: str, sql: str, mes
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_query_reads_its_runs_and_files_that_are_named(built: str, tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,b\n1,2\n")
+    own = f"from '{tmp_path}/own.csv'"
+    for sql in (own, "from read_text('/proc/self/environ')", f"from '{built}/../own.csv'", "from glob('/*')"):
+        with pytest.raises(InputError, match="name the file with --with FILE"):
+            query([built], sql)
+    for files in ([tmp_path / "own.csv"], [str(tmp_path)]):
+        assert query([built], f"select a, n from ({own}), (select count(*) as n from tasks)", files).num_rows == 1
+    assert query([built], own, unsafe=True).num_rows == 1
+    with pytest.raises(InputError, match=r"gone.csv: no such file"):
+        query([built], own, [tmp_path / "gone.csv"])
+
+
 def test_queries_that_read_may_take_any_form(built: str) -> None:
     assert query([built], "describe label_bias_by_task")["column_name"].to_pylist()[:2] == ["model", "task"]
     assert query([built], "pivot label_bias_by_task on method using avg(rsd) group by task; ").num_rows == 2

@@ -17,8 +17,8 @@ import pyarrow as pa
 from biaseval.analysis.compared_kinds import Row, some
 from biaseval.analysis.comparing import compare_runs
 from biaseval.analysis.paths import without_partitions
-from biaseval.analysis.queries import open_runs, stored_kind
-from biaseval.analysis.sql_files import as_pattern, literal
+from biaseval.analysis.queries import confine, lock, open_runs, stored_kind
+from biaseval.analysis.sql_files import literal
 from biaseval.analysis.summary_marts import HEADLINE_MARTS, headline_of
 from biaseval.errors import InputError, Problems, did_you_mean
 from biaseval.store import Run
@@ -173,12 +173,9 @@ def _gates(expressions: Sequence[str], mart: str, connection: duckdb.DuckDBPyCon
 
 def _open(run_dir: str, asked: str | None = None) -> duckdb.DuckDBPyConnection:
     """Return a connection to a run, or to the relations named in ``asked``, that can read nothing else."""
-    run, connection = Run.open(run_dir), open_runs([run_dir], asked)
-    place = run.root if run.is_local else f"{run.fs.type_name}://{run.root}"
-    # DuckDB compares patterns too, and these are escaped.
-    places = ", ".join(map(literal, dict.fromkeys((place, as_pattern(place)))))
-    connection.execute(f"set allowed_directories = [{places}]").fetchall()
-    return _locked(connection)
+    connection = open_runs([run_dir], asked)
+    confine(connection, [Run.open(run_dir)])
+    return connection
 
 
 def _open_compared(run_dir: str, against: str) -> duckdb.DuckDBPyConnection:
@@ -187,12 +184,7 @@ def _open_compared(run_dir: str, against: str) -> duckdb.DuckDBPyConnection:
     rows = [row for row in compared.tests if row["run"] == compared.reference]
     connection = duckdb.connect(config={"python_enable_replacements": False})
     connection.from_arrow(pa.Table.from_pylist(rows)).create(DIFFERENCES)
-    return _locked(connection)
-
-
-def _locked(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    connection.execute("set enable_external_access = false").fetchall()
-    connection.execute("set lock_configuration = true").fetchall()
+    lock(connection)
     return connection
 
 

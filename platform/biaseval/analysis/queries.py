@@ -16,6 +16,7 @@ from biaseval.analysis.sql_files import (
     Chosen,
     Listed,
     Relation,
+    as_pattern,
     begin_tables,
     begin_views,
     chosen_by,
@@ -39,6 +40,9 @@ from biaseval.tables import ADAPTED, TABLES, TRAINED_MODELS, tables_of
 from biaseval.units import lost_files, refuse_missing
 
 _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a pivot, which first collects its columns
+
+ALLOWED = "name the file with --with FILE (files=[...] in Python)"
+"""What lets a query read a file beside the runs."""
 
 _LISTS = re.compile(r"\b(show|pragma\w*|information_schema|duckdb_\w+|sqlite_\w+|pg_\w+)\b", re.I)
 """Matches SQL that lists all names."""
@@ -109,36 +113,74 @@ def run_names(run_dirs: Sequence[str | Path]) -> list[str]:
     return _distinct_names([Run.open(str(run_dir)) for run_dir in run_dirs])
 
 
-def query(run_dirs: Sequence[str | Path], sql: str) -> pa.Table:
+def confine(connection: duckdb.DuckDBPyConnection, runs: Sequence[Run], files: Sequence[str | Path] = ()) -> None:
+    """From now on a connection reads these runs and local files or folders; it neither writes nor reads others.
+
+    Raises:
+        InputError: there is no such file.
+    """
+    places = [run.root if run.is_local else f"{run.fs.type_name}://{run.root}" for run in runs]
+    for file in map(Path, files):
+        if not file.exists():
+            raise InputError(f"{file}: no such file; a query can read it only where it exists")
+    places += [str(file) for file in map(Path, files) if file.is_dir()]
+    folders = [own for place in places for own in (place, as_pattern(place))]  # DuckDB compares patterns, too
+    for name, own in (("directories", folders), ("paths", [str(file) for file in files])):
+        connection.execute(f"set allowed_{name} = [{', '.join(map(literal, dict.fromkeys(own)))}]").fetchall()
+    lock(connection)
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a connection open no file beyond those that it was allowed, whatever a query sets."""
+    connection.execute("set enable_external_access = false").fetchall()
+    connection.execute("set lock_configuration = true").fetchall()
+
+
+def query(
+    run_dirs: Sequence[str | Path], sql: str, files: Sequence[str | Path] = (), *, unsafe: bool = False
+) -> pa.Table:
     """Return the rows of one ``select`` over finished runs.
 
     Args:
         run_dirs: as for `open_runs`.
         sql: one DuckDB statement that only reads: ``select``, ``from``, ``describe``, ``summarize``, ``show`` ...
+        files: local files or folders that it may read beside the runs.
+        unsafe: whether it may read any file.
 
     Raises:
-        InputError: the statement is wrong, or writes; the message is DuckDB's.
+        InputError: the statement is wrong, writes, or reads a file that it may not; the message is DuckDB's.
         BiasevalError: a run is not finished, or its files cannot be read.
     """
     try:
         try:
-            return _answer(run_dirs, sql, asked=sql)
+            return _answer(run_dirs, sql, files, unsafe, asked=sql)
         except duckdb.CatalogException:  # so that the message can suggest similar names among all relations
-            return _answer(run_dirs, sql)
+            return _answer(run_dirs, sql, files, unsafe)
+    except duckdb.PermissionException as error:
+        raise InputError(f"query: {error}; {ALLOWED}") from error
     except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
         raise InputError(f"query: {error}") from error
     except duckdb.Error as error:
         raise BiasevalError(f"query: {error}") from error
 
 
-def _answer(run_dirs: Sequence[str | Path], sql: str, asked: str | None = None) -> pa.Table:
+def _answer(
+    run_dirs: Sequence[str | Path], sql: str, files: Sequence[str | Path], unsafe: bool, asked: str | None = None
+) -> pa.Table:
     with closing(open_runs(run_dirs, asked)) as connection:
-        statements = connection.extract_statements(without_partitions(sql))
-        if len(statements) != 1 or statements[0].type not in _READS:
-            raise InputError("query: is not one statement that only reads; write a single select")
-        select = statements[0].query.strip().removesuffix(";")
-        connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot contain copy or insert
-        return connection.sql(select).to_arrow_table()
+        if not unsafe:
+            confine(connection, [Run.open(str(run_dir)) for run_dir in run_dirs], files)
+        return connection.sql(only_read(connection, without_partitions(sql))).to_arrow_table()
+
+
+def only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Return a statement; Raises InputError: it is not one statement that only reads."""
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type not in _READS:
+        raise InputError("query: is not one statement that only reads; write a single select")
+    select = statements[0].query.strip().removesuffix(";")
+    connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot contain copy or insert
+    return select
 
 
 def row_list(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:

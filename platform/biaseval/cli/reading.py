@@ -89,10 +89,16 @@ def sql(
             "--schema", help="Instead of a QUERY: list the columns of all tables, or of the named one behind RUN."
         ),
     ] = False,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="FILE", help="A local file or folder that the query may also read; repeatable."),
+    ] = None,
+    unsafe: Annotated[bool, typer.Option("--unsafe", help="Let the query read any file.")] = False,
 ) -> None:
     """Ask DuckDB about one or many runs: every table and mart is a view; several runs get a column `run`.
 
-    The query "show tables" lists the views; --schema explains them and their columns, with units and values.
+    A query reads the runs and the files of --with, and writes nothing. The query "show tables" lists the views;
+    --schema explains them and their columns, with units and values.
 
     Example: biaseval sql runs/quickstart "from label_bias_by_model order by n_demos, method" --format csv
     """
@@ -110,7 +116,7 @@ def sql(
         raise InputError('sql: give a run directory and a query, for example biaseval sql runs/x "from tasks"')
     *named, question = arguments
     runs = each_run(named)
-    found = query(runs, question)
+    found = query(runs, question, files or (), unsafe=unsafe)
     print_result(found, output)
     if is_vain(found):
         for sentence in vain_literals(runs, question):
