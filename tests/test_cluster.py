@@ -361,3 +361,19 @@ with resumable():
     with own_ray() as ray_s:
         ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, **ray_s}, stderr=subprocess.PIPE)
     assert (ended.returncode, (b"stopped" if number == 15 else b"interrupted") in ended.stderr) == (code, True)
+
+
+@pytest.mark.slow
+def test_a_ray_of_a_runs_own_listens_on_loopback_alone() -> None:
+    program = """
+import psutil, ray; from biaseval.execute.cluster import Cluster, ExecutionSpec
+with Cluster(ExecutionSpec()) as cluster:
+    cluster.resources(); ray.get(ray.remote(lambda: 1).remote())
+    for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+        print(*(own.laddr.ip for own in one.net_connections("tcp") if own.status == "LISTEN"))
+"""
+    with own_ray() as ray_s:
+        env = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | ray_s
+        places = subprocess.check_output([sys.executable, "-c", program], env=env, text=True).split()
+    assert len(places) > 5
+    assert {place.removeprefix("::ffff:") for place in places} == {"127.0.0.1"}

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
@@ -136,7 +136,7 @@ class Cluster:
         refuse_unusable_address()  # Ray itself would wait for a head for ever
         with _held_signals():
             try:
-                with _without_chatter():
+                with _without_chatter(), _on_loopback() if address == LOCAL else nullcontext():
                     ray.init(address=address, **options)
             except Exception as error:  # Ray raises bare ones where a node does not start
                 raise BiasevalError(
@@ -177,6 +177,23 @@ def _held_signals() -> Iterator[None]:
             signal.signal(number, handler or signal.SIG_DFL)
         for one in came:
             signal.raise_signal(one)
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let a Ray that starts here listen on the loopback address alone, as it does on macOS and Windows."""
+    from ray._private import ray_constants
+
+    name, is_for_many = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    before = os.environ.get(name)
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = is_for_many
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 @contextmanager
