@@ -364,16 +364,18 @@ with resumable():
 
 
 @pytest.mark.slow
-def test_a_ray_of_a_runs_own_listens_on_loopback_alone() -> None:
+def test_a_ray_of_a_runs_own_asks_for_a_token_and_listens_on_loopback_alone() -> None:
     program = """
 import psutil, ray; from biaseval.execute.cluster import Cluster, ExecutionSpec
 with Cluster(ExecutionSpec()) as cluster:
     cluster.resources(); ray.get(ray.remote(lambda: 1).remote())
     for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         print(*(own.laddr.ip for own in one.net_connections("tcp") if own.status == "LISTEN"))
+import os; print(os.environ["RAY_AUTH_MODE"])
 """
     with own_ray() as ray_s:
-        env = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | ray_s
-        places = subprocess.check_output([sys.executable, "-c", program], env=env, text=True).split()
-    assert len(places) > 5
+        env = {name: value for name, value in os.environ.items() if name not in ("RAY_ADDRESS", "RAY_AUTH_MODE")}
+        env |= ray_s | {"HOME": ray_s["RAY_TMPDIR"]}
+        *places, mode = subprocess.check_output([sys.executable, "-c", program], env=env, text=True).split()
+    assert (mode, len(places) > 5) == ("token", True)
     assert {place.removeprefix("::ffff:") for place in places} == {"127.0.0.1"}
