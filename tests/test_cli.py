@@ -341,3 +341,16 @@ def test_no_error_ends_in_a_traceback_or_in_pages_of_text(
         [log] = re.findall(r"(/\S+\.log) has the traceback", told)
         assert "Traceback" in Path(log).read_text()
         Path(log).unlink()
+
+
+def test_an_interrupt_of_the_first_imports_ends_without_a_traceback() -> None:
+    program = """
+import os, sys, biaseval.__main__
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "biaseval.cli":
+            os.kill(os.getpid(), 2)
+sys.meta_path.insert(0, Interrupting()); biaseval.__main__.start()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-2, b"")
