@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from filelock import FileLock
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, without_credentials
 from biaseval.progress import say
 
 FOLDER = "BIASEVAL_CACHE"
@@ -68,11 +68,20 @@ def local_path(path: str | Path) -> Path:
 
 
 def object_store(uri: str) -> tuple[pafs.FileSystem, str]:
-    """Return the file system of a URI, and the path there; Raises what Arrow raises.
+    """Return the file system of a URI, and the path there.
 
     On S3 a small file is one request, not the three of a multipart upload. Google's store is tried again for a minute,
     not for Arrow's quarter of an hour.
+
+    Raises:
+        InputError: the URI has credentials in it.
+        pa.ArrowException, OSError, ValueError: Arrow's.
     """
+    if (shown := without_credentials(uri)) != uri:
+        raise InputError(
+            f"{shown}: has credentials in it, which runs and messages would show; use AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or another place where the store's clients look"
+        )
     option = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=60"}.get(uri.partition("://")[0])
     asked = f"{uri}{'&' if '?' in uri else '?'}{option}" if option else uri
     found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(asked)

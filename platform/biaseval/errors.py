@@ -8,6 +8,7 @@ BiasevalError            something failed: exit code 1
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -43,6 +44,11 @@ def first_of(problems: Sequence[str], most: int, where: str = "", what: str = "p
     n_more = len(problems) - most
     more = [f"{n_more:,} more {what} like these"] if n_more > 0 else []
     return [f"{where}{problem}" for problem in [*problems[:most], *more]]
+
+
+def without_credentials(text: str) -> str:
+    """Return a text without the user and the password of URIs in it."""
+    return re.sub(r"(?<=://)[^/\s@]+@", "…@", text)
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

@@ -65,6 +65,10 @@ LEASE = "lease.json"
 """The file of a run that says which process works on it (`biaseval.lease`)."""
 
 
+def _is_own_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
 def part_name(number: int) -> str:
     """Return the file name of part ``number`` (0-based)."""
     return f"part-{number:05d}.parquet"
@@ -250,6 +254,10 @@ class Run:
         try:
             if self.is_local:
                 folder = os.path.dirname(path)
+                if os.path.realpath(folder) != os.path.normpath(folder):
+                    raise InputError(
+                        f"{self.uri}/{name}: lies behind a link, which no write follows; copy the files here"
+                    )
                 os.makedirs(folder, exist_ok=True)
                 temporary = temporary_name(path)
                 try:
@@ -470,7 +478,7 @@ class Run:
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""
         if self.is_local and os.path.isdir(self.root):
-            for folder in (Path(self.root), *(path for path in Path(self.root).iterdir() if path.is_dir())):
+            for folder in (Path(self.root), *filter(_is_own_folder, Path(self.root).iterdir())):
                 for path in folder.glob(f"*{_TEMPORARY_MARK}*"):
                     path.unlink(missing_ok=True)
 

@@ -1,11 +1,15 @@
 """Write the rows of a query as files for spreadsheets and papers: CSV, Markdown and LaTeX."""
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from biaseval.json_values import as_text, in_markdown, plain
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.]*$)")
+"""Matches a text that a spreadsheet runs; a number with its sign is none."""
 
 _NUMBERS = ("int", "uint", "float", "double", "decimal")
 
@@ -16,11 +20,17 @@ def columns_of(table: pa.Table) -> list[tuple[str, bool]]:
 
 
 def csv_file(table: pa.Table) -> bytes:
-    """Return a table as CSV with all digits; nested columns become JSON text."""
+    """Return a table as CSV with all digits; nested columns become JSON text.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe in front.
+    """
     for index, field in enumerate(table.schema):
         if pa.types.is_nested(field.type):
             texts = [None if v is None else json.dumps(plain(v), ensure_ascii=False) for v in table[index].to_pylist()]
             table = table.set_column(index, field.name, pa.array(texts, pa.string()))
+        elif pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            texts = [f"'{v}" if v and _FORMULA.match(v) else v for v in table[index].to_pylist()]
+            table = table.set_column(index, field.name, pa.array(texts, field.type))
     sink = pa.BufferOutputStream()
     pacsv.write_csv(table, sink)
     return bytes(sink.getvalue().to_pybytes())

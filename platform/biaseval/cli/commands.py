@@ -19,7 +19,7 @@ import typer
 
 from biaseval.cli import exchange, making, reading, training
 from biaseval.cli.arguments import WatchingCommand, stopped
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, without_credentials
 from biaseval.execute.machine import PATIENT_THREADS
 from biaseval.progress import say
 
@@ -96,17 +96,18 @@ def main() -> None:
 
 
 def _short(message: str) -> str:
-    """Return a message whose lines lack their middle where they have 4,000 characters or more."""
-    return "\n".join(one if len(one) < 4000 else f"{one[:2000]} … {one[-1000:]}" for one in message.split("\n"))
+    """Return a message without credentials, whose lines lack their middle where they have 4,000 characters or more."""
+    lines = without_credentials(message).split("\n")
+    return "\n".join(one if len(one) < 4000 else f"{one[:2000]} … {one[-1000:]}" for one in lines)
 
 
 def _unforeseen(error: Exception) -> str:
     """Return one line on an error that no command foresees, whose traceback goes to a temporary file."""
-    said = (
-        f"{' '.join(f'{type(error).__name__}: {error}'.split())[:500]}; biaseval did not expect this: check its input"
-    )
+    said = without_credentials(" ".join(f"{type(error).__name__}: {error}".split()))[:500]
+    said += "; biaseval did not expect this: check its input"
     with suppress(OSError):
         file = Path(tempfile.mkstemp(prefix="biaseval-", suffix=".log")[1])
-        file.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="backslashreplace")
+        told = without_credentials("".join(traceback.format_exception(error)))
+        file.write_text(told, encoding="utf-8", errors="backslashreplace")
         said += f"; {file} has the traceback"
     return said
