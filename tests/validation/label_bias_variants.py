@@ -75,7 +75,7 @@ def _calibration(method: str, given: Mapping[str, list[tuple[str, Floats]]]) -> 
     inputs = given[method.removesuffix("_softmax")]
     p_hat = _mean_of_labels(inputs) if method == "looc" else np.mean([p for _, p in inputs], axis=0)
     if method.endswith("_softmax"):
-        return lambda p: np.exp(p / p_hat) / np.exp(p / p_hat).sum()
+        return lambda p: np.exp(p / p_hat - (p / p_hat).max()) / np.exp(p / p_hat - (p / p_hat).max()).sum()
     return lambda p: p / p_hat / (p / p_hat).sum()
 
 
