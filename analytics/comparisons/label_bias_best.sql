@@ -4,9 +4,9 @@
 select run, n_demos, method
 from (select *, count(*) over (partition by n_demos, method) as n_runs from label_bias_by_model where suite = 'all')
 left join (
-    select run, n_demos, method, is_supported_on_these_tasks as is_supported
+    select run, n_demos, method, true as is_supported
     from label_bias_remedies
-    where suite = 'all' and against_method = 'none' and is_supported_on_these_tasks
+    where suite = 'all' and against_method = 'none' and shown_advice in ('bias falls, accuracy rises', 'bias falls, no loss')
 ) using (run, n_demos, method)
 where n_runs = (select count(distinct run) from label_bias_by_model) and (method = 'none' or is_supported)
 qualify row_number() over (partition by run order by is_supported, macro_f1 desc nulls last, n_demos, method) = 1

@@ -44,17 +44,6 @@ heads as (
     group by run, other_run, who, against, is_headline, deployed
 ),
 
-elsewhere as (
-    select
-        run, other_run, who, against, word,
-        list(
-            format('{} ({}) {} → {}', shown, place, as_rate(value), as_rate(other_value)) order by abs(estimate) desc, shown, place
-        ) as places
-    from told
-    where word in ('better', 'worse') and deployed is null
-    group by run, other_run, who, against, word
-),
-
 detectable as (
     select run, other_run, who, against, listed(list(format('{} in {}', as_rate(least), shown) order by number)) as told
     from (
@@ -97,11 +86,6 @@ lines as (
     inner join pairs using (run, other_run, who, against)
     where deployed = 'Without mitigation' and is_headline and not is_without_difference and has_mitigation
     group by run, other_run, who, against
-    union all
-    select
-        run, other_run, who, against, if(word = 'worse', 6, 7), format('Elsewhere {} is {}:', who, word),
-        some_of(places, 4) || '.'
-    from elsewhere
     union all
     select
         run, other_run, who, against, 9, 'How sure:',

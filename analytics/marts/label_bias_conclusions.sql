@@ -110,7 +110,7 @@ best as (
     select remedies.*
     from label_bias_remedies as remedies
     inner join plain using (suite, n_demos)
-    where against_method = 'none' and is_supported_on_these_tasks
+    where against_method = 'none' and shown_advice in ('bias falls, accuracy rises', 'bias falls, no loss')
     -- Of lora in fewer demonstration sets: what it gains there, beside none in all of them.
     order by if(remedies.method = 'none', 0, plain.macro_f1 - macro_f1_before) + remedies.macro_f1 desc, n_prompts, n_demos, method
     limit 1
@@ -172,6 +172,9 @@ certainty as (
     select
         bool_or(same_tasks_verdict is not null and same_tasks_verdict <> 'too few') as has_words,
         bool_or(verdict is not null and verdict <> 'too few') and any_value(n_tasks) > 1 as has_words_for_others,
+        (
+            select coalesce(bool_or(is_of_these_tasks), true) from label_bias_remedies where suite = 'all' and against_method = 'none'
+        ) as is_of_these,
         any_value(n_tasks) as n_tasks, any_value(n_units) as n_units, max(smallest) filter (metric = 'rsd') as rsd,
         max(smallest) filter (metric = 'accuracy') as accuracy, max(n_demos) as n_demos,
         string_agg(
@@ -293,6 +296,9 @@ lines as (
     select
         20, 'How sure:',
         case
+            when has_words and not is_of_these
+                then 'the chance of any false finding is about 5 %, for tasks like these. Bias in new rows of these very tasks '
+                || 'cannot be tested, because a task has too few rows of a label.'
             when has_words then format(
                     'the chance of any false finding is about 5 %{}, for new rows of {}{}.',
                     if(exists (select 1 from asked), ' for the primary question and 5 % for the rest', ''),
@@ -322,7 +328,7 @@ lines as (
             )
         end
     from certainty
-    where has_words and n_tasks > 1
+    where has_words and is_of_these and n_tasks > 1
 )
 
 select line, lead, text from lines order by all

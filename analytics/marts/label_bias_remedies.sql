@@ -16,19 +16,21 @@
 -- is_supported_on_these_tasks: advice is the first or the second of these. n_units: those that the test of rsd is over.
 -- *_n_needed: units like these (tasks, or rows of one task) of which a test alone finds a difference of 0.05 with a
 -- power of 80 %, as a rough rule: the units of this test times (smallest_detectable / 0.05) ^ 2, rounded up, and at
--- least the 6 of which a test can reach 5 %.
+-- least the 6 of which a test can reach 5 %. is_of_these_tasks: shown_advice is that for these very tasks; false where no
+-- bias of them can be tested, as a label of a task has too few rows, but of tasks like these it can.
 with
 -- Once for tasks like these, and once for these tasks.
 sides as (
     select
         *, unnest(['like_these', 'these']) as tasks, unnest([verdict, same_tasks_verdict]) as word,
-        unnest([simultaneous_low, same_tasks_simultaneous_low]) as word_low
+        unnest([simultaneous_low, same_tasks_simultaneous_low]) as word_low,
+        unnest([word_p_adjusted, same_tasks_word_p_adjusted]) as word_p
     from label_bias_verdicts
 ),
 
 words as (
     from sides pivot (
-        any_value(word) as word, any_value(word_low) as low, any_value(least_effect) as least_effect,
+        any_value(word) as word, any_value(word_p) as p, any_value(word_low) as low, any_value(least_effect) as least_effect,
         any_value(unit) as unit, any_value(n_units) as n_units, any_value(smallest_detectable) as smallest_detectable
         for metric in ('rsd', 'bias_score', 'accuracy', 'macro_f1')
         group by model, suite, n_demos, method, against_n_demos, against_method, tasks
@@ -105,7 +107,10 @@ select
     like_these.accuracy_evidence, these.accuracy_evidence as accuracy_same_tasks_evidence, like_these.bias_falls_in,
     these.bias_falls_in as same_tasks_bias_falls_in, like_these.evidence, these.evidence as same_tasks_evidence,
     like_these.advice, these.advice as same_tasks_advice, own.majority_macro_f1, own.is_above_constant,
-    case when against_format = 'base' then plain.is_above_constant end as is_above_constant_before
+    case when against_format = 'base' then plain.is_above_constant end as is_above_constant_before,
+    coalesce(these.rsd_p, these.bias_score_p) is not null or coalesce(like_these.rsd_p, like_these.bias_score_p) is null
+        as is_of_these_tasks,
+    if(is_of_these_tasks, these.advice, like_these.advice) as shown_advice
 from (select * from graded where tasks = 'like_these') as like_these
 inner join (select * from graded where tasks = 'these') as these
     using (model, suite, n_demos, method, against_n_demos, against_method)

@@ -121,77 +121,13 @@ boundary as (
     where coalesce(is_any_setting_above_constant, not has_enough_rows)
 ),
 
-words as (
-    select
-        remedies.*, shown_way, given,
-        [
-            {'shown': 'standard deviation over settings', 'word': if(sd_f1_reason is null, sd_f1_verdict, null), 'good': 'lower'},
-            {'shown': 'RB@10', 'word': if(is_rb_at_10_judged, rb_at_10_verdict, null), 'good': 'higher'},
-            {'shown': 'mean weighted F1', 'word': if(mean_f1_reason is null, mean_f1_verdict, null), 'good': 'higher'}
-        ] as words,
-        gains_and_losses(words) as moves
+best as (
+    select remedies.*, shown_way, given
     from majority_remedies as remedies
     inner join named using (model, n_demos, instruction, predict, method)
-),
-
-graded as (
-    select
-        *,
-        case
-            when is_supported then 10
-            when evidence in ('mixed', 'bias rises') then 13
-            when not coalesce(is_above_constant, false) and moves <> '' then 12
-            when mean_f1_reason is null and mean_f1_verdict = 'lower' then 14
-            when moves <> '' then 11
-            else 15
-        end as line
-    from words
-),
-
--- What a sentence of this line says.
-relevant as (
-    select
-        * replace (
-            if(line = 10, f1_evidence, null) as f1_evidence,
-            if(line = 12, is_above_constant, null) as is_above_constant,
-            if(line in (10, 11, 13, 14), is_rb_at_10_judged, null) as is_rb_at_10_judged,
-            if(line in (10, 11, 13, 14), rb_at_10_reason, null) as rb_at_10_reason
-        )
-    from graded
-),
-
-help_lines as (
-    select
-        line,
-        case line
-            when 10 then 'Helps:'
-            when 11 then 'Helps in part:'
-            when 12 then 'Not enough:'
-            when 13 then 'Mixed:'
-            when 14 then 'At a price:'
-            else 'No change shown:'
-        end as lead,
-        concat_ws(
-            '; ',
-            listed(list(
-                shown_method(method) || if(shown_way = '', '', ' of ' || shown_way) || given
-                order by method, predict, instruction
-            )),
-            nullif(moves, ''),
-            if(f1_evidence = 'no loss', 'mean weighted F1 loses less than 0.01', null),
-            if(line = 12, if(
-                is_above_constant is null, 'not shown to be better than always answering one label',
-                'still no better than always answering one label'
-            ), null),
-            if(not is_rb_at_10_judged, 'RB@10 was not tested: ' || case rb_at_10_reason
-                when 'too few seeds' then 'fewer than 6 seeds'
-                when 'too few rows' then 'too few test rows'
-                when 'constant answer' then 'a side is not shown to be better than always answering one label'
-                else 'it has no test'
-            end, null)
-        ) || '.' as text
-    from relevant
-    group by line, moves, f1_evidence, is_above_constant, is_rb_at_10_judged, rb_at_10_reason
+    where is_supported
+    order by remedies.mean_f1 desc, method, predict, instruction
+    limit 1
 ),
 
 -- Inputs of each calibration, per draw of demonstrations.
@@ -283,10 +219,21 @@ lines as (
     from prices
     having count(*) > 0
     union all
-    from help_lines
+    select
+        3, 'Best mitigation:',
+        format(
+            '{}{} has the highest mean weighted F1 of all that reduce bias without a loss of it: standard deviation over '
+            || 'settings {} → {}, mean weighted F1 {} → {}.',
+            shown_method(method) || if(shown_way = '', '', ' of ' || shown_way), given, as_rate(sd_f1_before), as_rate(sd_f1),
+            as_rate(mean_f1_before), as_rate(mean_f1)
+        )
+    from best
     union all
-    select 10, 'What helps:', 'no mitigation was measured.'
-    where not exists (select 1 from words)
+    select
+        3, 'Best mitigation:',
+        if(count(*) = 0, 'none was measured.', 'none is shown to reduce bias without a loss of weighted F1.')
+    from majority_remedies
+    having not exists (select 1 from best)
     union all
     select 16, 'The instruction changes weighted F1:', text || '.' from gaps
     union all

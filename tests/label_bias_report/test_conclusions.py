@@ -30,7 +30,8 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
         r"Ready to deploy\? Better than always answering one label: .* on \d+\.\d %, which a test supports\.",
         "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
-        "!without a loss of accuracy: .*–", "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
+        "!none was measured", "!without a loss of accuracy: .*–",
+        "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
     "a bias that is highest between the ends":
         (["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
         [r"tasks without demonstrations, .* with 2 demonstrations, RSD in .* with 8"]),
@@ -60,9 +61,11 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "changes that stay unseen":
         (["update label_bias_verdicts set same_tasks_verdict = 'unclear', same_tasks_smallest_detectable = 0.25"],
         ["may miss changes below 0.250 in RSD and 0.250 in accuracy; four times as many rows halve that"]),
+    "bias that only tasks like these can show": (["update label_bias_remedies set is_of_these_tasks = false"],
+        ["How sure: .* for tasks like these. Bias in new rows of these very tasks cannot", "!Other tasks"]),
     "no test of words": (["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],
         ["How sure: 4 rows are too few for a test", "!Other tasks"]),
-    "no support": (["update label_bias_remedies set is_supported_on_these_tasks = false"],
+    "no support": (["update label_bias_remedies set shown_advice = 'mixed'"],
         ["Best mitigation: none is shown to reduce bias without a loss of accuracy."]),
 }  # fmt: skip
 """By name, statements that change marts, and what conclusions say; with !, what they do not say."""
@@ -125,6 +128,8 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
         ["Best mitigation: none is shown to reduce bias"]),
     "too few tasks for words on others": ({"n_tasks": 3, "n_demos": (0, 2), "n_main": 120, "n_bias_score": 32},
         ["How sure: .* these 3 tasks with", "Other tasks: 3 tasks say nothing about other tasks; measure 6 or more"]),
+    "too few rows for words on these tasks": ({"n_tasks": 8, "n_demos": (0,), "n_main": 8, "n_bias_score": 2},
+        ["How sure: the chance .* for tasks like these"]),
     "too few rows for words": ({**ONE, "n_main": 4, "n_bias_score": 4}, ["How sure: 4 rows are too few",
         "BiasScore cannot be tested: 2 of its 4 rows are “no”.", "!Best mitigation"]),
     "a task tested over its rows": ({"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},

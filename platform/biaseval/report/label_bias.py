@@ -250,24 +250,26 @@ _TERMS = (
 _SETTINGS = Table(
     "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
     "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1). "
-    "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts for new "
-    "rows of these tasks, explained under Metrics.",
+    "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts, "
+    "explained under Metrics; the last sentence above says for which tasks or rows.",
     """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
     above_constant(means.is_above_constant, means.accuracy < means.majority_accuracy) as beside,
-    rsd_before, bias_score_before, accuracy_before, macro_f1_before, rsd_same_tasks_verdict,
-    bias_score_same_tasks_verdict, accuracy_same_tasks_verdict, macro_f1_same_tasks_verdict,
+    rsd_before, bias_score_before, accuracy_before, macro_f1_before,
+    if(is_of_these_tasks, rsd_same_tasks_verdict, rsd_verdict) as rsd_word,
+    if(is_of_these_tasks, bias_score_same_tasks_verdict, bias_score_verdict) as bias_score_word,
+    if(is_of_these_tasks, accuracy_same_tasks_verdict, accuracy_verdict) as accuracy_word,
+    if(is_of_these_tasks, macro_f1_same_tasks_verdict, macro_f1_verdict) as macro_f1_word,
     round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts,
-    advised(same_tasks_advice, remedies.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
+    advised(shown_advice, remedies.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
 from label_bias_by_model as means
 left join (from label_bias_remedies where against_method = 'none') as remedies using (model, suite, n_demos, method)
 where suite = 'all'
 order by n_demos, method <> 'none', method""",
     """
-method; n_demos; word|Verdict|name; beside; rsd|RSD|step|rsd_same_tasks_verdict;
-bias_score|BiasScore|step|bias_score_same_tasks_verdict;
-accuracy|accuracy|step|accuracy_same_tasks_verdict; macro_f1|macro-F1|step|macro_f1_same_tasks_verdict;
+method; n_demos; word|Verdict|name; beside; rsd|RSD|step|rsd_word;
+bias_score|BiasScore|step|bias_score_word; accuracy|accuracy|step|accuracy_word; macro_f1|macro-F1|step|macro_f1_word;
 n_prompts|Extra prompts|count""",
 )
 

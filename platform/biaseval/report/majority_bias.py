@@ -200,9 +200,9 @@ _ORDER = "order by predict <> 'likelihood', predict <> 'generate', method <> 'no
 _BY_MODEL = f"""
 select
     by_model.*, if(n_marked > 0 and has_enough_rows, by_model.rb_at_10, null) as rb_at_10_shown,
-    mean_f1_verdict
+    mean_f1_verdict, if(evidence is null, null, advised_majority(remedies)) as word
 from majority_by_model as by_model
-left join majority_remedies using (model, n_demos, instruction, predict, method)
+left join majority_remedies as remedies using (model, n_demos, instruction, predict, method)
 {_ORDER}"""
 _MEAN = Table(
     "Means over settings, for these draws of demonstrations; in brackets 95 % intervals. One label: always answering "
@@ -210,8 +210,9 @@ _MEAN = Table(
     "most frequent prediction over all draws of demonstrations; within a draw it can be higher.",
     _BY_MODEL,
     """
-predict; method; instruction; mean_f1|Mean weighted F1|rate|mean_f1_verdict; constant_f1|F1 of one label|rate;
-accuracy|Accuracy|rate; majority_accuracy|Accuracy of one label|rate; is_above_constant;
+predict; method; instruction; word|Verdict|name; mean_f1|Mean weighted F1|rate|mean_f1_verdict;
+constant_f1|F1 of one label|rate; accuracy|Accuracy|rate; majority_accuracy|Accuracy of one label|rate;
+is_above_constant;
 sd_f1_corrected|Standard deviation|rate; rb_at_10_shown|RB@10|rate; majority_effect|Majority effect|change;
 share_most_frequent|Same answer|percent""",
 )
