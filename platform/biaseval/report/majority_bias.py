@@ -212,8 +212,8 @@ _MEAN = Table(
     """
 predict; method; instruction; word|Verdict|name; mean_f1|Mean weighted F1|rate|mean_f1_verdict;
 constant_f1|F1 of one label|rate; accuracy|Accuracy|rate; majority_accuracy|Accuracy of one label|rate;
-is_above_constant; sd_f1_corrected|Standard deviation|rate; rb_at_10_shown|RB@10|rate; majority_effect|Majority effect|change;
-share_most_frequent|Same answer|percent""",
+is_above_constant; sd_f1_corrected|Standard deviation|rate; rb_at_10_shown|RB@10|rate;
+majority_effect|Majority effect|change; share_most_frequent|Same answer|percent""",
 )
 
 _BOUNDARY = Table(
