@@ -22,7 +22,8 @@ def graded(**words: Any) -> dict[str, Any]:
     given = {**dict.fromkeys(METRICS[:4], "unclear"), "low": -0.02, "majority": 0.4, "detectable": 0.1} | words
     place = {"model": "m", "suite": "all", "n_demos": 0}
     pair = {**place, "method": "cc", "against_n_demos": 0, "against_method": "none", "unit": "tasks", "n_units": 30}
-    same_tasks = {"same_tasks_verdict": "unclear", "same_tasks_simultaneous_low": -0.5}
+    same_tasks = {"same_tasks_verdict": "unclear", "same_tasks_simultaneous_low": -0.5, "word_p_adjusted": 0.01}
+    same_tasks |= {"same_tasks_word_p_adjusted": given.get("p_of_these")}
     bounds = {"simultaneous_low": given["low"], "smallest_detectable": given["detectable"], "least_effect": 0.01}
     tests = [{**pair, **same_tasks, **bounds, "metric": name, "verdict": given.get(name)} for name in METRICS]
     majority = {"majority_accuracy": given["majority"], "majority_macro_f1": 0.3, "n_tasks_constant": 0, "n_tasks": 30}
@@ -51,6 +52,16 @@ def graded(**words: Any) -> dict[str, Any]:
 RISES, NO_LOSS, FALLS = "bias falls, accuracy rises", "bias falls, no loss", "bias falls, accuracy falls"
 OPEN = "bias falls, loss not ruled out"
 BOTH = "rsd and bias_score"
+
+
+@pytest.mark.parametrize(("p_of_these", "shown"), [(0.5, "not shown"), (math.nan, RISES)])
+def test_verdicts_are_those_for_tasks_like_these_where_no_bias_of_these_can_be_tested(
+    p_of_these: float, shown: str
+) -> None:
+    p = None if math.isnan(p_of_these) else p_of_these
+    row = graded(rsd="lower", accuracy="higher", p_of_these=p)
+    assert (row["same_tasks_advice"], row["advice"], row["shown_advice"]) == ("not shown", RISES, shown)
+    assert row["is_of_these_tasks"] == (p is not None)
 
 
 @pytest.mark.parametrize(("words", "evidence", "falls_in", "is_supported"), [
