@@ -223,7 +223,7 @@ _SEEN = (
     "the most frequent label."
 )
 
-_DOTS = "Means over tasks and demonstration sets. Filled: shown to be better than always answering one label, in accuracy or macro-F1."
+_DOTS = "Means over tasks and sets. Filled: accuracy or macro-F1 is shown to be better than always answering one label."
 
 _TERMS = (
     ("Sampling noise", "About the value that a model without bias reaches with this many rows."),
