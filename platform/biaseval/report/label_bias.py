@@ -262,9 +262,9 @@ select
     if(is_of_these_tasks, accuracy_same_tasks_verdict, accuracy_verdict) as accuracy_word,
     if(is_of_these_tasks, macro_f1_same_tasks_verdict, macro_f1_verdict) as macro_f1_word,
     round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts,
-    advised(shown_advice, remedies.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
+    advised(shown_advice, changed.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
 from label_bias_by_model as means
-left join (from label_bias_remedies where against_method = 'none') as remedies using (model, suite, n_demos, method)
+left join (from label_bias_remedies where against_method = 'none') as changed using (model, suite, n_demos, method)
 where suite = 'all'
 order by n_demos, method <> 'none', method""",
     """

@@ -200,9 +200,9 @@ _ORDER = "order by predict <> 'likelihood', predict <> 'generate', method <> 'no
 _BY_MODEL = f"""
 select
     by_model.*, if(n_marked > 0 and has_enough_rows, by_model.rb_at_10, null) as rb_at_10_shown,
-    mean_f1_verdict, if(evidence is null, null, advised_majority(remedies)) as word
+    mean_f1_verdict, if(evidence is null, null, advised_majority(changed)) as word
 from majority_by_model as by_model
-left join majority_remedies as remedies using (model, n_demos, instruction, predict, method)
+left join majority_remedies as changed using (model, n_demos, instruction, predict, method)
 {_ORDER}"""
 _MEAN = Table(
     "Means over settings, for these draws of demonstrations; in brackets 95 % intervals. One label: always answering "

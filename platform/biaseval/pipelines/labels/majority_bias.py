@@ -104,10 +104,10 @@ def _smallest_bias(spec: MajorityBiasSpec, n_settings: int) -> float | None:
 _HEADLINE = """
 select
     instruction, predict, method, own.mean_f1, own.sd_f1, own.max_f1, own.is_any_setting_above_constant, own.rb_at_10,
-    if(evidence is null, null, advised_majority(remedies)) as verdict, own.share_majority, own.share_last,
+    if(evidence is null, null, advised_majority(changed)) as verdict, own.share_majority, own.share_last,
     own.share_no_label, own.n_settings, own.n_seeds, own.n_rows
 from majority_by_model as own
-left join majority_remedies as remedies using (model, n_demos, instruction, predict, method)
+left join majority_remedies as changed using (model, n_demos, instruction, predict, method)
 order by instruction, predict, array_position({methods}, method)
 """
 
