@@ -80,6 +80,18 @@ lines as (
     left join (select * from heads where not is_headline) as plain using (run, other_run, who, against)
     union all
     select
+        run, other_run, who, against, 2, format('Switch from {} to {}?', against, who),
+        case overall
+            when 'Better' then 'The tests speak for it' || if(warning is null, '', ', but neither is worth deploying') || '.'
+            when 'Worse' then 'No: the tests speak against it.'
+            when 'Mixed' then 'Weigh the gain against the loss.'
+            else 'No test speaks for it or against it.'
+        end
+    from heads
+    inner join pairs using (run, other_run, who, against)
+    where is_headline and not is_without_difference
+    union all
+    select
         run, other_run, who, against, 5, 'No supported mitigation:',
         'none is shown to reduce bias without a loss in either run, so the settings without mitigation are compared first.'
     from told
@@ -91,7 +103,7 @@ lines as (
         run, other_run, who, against, 9, 'How sure:',
         format(
             'the chance of any false finding is about 5 %, for {}.{} "No difference shown" means that these data cannot tell.',
-            holds_for, coalesce(format(' The runs may miss differences below {}.', detectable.told), '')
+            holds_for, coalesce(format(' The runs may miss differences of up to {}.', detectable.told), '')
         )
     from pairs
     left join detectable using (run, other_run, who, against)

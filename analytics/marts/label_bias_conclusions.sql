@@ -21,19 +21,23 @@ single as (
     where method = 'none' and (select max(n_tasks) from plain) = 1
 ),
 
--- The most frequent answer of each demonstration set of the only task.
+-- The most frequent answer of each task and demonstration set.
 answers as (
-    select n_demos, demo_set, label, n_predicted / sum(n_predicted) over (partition by n_demos, demo_set) as share
+    select
+        n_demos, demo_set, task, label, n_predicted / sum(n_predicted) over drawn as share, n_gold / sum(n_gold) over drawn as gold
     from label_bias_by_label
-    semi join single using (task, n_demos, method)
-    qualify row_number() over (partition by n_demos, demo_set order by n_predicted desc, label) = 1
+    where method = 'none'
+    window drawn as (partition by n_demos, demo_set, task)
+    qualify row_number() over (drawn order by n_predicted desc, label) = 1
 ),
 
 preferred as (
     select
-        n_demos, count(distinct label) = 1 as is_of_all_sets, any_value(label) as label,
+        n_demos, count(distinct label) = 1 as is_of_all_sets, any_value(label) as label, avg(share) as share, avg(gold) as gold,
         listed(list(format('“{}” ({})', label, as_percent(share)) order by demo_set)) as by_set,
-        avg(share) as share
+        max_by(
+            format('“{}” in {} ({} against {})', label, task, as_percent(share), as_percent(gold)), (share - gold, task, demo_set)
+        ) as most
     from answers
     group by n_demos
 ),
@@ -63,10 +67,16 @@ headline as (
             else 'No bias shown.'
         end as lead,
         case
-            when any_value(n_tasks) > 1 then 'above sampling noise: ' || array_to_string(list(
+            when any_value(n_tasks) > 1 then array_to_string(list(
                     format(
-                        'RSD in {} and BiasScore in {} of {} {}', n_tasks_rsd, n_tasks_bias_score,
-                        counted(n_tasks, 'task'), with_demos(n_demos)
+                        '{} the most frequent answer takes {} of a task’s rows and {} of its gold labels, most of all {}',
+                        with_demos(n_demos), as_percent(share), as_percent(gold), most
+                    )
+                    order by n_demos
+                ), '; ') || '. Above sampling noise: ' || array_to_string(list(
+                    format(
+                        'RSD in {} of {} and BiasScore in {} of {} {}', n_tasks_rsd, counted(n_tasks_rsd_tested, 'task'),
+                        n_tasks_bias_score, n_tasks_bias_score_tested, with_demos(n_demos)
                     )
                     order by n_demos
                 ), ', ')
@@ -76,7 +86,7 @@ headline as (
                     when n_tasks_rsd = 0 and n_tasks_bias_score = 0 then 'no preference for a label is shown'
                     when preferred.is_of_all_sets then format(
                             'it answers “{}” for {} of the rows, and {} of the gold labels are “{}”',
-                            preferred.label, as_percent(preferred.share), as_percent(gold.gold_share), preferred.label
+                            label, as_percent(share), as_percent(gold), label
                         )
                     else 'its most frequent answer depends on the set of demonstrations: ' || preferred.by_set
                 end
@@ -91,7 +101,6 @@ headline as (
     from told
     left join (select n_demos, least(1, 2 * least(rsd_p, bias_score_p)) as bias_p from single) as tested using (n_demos)
     left join preferred using (n_demos)
-    left join gold on gold.n_demos = told.n_demos and gold.label = preferred.label
 ),
 
 worded as (
@@ -193,7 +202,7 @@ lines as (
             case
                 when is_better then 'Better than always answering one label: '
                 when accuracy > majority_accuracy then 'Not shown: the most accurate setting, '
-                else if((select count(*) from balanced) = 0, 'No', 'Not by accuracy') || ': the most accurate setting, '
+                else if((select count(*) from balanced) = 0, 'No', 'By accuracy, no') || ': the most accurate setting, '
             end,
             setting, if(is_better, '', ','), as_percent(accuracy), name, as_percent(majority_accuracy),
             if(is_better, ', which a test supports', '')
@@ -201,8 +210,8 @@ lines as (
         || if(is_better, '', coalesce((
             select
                 format(
-                    ' By macro-F1, which counts every label alike, {} is better: {} against {}.', setting, as_rate(macro_f1),
-                    as_rate(majority_macro_f1)
+                    ' By macro-F1, which counts every label alike, yes: {} has {} against {}, which a test supports.',
+                    setting, as_rate(macro_f1), as_rate(majority_macro_f1)
                 )
             from balanced
         ), ''))
@@ -226,8 +235,16 @@ lines as (
     union all
     select
         3, 'Best mitigation:',
-        if(n = 0, 'none was measured.', 'none is shown to reduce bias without a loss of accuracy.')
-    from (select count(*) as n from label_bias_remedies where against_method = 'none'), certainty
+        if(n = 0, 'none was measured', 'none is shown to reduce bias without a loss of accuracy')
+        || coalesce('; bias falls after ' || listed(reducing) || ', but a loss cannot be ruled out', '') || '.'
+    from (
+        select
+            count(*) as n,
+            list_sort(list_distinct(list(shown_method(method)) filter (
+                shown_advice = 'bias falls, loss not ruled out' and method <> 'none'
+            ))) as reducing
+        from label_bias_remedies where suite = 'all' and against_method = 'none'
+    ), certainty
     where (n = 0 or has_words) and not exists (select 1 from best)
     union all
     select
@@ -277,7 +294,7 @@ lines as (
                 '; not shown to be better than always answering one label: ' || some_of(not_above, 6), ''
             ),
             '; ' order by n_demos
-        )) || '. All other numbers are of base.'
+        )) || '. Where no wording is named, numbers are of base.'
     from worded
     having count(*) > 0
     union all

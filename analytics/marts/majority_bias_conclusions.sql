@@ -52,8 +52,8 @@ proportions as (
         case
             when proportions_p_adjusted is null then 'one seed cannot tell whether they matter'
             when proportions_p_adjusted <= 0.05 then format(
-                    'weighted F1 depends on them ({}; standard deviation {} beyond what seeds explain)',
-                    as_p(proportions_p_adjusted), as_rate(sd_f1_corrected)
+                    'weighted F1 depends on them ({}; standard deviation {}, and {} without the scatter of seeds)',
+                    as_p(proportions_p_adjusted), as_rate(sd_f1), as_rate(sd_f1_corrected)
                 )
             else format(
                 'weighted F1 is not shown to depend on them ({}{})', as_p(proportions_p_adjusted),
@@ -231,7 +231,10 @@ lines as (
     union all
     select
         3, 'Best mitigation:',
-        if(count(*) = 0, 'none was measured.', 'none is shown to reduce bias without a loss of weighted F1.')
+        if(count(*) = 0, 'none was measured', 'none is shown to reduce bias without a loss of weighted F1')
+        || coalesce('; bias falls after ' || listed(
+            list_sort(list_distinct(list(shown_method(method)) filter (evidence = 'bias falls, loss not ruled out')))
+        ) || ', but a loss cannot be ruled out', '') || '.'
     from majority_remedies
     having not exists (select 1 from best)
     union all

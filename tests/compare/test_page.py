@@ -69,14 +69,15 @@ _NOT = {"is_above_constant": None}
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W"]),
-    (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; no difference in bias shown. new"]),
-    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy", "The runs may miss differences below 0.300 in"]),
+    ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows. W",
+        "Switch from old to new. No test speaks for it or against it"]),
+    (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; no difference in bias shown. new", "new. The tests speak for it.$"]),
+    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy", "The runs may miss differences of up to 0.300 in"]),
     (({"at": "CC", **_RSD},), ["^Better .CC.: no difference in performance shown; less bias in rsd. new", "!higher",
         "Without mitigation, new: no difference in perf"]),
     (({"at": "none", **_HIGHER},), ["^CC: no difference in performance", "Without mitigation, new: better accuracy"]),
-    (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd"]),
-    (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: worse accuracy; less bias in rsd"]),
+    (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd", "No: the tests speak against it"]),
+    (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}), ["^Mixed .CC.: worse accuracy; less bias in rsd", "Weigh the gain"]),
     (({"verdict": "negligible"},), ["^CC: no more than a negligible difference in performance; no more",
         "!may miss"]),
     (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be"]),
@@ -89,7 +90,7 @@ _NOT = {"is_above_constant": None}
     (({**_LOWER, **_NOT},), ["^CC: performance cannot be compared", "!worse accuracy"]),
     (({"baseline": 0.7, "metric": "accuracy"},), [r"Neither is as good as always answering one label .accuracy 0.7"]),
     (({"baseline": 0.55, "metric": "accuracy"},), ["!Neither is as good"]),
-    (({"estimate": 0.0},), ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:"]),
+    (({"estimate": 0.0},), ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:", "!Switch"]),
     (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
     ((), ["How sure: the chance of any false finding is about 5 %, for new rows. "]),
 ])  # fmt: skip

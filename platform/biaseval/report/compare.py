@@ -259,7 +259,8 @@ def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
 
 _SEEN = (
     "Differences from the first run; lines: 95 % intervals that hold for all tests together. Blue circles: better. "
-    "Orange squares: worse. Hollow circles: no verdict. Grey band: too small to matter."
+    "Orange squares: worse. Hollow circles: no verdict; the table says why where a line is clear of 0. Grey band: too "
+    "small to matter."
 )
 
 _STEPS = """

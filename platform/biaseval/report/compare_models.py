@@ -325,5 +325,5 @@ _SEEN_LABELS = (
 _SEEN = (
     "As Figures 2 and 3 of Gupta et al. (2023). Shaded or bars: 95 % intervals over test rows. Dashed: always giving "
     "one label. In a triangle, a mark near a corner has more demonstrations of that label. "
-    "A red ring: within 10 points of the best setting."
+    "Red rings, if any: within 10 points of the best setting."
 )

@@ -197,7 +197,7 @@ def _formats(spec: Mapping[str, Any]) -> list[Any]:
     if not formats:
         return []
     return [
-        Text("All other numbers of this page are for the default wording, which is called base."),
+        Text("Where this page names no wording, its numbers are for the default one, which is called base."),
         Keys("What each wording changes in the prompt", formats),
         _FORMATS,
         _SPREAD,
@@ -237,7 +237,7 @@ _TERMS = (
     ("may cost accuracy", "Bias falls, and a loss of accuracy cannot be excluded."),
     ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
     ("not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
-    ("no clear change", "The test cannot tell. This is no evidence that nothing changes."),
+    ("no clear change", "The test cannot tell: this is no evidence that nothing changes. A few tasks can move a mean far without a verdict."),
     ("negligible", "The difference is significantly smaller than 0.01."),
     (
         "Always one label",
