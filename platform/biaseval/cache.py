@@ -62,7 +62,10 @@ def local_copy(uri: str, *, has_weights: bool = True) -> Path:
 def local_path(path: str | Path) -> Path:
     """Return the absolute path, its ``~`` replaced; Raises InputError: it is no path, or there is no such user."""
     try:
-        return Path(path).expanduser().resolve()
+        found = Path(path).expanduser().resolve()
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.lstat(found)  # refuses names that no file can have
+        return found
     except (RuntimeError, ValueError, OSError) as error:
         raise InputError(f"{str(path)[:200]!r}: is no path ({error}); correct it") from error
 

@@ -51,6 +51,12 @@ def without_credentials(text: str) -> str:
     return re.sub(r"(?<=://)[^/\s@]+@", "…@", text)
 
 
+def refuse_broken(place: str, text: str) -> None:
+    """Raise InputError: a text holds bytes that are not UTF-8, or half a character (a surrogate)."""
+    if re.search("[\ud800-\udfff]", text):
+        raise InputError(f"{place}: holds bytes that are not UTF-8, or half a character; write whole characters")
+
+
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """Return how a message on an unknown name ends: with the known one that may be meant, else with some of them."""
     close = difflib.get_close_matches(name, known, n=1)

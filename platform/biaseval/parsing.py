@@ -151,8 +151,9 @@ def json_value(data: str | bytes, *, line: int = 1) -> Any:
     except UnicodeDecodeError as error:
         line += error.object.count(b"\n", 0, error.start)
         raise ParseError(f"line {line}, byte {error.start}: is not UTF-8 ({error.reason})") from error
-    except _RepeatedKeyError:
-        raise ParseError(_all_repeated(text, line)) from None
+    except _RepeatedKeyError as error:
+        place = "" if "\n" in text.strip() else f"line {line}: "
+        raise ParseError(f"{place}has the key {error} twice in an object") from None
     except json.JSONDecodeError as error:
         place = f"line {line + error.lineno - 1}, column {error.colno}"
         raise ParseError(f"{place}: is not JSON ({error.msg})") from error
@@ -176,7 +177,8 @@ class _RepeatedKeyError(Exception):
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _RepeatedKeyError
+        keys = [key for key, _ in pairs]
+        raise _RepeatedKeyError(repr(next(key for key in keys if keys.count(key) > 1)))
     return found
 
 
@@ -186,42 +188,6 @@ _decode = json.JSONDecoder(object_pairs_hook=_once_each).decode
 def _key(key: str) -> str:
     written = yaml_flow(key)
     return written if len(written) < _LONGEST_KEY else f"? {written} "
-
-
-def _all_repeated(text: str, first_line: int) -> str:
-    """Return the message about repeated keys in the objects of a JSON text: the keys and their places.
-
-    The decoder in C says no places. That in Python asks for the value of each key in turn, and where it begins.
-    """
-    found: list[str] = []
-    python_json: Any = json.decoder
-
-    def parse_object(
-        start: tuple[str, int], strict: bool, scan: Any, object_hook: Any, pairs_hook: Any, memo: Any
-    ) -> Any:
-        ends: list[int] = []
-
-        def scan_value(string: str, end: int) -> Any:
-            ends.append(end)
-            return scan(string, end)
-
-        pairs, end = python_json.JSONObject(start, strict, scan_value, None, list, memo)
-        places: dict[str, int] = {}
-        for (key, _), place in zip(pairs, ends, strict=True):
-            if key in places:
-                lines = (first_line + text.count("\n", 0, each) for each in (places[key], place))
-                found.append(_repeated(key, *lines))
-            places.setdefault(key, place)
-        return {}, end
-
-    reader: Any = json.JSONDecoder()
-    reader.parse_object = parse_object
-    reader.scan_once = python_json.scanner.py_make_scanner(reader)
-    try:
-        reader.decode(text)
-    except RecursionError:  # which that in C meets later
-        return f"line {first_line}: has an object with a key twice"
-    return _shown(found)
 
 
 def _repeated(key: object, first: int, second: int) -> str:

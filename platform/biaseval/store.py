@@ -357,6 +357,10 @@ class Run:
             digest = content.pop(_OWN_DIGEST)
             if digest != sha256_of(json.dumps(content).encode()):
                 raise self._damaged(name, "its bytes differ from those written")
+        elif (
+            name == "plan.json" and isinstance(content, dict) and not {"n_parts", "n_trials", "n_rows"} & content.keys()
+        ):
+            raise self._damaged(name, "its end is missing")
         return content
 
     def read_yaml(self, name: str, *, is_sealed: bool = False) -> Any:

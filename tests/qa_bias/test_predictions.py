@@ -119,11 +119,11 @@ def test_predictions_for_other_questions_are_left_out_and_counted(tmp_path: Path
 @pytest.mark.parametrize("on_missing", ["error", "drop"])
 @pytest.mark.parametrize(("content", "found"), [
     ('{"a": "Ann",\n"b": "", "a": "Lee", "c": "", "b": ""}',
-        "FILE: line 2: has the key 'a' a second time, after line 1; line 2: has the key 'b' twice; mend the file"),
+        "FILE: has the key 'a' twice in an object; mend the file"),
     ('{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x"}\n' * 2 + '{"id": "c", "prediction": "x"}',
         "FILE: has 2 ids (a, b) twice; keep one prediction of each"),
     ('{"id": "a", "prediction": "x"}\n{"id": "b", "prediction": "x", "prediction": "y"}\n',
-        "FILE: line 2: has the key 'prediction' twice; write one JSON object a line"),
+        "FILE: line 2: has the key 'prediction' twice in an object; write one JSON object a line"),
 ])  # fmt: skip
 def test_an_id_that_stands_there_twice_is_refused(tmp_path: Path, content: str, found: str, on_missing: str) -> None:
     assert _refused(tmp_path, content, on_missing=on_missing) == found

@@ -1,8 +1,8 @@
 """Open finished runs as views, and answer queries about one or several of them."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ from biaseval.analysis.sql_files import (
 )
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError, InputError, refuse_broken
 from biaseval.store import DIGESTS, Run, part_name
 from biaseval.tables import ADAPTED, TABLES, TRAINED_MODELS, tables_of
 from biaseval.units import lost_files, refuse_missing
@@ -151,11 +151,18 @@ def query(
         InputError: the statement is wrong, writes, or reads a file that it may not; the message is DuckDB's.
         BiasevalError: a run is not finished, or its files cannot be read.
     """
-    try:
+    with said_as_input():
         try:
             return _answer(run_dirs, sql, files, unsafe, asked=sql)
         except duckdb.CatalogException:  # so that the message can suggest similar names among all relations
             return _answer(run_dirs, sql, files, unsafe)
+
+
+@contextmanager
+def said_as_input() -> Iterator[None]:
+    """Raise errors of DuckDB about a query as those of `query`."""
+    try:
+        yield
     except duckdb.PermissionException as error:
         raise InputError(f"query: {error}; {ALLOWED}") from error
     except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
@@ -175,6 +182,7 @@ def _answer(
 
 def only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """Return a statement; Raises InputError: it is not one statement that only reads."""
+    refuse_broken("query", sql)
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type not in _READS:
         raise InputError("query: is not one statement that only reads; write a single select")

@@ -19,7 +19,7 @@ import typer
 
 from biaseval.cli import exchange, making, reading, training
 from biaseval.cli.arguments import WatchingCommand, stopped
-from biaseval.errors import BiasevalError, without_credentials
+from biaseval.errors import BiasevalError, refuse_broken, without_credentials
 from biaseval.execute.machine import PATIENT_THREADS
 from biaseval.progress import say
 
@@ -82,6 +82,8 @@ def main() -> None:
         os.environ.setdefault(name, value)
     stopped.clear()
     try:
+        for argument in sys.argv[1:]:
+            refuse_broken("arguments", argument)
         app()
     except BiasevalError as error:
         say(f"error: {_short(str(error))}")

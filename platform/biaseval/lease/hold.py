@@ -263,5 +263,9 @@ def look(run: Run) -> tuple[Sight | None, Seen | None]:
 
 def words(seen: Seen) -> str:
     """Return who holds a run and when it was heard of last, for messages."""
-    who = "a process that a later version began" if seen.lease is None else str(seen.lease)
+    who = (
+        "somebody (the lease cannot be read: it is damaged, or a later version wrote it)"
+        if seen.lease is None
+        else str(seen.lease)
+    )
     return f"{who}, last seen {duration(seen.age_s)} ago"

@@ -7,14 +7,16 @@ import re
 import shlex
 import sys
 import uuid
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
+
+from pydantic import Field, TypeAdapter
 
 from biaseval.parsing import json_value
 
-_LONGEST_COMMAND = 200
+_LONGEST_COMMAND, _LONGEST_S = 200, 1e9
 _COMMAND = "biaseval"
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """What Ray's job server gives to the process of a job."""
@@ -35,9 +37,9 @@ class Lease:
     """When it was taken, by the holder's clock (ISO 8601, UTC); for people."""
     process: str | None
     """Tells the process from every other one of its machine, or another; None: the system does not say."""
-    interval_s: float
+    interval_s: Annotated[float, Field(ge=0, le=_LONGEST_S)]
     """Seconds between two beats."""
-    expires_s: float
+    expires_s: Annotated[float, Field(ge=0, le=_LONGEST_S)]
     """Seconds without a beat after which others may take it over."""
     last_beat: str
     """As ``since``."""
@@ -54,9 +56,8 @@ class Lease:
     def parse(cls, data: bytes) -> Self | None:
         """Return what a file says; None where it says nothing that can be understood."""
         try:
-            content = json_value(data)
-            return cls(**{field.name: content[field.name] for field in fields(cls)})
-        except (ValueError, TypeError, KeyError):
+            return TypeAdapter(cls).validate_json(data, strict=True)
+        except ValueError:
             return None
 
     def data(self) -> bytes:

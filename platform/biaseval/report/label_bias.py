@@ -237,7 +237,10 @@ _TERMS = (
     ("may cost accuracy", "Bias falls, and a loss of accuracy cannot be excluded."),
     ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
     ("not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
-    ("no clear change", "The test cannot tell: this is no evidence that nothing changes. A few tasks can move a mean far without a verdict."),
+    (
+        "no clear change",
+        "The test cannot tell: that is no evidence of no change. A few tasks can move a mean far without a verdict.",
+    ),
     ("negligible", "The difference is significantly smaller than 0.01."),
     (
         "Always one label",

@@ -1,7 +1,8 @@
 """Spec files of any kind: read them, apply overrides, make paths absolute, list all mistakes, and compare two specs."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,10 +58,23 @@ def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[
     if not isinstance(kind, str) or kind not in kinds:
         found = "is missing" if kind is None else f"{kind!r} is unknown"
         raise InputError(f"{source}: kind: {found}; use {' or '.join(kinds)}")
+    if problems := [f"{source}: {problem}" for problem in _unusable(content)]:
+        raise InputError.of(problems)
     try:
         return kinds[kind].model_validate(content)
     except ValidationError as error:
         raise InputError.of([f"{source}: {problem}" for problem in problems_of(error, kinds[kind], content)]) from error
+
+
+def _unusable(value: object, key: str = "") -> Iterator[str]:
+    """Yield a problem for each number and text that no key takes."""
+    if isinstance(value, Mapping | list):
+        for name, one in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _unusable(one, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, str) and re.search("[\0\ud800-\udfff]", value):
+        yield f"{key}: holds a NUL or half a character; write it without"
+    elif isinstance(value, int | float) and not abs(value) < 2**63:
+        yield f"{key}: {value} is not finite or too large; write a number below 9e18"
 
 
 def with_absolute_paths(spec: S, folder: Path) -> S:

@@ -318,9 +318,6 @@ def _wrong(domain: Domain) -> list[str]:
     [(kind, values)] = domain.items()
     if not values:
         return [f"{kind} is empty; give it values, or leave the key out"]
-    endless = [repr(value) for value in values if isinstance(value, float) and not math.isfinite(value)]
-    if endless:
-        return [f"{', '.join(endless)} is no finite number; change it"]
     # 1 and 1.0 are the same value.
     shown = [repr(float(value)).removesuffix(".0") if is_number(value) else repr(value) for value in values]
     twice = sorted({value for value in shown if shown.count(value) > 1})

@@ -1,0 +1,54 @@
+"""Damaged inputs end in one message: those that once ended in a traceback, and some new ones for each reader."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from biaseval.errors import BiasevalError
+from tests.validation.fuzz import DIGITS, _alarm, fuzz, surfaces
+
+ONCE = [
+    ("specs", b"kind: label_bias\nname: a\nmodel: {path: " + b"a" * 300 + b"}\ntasks: {path: .}\n"),
+    ("specs", b"kind: instruct\nname: a\nmodel: {path: m}\ndata: {path: a}\ntraining: {learning_rate: .inf}\n"),
+    ("specs", f"kind: majority_bias\nname: a\nmodel: {{path: m}}\ndata: {{max_test: {10**30}}}\n".encode()),
+    ("specs", b'kind: label_bias\nname: a\nmodel: {path: m, revision: "\\ud800"}\ntasks: {path: .}\n'),
+    ("specs", f"kind: label_bias\nseed: {DIGITS}\n".encode()),
+    ("task files", b'{"Categories": ["a"], "Instances": [{"id": "1", "id": "2"}]'),
+    ("lease", b'{"id": "a", "host": "b", "pid": 1, "command": "c", "since": "d", "process": [], "interval_s": 1, '
+     b'"expires_s": 5, "last_beat": "e"}'),
+    ("lease", b'{"id": "a", "host": "b", "pid": 1, "command": "c", "since": "d", "process": "x", "interval_s": 1, '
+     b'"expires_s": 1e308, "last_beat": "e"}'),
+    *(("plan.json", content) for content in (b"{}", b"null", b"[1]", b'{"parts": 3}')),
+    ("SQL", b"select '\xed\xa0\x80'"), ("SQL", b"\xea"),
+]  # fmt: skip
+"""Surfaces, and inputs that once ended in a traceback there, or were taken in silence."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    before = signal.signal(signal.SIGALRM, _alarm)
+    yield tmp_path_factory.mktemp("fuzz")
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(("name", "data"), ONCE)
+def test_what_ended_in_a_traceback_once_is_refused(name: str, data: bytes, folder: Path) -> None:
+    surface = surfaces()[name]
+    path = folder / surface.name
+    path.write_bytes(data)
+    if name == "lease":  # a damaged one is nobody's: it is watched, and taken over
+        surface.read(path)
+        return
+    with pytest.raises(BiasevalError):
+        surface.read(path)
+
+
+@pytest.mark.parametrize("name", sorted(surfaces()))
+def test_damaged_inputs_end_in_a_result_or_a_message(name: str, folder: Path) -> None:
+    found: dict[str, dict[str, Any]] = {}
+    counts = fuzz(surfaces()[name], 10 if name == "commands" else 60, 5, folder, found)
+    assert found == {}
+    assert sum(counts.values()) > 0
