@@ -9,12 +9,21 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from biaseval.analysis import query
+from biaseval.label_bias.begin import begin_tasks
+from biaseval.label_bias.plan import TaskPlan, plan_task
+from biaseval.label_bias.sources import read_sources
+from biaseval.spec.label_bias import LabelBiasSpec
 from biaseval.store import Run
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
 from tests.relation import Relations
 from tests.specs import write_plan, write_spec
 
 Rows = list[dict[str, Any]]
+
+
+def plan_tasks(spec: LabelBiasSpec, tokenizer: Any, window: int | None = None) -> list[TaskPlan]:
+    """Return the plan of each task of a spec."""
+    return [plan_task(spec, begun, tokenizer, window) for begun in begin_tasks(spec, read_sources(spec))]
 
 
 class Plan:

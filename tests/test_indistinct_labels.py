@@ -8,11 +8,10 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
-from biaseval.label_bias.plan import plan_tasks
-from biaseval.label_bias.sources import read_sources
 from biaseval.prompting.labels import label_problem
 from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.labelplans import plan_tasks
 from tests.taskfiles import write_task
 from tests.tinymodels import make_llama, make_tokenizer
 
@@ -75,14 +74,13 @@ def test_a_plan_names_every_task_whose_labels_are_not_told_apart(tmp_path: Path)
     write_task(tmp_path, "task9502_two_classification", number=9502, labels=("no", "yes"))
     write_task(tmp_path, "task9503_three_classification", number=9503, labels=("maybe", "perhaps", "no"))
     spec = label_bias_spec(tmp_path)
-    sources = read_sources(spec)
-    first, second, third = plan_tasks(spec, sources, of_words("yes", "no", lower_cases=True), None)
+    first, second, third = plan_tasks(spec, of_words("yes", "no", lower_cases=True))
     assert second.problems == []
     for plan, labels in ((first, "'Yes' and 'yes'"), (third, "'maybe' and 'perhaps'")):
         (problem,) = plan.problems
         assert problem.startswith(f"{plan.task}: {SAME.format(labels)}")
         assert "leave the task out with tasks.include" in problem
-    assert [plan.problems for plan in plan_tasks(spec, sources, make_tokenizer(), None)] == [[], [], []]
+    assert [plan.problems for plan in plan_tasks(spec, make_tokenizer())] == [[], [], []]
 
 
 @pytest.mark.parametrize(

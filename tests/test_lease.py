@@ -241,7 +241,7 @@ def test_a_command_is_said_as_it_was_typed_without_credentials_or_code(monkeypat
     monkeypatch.setattr(sys, "argv", ["biaseval", "run", "x.yaml"])  # what a job makes of it
     typed = ["/bin/python3.11", "/bin/biaseval", "run", "a spec.yaml", "--run-dir", "s3://key:secret@bucket/run"]
     for argv, said in (
-        (typed, "biaseval run 'a spec.yaml' --run-dir s3://bucket/run"),
+        (typed, "biaseval run 'a spec.yaml' --run-dir s3://…@bucket/run"),
         (["/opt/bin/python", "jobs/label_bias.py", "x.yaml"], "python jobs/label_bias.py x.yaml"),
         (["/bin/python3", "-I", "-c", "key = 'secret'; run()", "x"], "python3 -I -c"),
         ([], "biaseval run x.yaml"),  # embedded

@@ -7,13 +7,12 @@ import pytest
 
 from biaseval import demo
 from biaseval.analysis import query
-from biaseval.label_bias.plan import plan_tasks
-from biaseval.label_bias.sources import read_sources
 from biaseval.models import ModelSource, load_tokenizer
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.parts import n_prompts
 from biaseval.runs import run_spec
 from biaseval.spec import LabelBiasSpec, LabelLoraSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.labelplans import plan_tasks
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:
     tokenizer = load_tokenizer(ModelSource(str(demo.MODEL_PATH)))
     counter = TokenCounter(tokenizer)
     labels, n_planned = {}, 0
-    for plan in plan_tasks(spec, read_sources(spec), tokenizer, window=4096):
+    for plan in plan_tasks(spec, tokenizer, 4096):
         n_planned += n_prompts(plan.parts)
         labels[plan.task] = plan.tasks["labels"][0].as_py()
         assert plan.tasks["template_source"][0].as_py() == "table"

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from biaseval.analysis import query
-from biaseval.label_bias.plan import plan_tasks
-from biaseval.label_bias.sources import read_sources
 from biaseval.runs.kinds import kind_of
 from biaseval.search.computed_trials import make_block, together
 from biaseval.search.kind import SEARCH, SearchInputs
@@ -17,7 +15,7 @@ from biaseval.search.samplers import Point
 from biaseval.search.trials import MADE, SHARED, deriving, row_of
 from biaseval.spec import SearchedSpec, SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
-from tests.labelplans import Plan, two_tasks
+from tests.labelplans import Plan, plan_tasks, two_tasks
 from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
 from tests.relation import Relations
@@ -153,7 +151,7 @@ def test_a_setting_scores_the_demonstrations_of_others(tmp_path: Path) -> None:
     plans = {}
     for held_out in (False, True):
         own = spec.model_copy(update={"held_out": held_out})
-        [plan] = plan_tasks(own, read_sources(own), make_tokenizer(), None)
+        [plan] = plan_tasks(own, make_tokenizer())
         plans[held_out] = [row for part in plan.parts for row in part.prompts.to_pylist()]
     demonstrations = {
         row["instance_id"]: row["position"] for row in plan.splits.to_pylist() if row["role"] == "demonstration"

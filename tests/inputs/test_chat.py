@@ -9,11 +9,10 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.inputs.chat import ChatFormat, chat_format, chat_notes
 from biaseval.inputs.template import PromptTemplate, item_template
-from biaseval.label_bias.plan import plan_tasks
-from biaseval.label_bias.sources import read_sources
 from biaseval.spec import ModelSpec
 from biaseval.spec.data import ItemSpec
 from tests.label_bias.test_own_data import reviews, spec_of, texts, write_csv
+from tests.labelplans import plan_tasks
 from tests.tinymodels import make_tokenizer
 
 # In the manner of ChatML, Llama 3 (with the date, white space stripped), Mistral (no system; system before the last
@@ -91,7 +90,7 @@ def test_the_tokens_have_one_beginning_of_text_and_the_date_is_in_the_text(tmp_p
     assert re.search(r"Today is \d\d [A-Z][a-z]+ 20\d\d\n", form.head)
     write_csv(tmp_path / "reviews.csv", reviews(40))
     spec = spec_of(tmp_path, model={"chat": "auto"}, prompt={"max_tokens": 12})
-    [plan] = plan_tasks(spec, read_sources(spec), _tokenizer(TEMPLATES["chatml"]), None)
+    [plan] = plan_tasks(spec, _tokenizer(TEMPLATES["chatml"]))
     assert any("a chat cannot be cut; raise prompt.max_tokens" in problem for problem in plan.problems)
 
 
@@ -143,7 +142,7 @@ def test_a_run_of_label_bias_plans_chats(tmp_path: Path) -> None:
     write_csv(tmp_path / "reviews.csv", reviews(40))
     prompt, model = {"item": ITEM, "instruction_text": "Say the mood."}, {"chat": "auto", "system": "Be brief."}
     spec = spec_of(tmp_path, data={"fields": {}}, prompt=prompt, model=model, calibration=["cc", "dc", "looc"])
-    [plan] = plan_tasks(spec, read_sources(spec), _tokenizer(TEMPLATES["chatml"]), None)
+    [plan] = plan_tasks(spec, _tokenizer(TEMPLATES["chatml"]))
     assert plan.problems == []
     contexts = {row["context_id"]: row for row in plan.contexts.to_pylist()}
     by_id = {f"train-{number}": row for number, row in enumerate(reviews(40))}

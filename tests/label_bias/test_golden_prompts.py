@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biaseval.label_bias.plan import plan_tasks
-from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.splits import Sampler
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.models import ModelSource, load_tokenizer
@@ -20,6 +18,7 @@ from biaseval.scoring import LabelScorer
 from biaseval.scoring.outputs import part_outputs, read_part
 from biaseval.spec import LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
 from biaseval.store import Run
+from tests.labelplans import plan_tasks
 from tests.relation import Relations
 from tests.specs import write_plan, write_spec
 
@@ -106,7 +105,7 @@ def test_every_prompt_equals_the_published_code_byte_for_byte(
 ) -> None:
     built = {}
     tokenizer = load_tokenizer(ModelSource(str(shared / "golden" / "tiny-llama")))
-    for plan in plan_tasks(spec, read_sources(spec), tokenizer, window=4096):
+    for plan in plan_tasks(spec, tokenizer, 4096):
         texts = {row["context_id"]: row["text"] for row in plan.contexts.to_pylist()}
         for part in plan.parts:
             for row in part.prompts.to_pylist():
@@ -128,7 +127,7 @@ def test_the_published_codes_shared_prefix_gives_its_numbers(
     own = spec.model_copy(update={"prompt": spec.prompt.model_copy(update={"prefix_mode": "reference"})})
     run, numbers = Run.open(str(tmp_path / "run")), itertools.count()
     write_spec(run, own.model_dump(mode="json"))
-    for plan in plan_tasks(own, read_sources(own), tokenizer, window=4096):
+    for plan in plan_tasks(own, tokenizer, 4096):
         for name, table in (("tasks", plan.tasks), ("splits", plan.splits), ("contexts", plan.contexts)):
             run.write_part(name, next(numbers), table)
         for part in plan.parts:

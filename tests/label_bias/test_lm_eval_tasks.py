@@ -11,11 +11,11 @@ from datasets import load_dataset_builder
 from biaseval.errors import InputError
 from biaseval.inputs.harness import lm_eval_digest, read_lm_eval
 from biaseval.label_bias.data import read_datasets
-from biaseval.label_bias.plan import TaskPlan, plan_tasks
-from biaseval.label_bias.sources import read_sources
+from biaseval.label_bias.plan import TaskPlan
 from biaseval.pipelines.labels.label_bias import LABEL_BIAS
 from biaseval.spec import LabelBiasSpec, load_spec
 from tests.label_bias.test_own_data import texts
+from tests.labelplans import plan_tasks
 from tests.tinymodels import make_tokenizer
 
 TASK = """
@@ -55,7 +55,7 @@ def spec_of(data: Any, **changes: Any) -> LabelBiasSpec:
 
 
 def plan_of(spec: LabelBiasSpec) -> TaskPlan:
-    [plan] = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
+    [plan] = plan_tasks(spec, make_tokenizer())
     return plan
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from biaseval.errors import InputError
 from biaseval.label_bias.data import cyclic_orders
-from biaseval.label_bias.plan import TaskPlan, plan_tasks
+from biaseval.label_bias.plan import TaskPlan
 from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.splits import Sampler
 from biaseval.prompting.task_files import Instance
@@ -18,6 +18,7 @@ from biaseval.spec import LabelBiasSpec
 from tests.label_bias.test_lm_eval_tasks import spec_of as harness_spec
 from tests.label_bias.test_own_data import plan_of as csv_plan_of
 from tests.label_bias.test_own_data import texts, write_csv
+from tests.labelplans import plan_tasks
 from tests.majority_bias.datafiles import boolq_rows, boolq_spec, write_jsonl
 from tests.test_indistinct_labels import label_bias_spec
 from tests.tinymodels import make_tokenizer
@@ -48,7 +49,7 @@ def plan_for(path: Path, *, item: str | None = None, **data: Any) -> TaskPlan:
         "prompt": {"n_demos": [0, 2], "demo_sets": 1} | ({"item": item} if item else {}), "calibration": ["cc"],
     }  # fmt: skip
     spec = LabelBiasSpec.model_validate(content)
-    [plan] = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
+    [plan] = plan_tasks(spec, make_tokenizer())
     assert plan.problems == []
     return plan
 

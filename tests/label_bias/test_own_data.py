@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from biaseval.errors import InputError
-from biaseval.label_bias.plan import TaskPlan, plan_tasks
-from biaseval.label_bias.sources import read_sources
+from biaseval.label_bias.plan import TaskPlan
 from biaseval.prompting.labels import flipped
 from biaseval.spec import LabelBiasSpec, load_spec
+from tests.labelplans import plan_tasks
 from tests.tinymodels import make_tokenizer
 
 ITEM = "Review: {review}\nShop: {shop}\nMood: {label}"
@@ -52,7 +52,7 @@ def spec_of(folder: Path, **changes: Any) -> LabelBiasSpec:
 
 
 def plans(spec: LabelBiasSpec) -> list[TaskPlan]:
-    return list(plan_tasks(spec, read_sources(spec), make_tokenizer(), None))
+    return plan_tasks(spec, make_tokenizer())
 
 
 def plan_of(spec: LabelBiasSpec) -> TaskPlan:

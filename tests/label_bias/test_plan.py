@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
-from biaseval.label_bias.plan import TaskPlan, _blocks, plan_tasks
+from biaseval.label_bias.plan import TaskPlan, _blocks
 from biaseval.label_bias.prompts import (
     PromptFitter,
     build_prompt,
@@ -22,12 +22,12 @@ from biaseval.label_bias.prompts import (
     test_text,
     with_full_stop,
 )
-from biaseval.label_bias.sources import read_sources
 from biaseval.label_bias.splits import Sampler, read_splits, reproduce
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.parts import n_prompts
 from biaseval.prompting.task_files import read_task
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.labelplans import plan_tasks
 from tests.taskfiles import WORDS, write_task
 from tests.tinymodels import make_tokenizer
 
@@ -157,7 +157,7 @@ def _plan(folder: Path, *, window: int | None = None, prompt: dict[str, Any] | N
         calibration=changes.pop("calibration", ["cc", "dc", "looc"]),
         **changes,
     )
-    (plan,) = plan_tasks(spec, read_sources(spec), make_tokenizer(), window)
+    [plan] = plan_tasks(spec, make_tokenizer(), window)
     return plan
 
 

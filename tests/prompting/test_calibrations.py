@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from biaseval.label_bias.plan import plan_tasks
-from biaseval.label_bias.sources import read_sources
 from biaseval.prompting.calibration import (
     CALIBRATIONS,
     PURPOSES,
@@ -23,7 +21,7 @@ from biaseval.prompting.calibration import (
 )
 from biaseval.runs import report_run
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec
-from tests.labelplans import Plan, rows
+from tests.labelplans import Plan, plan_tasks, rows
 from tests.measuring import measure
 from tests.taskfiles import write_task
 from tests.test_indistinct_labels import label_bias_spec
@@ -104,7 +102,7 @@ def test_a_spec_may_ask_for_each_file_and_for_nothing_else() -> None:
 
 def _planned(tmp_path: Path, asked: list[str]) -> list[dict[str, Any]]:
     spec = label_bias_spec(tmp_path).model_copy(update={"calibration": asked})
-    (plan,) = plan_tasks(spec, read_sources(spec), make_tokenizer(), None)
+    [plan] = plan_tasks(spec, make_tokenizer())
     return [row for part in plan.parts for row in part.prompts.to_pylist()]
 
 

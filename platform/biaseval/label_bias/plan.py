@@ -13,11 +13,10 @@ from biaseval.errors import InputError
 from biaseval.inputs.chat import ChatFormat, asked_format, chat_cautions
 from biaseval.inputs.template import PromptFormat
 from biaseval.label_bias import suites
-from biaseval.label_bias.begin import Begun, Start, begin_tasks
+from biaseval.label_bias.begin import Begun, Start
 from biaseval.label_bias.data import Drawn, cyclic_orders
 from biaseval.label_bias.formats import measured, ordered, same_prompts, worded
 from biaseval.label_bias.prompts import PromptFitter
-from biaseval.label_bias.sources import Sources
 from biaseval.label_bias.splits import Splits, generator_of
 from biaseval.prompting.beginnings import bos_cautions
 from biaseval.prompting.calibration import Inputs, leaves_one_out, permuting, purposes_of
@@ -69,19 +68,12 @@ class _Rows:
     training: list[dict[str, object]] = field(default_factory=list)
 
 
-def plan_tasks(spec: LabelBiasSpec, sources: Sources, tokenizer: Any, window: int | None) -> Iterator[TaskPlan]:
-    """Yield the plan of each task, in suite order, with one task's prompts in memory at a time.
-
-    Problems of a task are in its plan: a template that does not fit, a single label in all remaining instances, labels
-    with the same tokens, and prompts that exceed the model's window (in tokens; None if unknown). ``tokenizer`` is a
-    Hugging Face tokenizer.
-    """
-    for begun in begin_tasks(spec, sources):
-        yield plan_task(spec, begun, tokenizer, window)
-
-
 def plan_task(spec: LabelBiasSpec, begun: Begun, tokenizer: Any, window: int | None) -> TaskPlan:
-    """Return the plan of a begun task, with its problems; arguments as for `plan_tasks`."""
+    """Return the plan of a begun task, with its problems.
+
+    Those are a template that does not fit, a single label in all remaining instances, labels with the same tokens, and
+    prompts that exceed the model's window (in tokens; None if unknown). ``tokenizer`` is a Hugging Face tokenizer.
+    """
     if begun.start is None:
         return TaskPlan(begun.name, problems=list(begun.problems))
     try:

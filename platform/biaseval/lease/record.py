@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import re
 import shlex
 import sys
 import uuid
@@ -14,14 +13,13 @@ from typing import Annotated, Self
 
 from pydantic import Field, TypeAdapter
 
+from biaseval.errors import without_credentials
 from biaseval.parsing import json_value
 
 _LONGEST_COMMAND, _LONGEST_S = 200, 1e9
 _COMMAND = "biaseval"
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """What Ray's job server gives to the process of a job."""
-_CREDENTIALS = re.compile(r"://[^/@\s]+@")
-"""What a URI may hold before its bucket, which nobody else is to read."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def _command() -> str:
         arguments = arguments[: arguments.index("-c") + 1]
     if arguments and Path(arguments[0]).name == _COMMAND:  # a script of the interpreter's folder
         name, arguments = _COMMAND, arguments[1:]
-    command = " ".join(_CREDENTIALS.sub("://", shlex.join([name, *arguments])).split())[:_LONGEST_COMMAND]
+    command = " ".join(without_credentials(shlex.join([name, *arguments])).split())[:_LONGEST_COMMAND]
     job = _ray_job()
     return command if job is None else f"{command}, Ray job {job}"
 

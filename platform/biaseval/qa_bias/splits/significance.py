@@ -90,16 +90,6 @@ def given_thresholds(thresholds: str | Mapping[str, float | Sequence[float]]) ->
 Segment = Literal["lower", "higher"]
 
 
-def biased_segment(lower_high: float, higher_high: float) -> Segment:
-    """Return the segment that a model answers better: that of the larger upper bound, the higher one on equality.
-
-    Args:
-        lower_high: the upper bound of the lower segment's exact match, as in ``qa_bias_by_heuristic``.
-        higher_high: the higher segment's.
-    """
-    return "lower" if lower_high > higher_high else "higher"
-
-
 def biased_questions(
     values: Floats,
     is_measured: npt.NDArray[np.bool_],
