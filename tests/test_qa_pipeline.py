@@ -20,6 +20,7 @@ from biaseval.runs import describe, run_spec, run_status
 from biaseval.runs.commands import claimed_run
 from biaseval.spec import load_spec
 from biaseval.store import Run
+from tests.inprocess import in_this_process
 from tests.pages import page_of
 from tests.qa_models.families import t5_tokenizer, wordpiece
 from tests.test_pipelines import digests, run_beside
@@ -114,6 +115,21 @@ def finished(tmp_path_factory: pytest.TempPathFactory, bert: Path, ray_cluster: 
 
 def rows(run_dir: Path, sql: str) -> list[dict[str, Any]]:
     return query([run_dir], sql).to_pylist()
+
+
+def test_one_of_several_people_is_scored_against_the_others(tmp_path: Path) -> None:
+    path = write_spec(tmp_path, tmp_path, models=[{"name": "people", "annotators": True}])
+    for name, second in (("squad", lambda number: number % 4), ("other", lambda number: 0)):
+        own = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        for number, row in enumerate(own):
+            row["answers"]["text"].append(row["answers"]["text"][0] if second(number) else "Brno")
+            row["answers"]["answer_start"].append(row["context"].index(row["answers"]["text"][1]))
+        write_lines(tmp_path / f"{name}.jsonl", own)
+    with in_this_process():
+        run = run_spec(load_spec(path), str(tmp_path / "run"))
+    found = query([run.uri], "select dataset, n_rows, exact_match from qa_by_dataset").to_pylist()
+    assert found == [{"dataset": "squad", "n_rows": N_SQUAD, "exact_match": 0.75}]
+    assert "people: other lists no answer twice: alternatives, not several people's; left out" in page_of(run).text
 
 
 def test_every_question_is_measured_and_answered_once(finished: tuple[Path, Path]) -> None:
