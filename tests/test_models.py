@@ -49,32 +49,28 @@ def test_description_equals_what_is_counted_on_the_loaded_model(tiny_llama: Path
     assert (facts.family, facts.n_parameters) == ("llama", model.num_parameters())
     assert (facts.n_layers, facts.hidden_size, facts.window) == (2, 32, 2048)
     assert facts.vocabulary == model.config.vocab_size
-    assert facts.kv_values_per_token == 64  # 2 (keys, values) x 2 layers x 2 heads of 8 numbers
 
 
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50}
 
 
 @pytest.mark.parametrize(
-    ("config", "window", "kv_values"),
+    ("config", "window"),
     [
         (hf.MistralConfig(**SMALL, num_key_value_heads=1, intermediate_size=48, sliding_window=16,
-                          max_position_embeddings=4096), 4096, 2 * 2 * 8),
-        (hf.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=50, n_positions=77), 77, 2 * 2 * 32),
-        (hf.OPTConfig(**SMALL, ffn_dim=48, word_embed_proj_dim=32, max_position_embeddings=99), 99, 2 * 2 * 32),
-        (hf.GPTNeoXConfig(**SMALL, intermediate_size=48, max_position_embeddings=88), 88, 2 * 2 * 32),
-        (hf.FalconConfig(**SMALL, alibi=False, multi_query=True, max_position_embeddings=66), 66, 2 * 2 * 8),
-        (hf.FalconConfig(**SMALL, alibi=True, multi_query=False), None, 2 * 2 * 32),
-        (hf.BloomConfig(hidden_size=32, n_layer=2, n_head=4, vocab_size=50), None, 2 * 2 * 32),
-        (hf.MptConfig(d_model=32, n_layers=2, n_heads=4, vocab_size=50, max_seq_len=55), 55, 2 * 2 * 32),
+                          max_position_embeddings=4096), 4096),
+        (hf.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=50, n_positions=77), 77),
+        (hf.OPTConfig(**SMALL, ffn_dim=48, word_embed_proj_dim=32, max_position_embeddings=99), 99),
+        (hf.GPTNeoXConfig(**SMALL, intermediate_size=48, max_position_embeddings=88), 88),
+        (hf.FalconConfig(**SMALL, alibi=False, multi_query=True, max_position_embeddings=66), 66),
+        (hf.FalconConfig(**SMALL, alibi=True, multi_query=False), None),
+        (hf.BloomConfig(hidden_size=32, n_layer=2, n_head=4, vocab_size=50), None),
+        (hf.MptConfig(d_model=32, n_layers=2, n_heads=4, vocab_size=50, max_seq_len=55), 55),
     ],
     ids=lambda value: f"{value.model_type}" if isinstance(value, hf.PretrainedConfig) else None,
 )  # fmt: skip
-def test_window_and_cache_of_families(
-    config: hf.PretrainedConfig, window: int | None, kv_values: int, tmp_path: Path
-) -> None:
-    facts = describe_model(ModelSource(str(save_random(config, tmp_path))))
-    assert (facts.window, facts.kv_values_per_token) == (window, kv_values)
+def test_window_of_families(config: hf.PretrainedConfig, window: int | None, tmp_path: Path) -> None:
+    assert describe_model(ModelSource(str(save_random(config, tmp_path)))).window == window
 
 
 @pytest.mark.parametrize(("path", "what"), [

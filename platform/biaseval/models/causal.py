@@ -52,16 +52,12 @@ class ModelFacts:
     """The configuration's ``model_type``: ``llama``, ``mistral``, ``falcon``..."""
     window: int | None
     """Tokens the model can take, or None where the configuration sets no limit (ALiBi models such as BLOOM)."""
-    sliding_window: int | None
-    """Tokens one position attends to, where that is fewer than all; not a limit on the length of a text."""
     n_parameters: int
     """Parameters; tied ones count once."""
     n_layers: int
     hidden_size: int
     vocabulary: int
     """Rows of the token embedding, which may exceed the tokenizer's vocabulary."""
-    kv_values_per_token: int | None
-    """Numbers that the key-value cache of all layers holds for one token; 0 without such a cache, None if unknown."""
 
 
 def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
@@ -110,33 +106,25 @@ def describe_model(source: ModelSource) -> ModelFacts:
         facts = ModelFacts(
             family=config.model_type,
             window=model_window(config),
-            sliding_window=attention_window(config),
             n_parameters=sum(parameter.numel() for parameter in model.parameters()),
             n_layers=text.num_hidden_layers,
             hidden_size=text.hidden_size,
             vocabulary=model.get_input_embeddings().weight.shape[0],
-            kv_values_per_token=_kv_values(model),
         )
+        _try_pass(model)
     compare_files(source.path, model, _PART)
     return facts
 
 
-def _kv_values(model: Any) -> int | None:
-    """Return the numbers that a token leaves in the cache; None where no pass can be run without storage.
-
-    The pass also finds sizes that do not fit each other, for which it raises whatever torch does.
-    """
+def _try_pass(model: Any) -> None:
+    """Run a pass without storage, where one can be: sizes that do not fit each other raise whatever torch does."""
     vars(model.config)["pad_token_id"] = None  # transformers would look for padding in tokens that have no values
     try:
         with torch.device("meta"), torch.no_grad():
-            outputs = model(**inputs_taken(model, input_ids=torch.zeros((1, 1), dtype=torch.long), use_cache=True))
+            model(**inputs_taken(model, input_ids=torch.zeros((1, 1), dtype=torch.long), use_cache=True))
     except (RuntimeError, NotImplementedError) as error:
-        if "meta" in str(error):  # what is computed depends on values
-            return None
-        raise
-    layers = getattr(outputs.get("past_key_values"), "layers", [])  # recurrent models have no such cache
-    states = [getattr(layer, name, None) for layer in layers for name in ("keys", "values")]
-    return sum(own.numel() for own in states if isinstance(own, torch.Tensor))
+        if "meta" not in str(error):  # else what is computed depends on values
+            raise
 
 
 def check_causal(path: str, config: PretrainedConfig) -> None:

@@ -171,19 +171,12 @@ class SearchSpec(RunSpec):
     @field_validator("search", mode="before")
     @classmethod
     def _a_list_is_a_domain(cls, search: Any) -> Any:
-        if not isinstance(search, dict):
-            return search
-        return {key: _domain(given) for key, given in search.items()}
-
-    @field_validator("search")
-    @classmethod
-    def _domains_are_whole(cls, search: dict[str, Domain]) -> dict[str, Domain]:
-        refuse([f"search.{key}: {why}" for key, domain in search.items() for why in _wrong(domain)], SpecError)
-        return search
+        return {key: _domain(given) for key, given in search.items()} if isinstance(search, dict) else search
 
     @field_validator("search")
     @classmethod
     def _keys_can_be_searched(cls, search: dict[str, Domain], info: ValidationInfo) -> dict[str, Domain]:
+        refuse([f"search.{key}: {why}" for key, domain in search.items() for why in _wrong(domain)], SpecError)
         both = "is searched, too; leave one out"
         refuse([f"search.{key}: {other} {both}" for key in search for other in _within(key, search)], SpecError)
         if {"spec", "preset"} <= info.data.keys():

@@ -283,7 +283,6 @@ class TrainingStages:
         return base.trust_remote_code
 
     def _guiding(self, guides: Sequence[Guide]) -> Stage:
-        from biaseval.execute.parts import Parts
 
         folders, left_out, found = {reader.name: reader.folder for reader in self._readers}, self.left_out, self._files
         units = []
@@ -304,29 +303,25 @@ class TrainingStages:
                 }
                 units.append(Unit(own, found.sizes[part], tuple(files("qa_guide_logits", [own])), work))
         what = "bias models and teachers" if guides[0].source == "reader" else "what knows the bias"
-        return Parts(
-            name=f"reading by {what}",
-            verb=f"read by {what}",
-            noun="questions",
-            units=units,
-            execution=self.spec.execution,
-            worker=GuideWorker,
-            arguments={"spec": self.spec, "train": self.train},
-        )
+        return self._read("reading", what, units, GuideWorker, arguments={"spec": self.spec, "train": self.train})
 
     def _answered(self, units: Sequence[Unit], table: str) -> Stage:
+        who = f"{'trained' if table == 'qa_examples' else 'standard'} readers"
+        arguments = {"windows": self.spec.windows, "table": table}
+        return self._read("answering", who, units, TrainedAnswersWorker, arguments=arguments, recorder=ReaderRecord)
+
+    def _read(self, doing: str, who: str, units: Sequence[Unit], worker: Any, **settings: Any) -> Stage:
         from biaseval.execute.parts import Parts
 
-        who = "trained" if table == "qa_examples" else "standard"
+        verb = {"reading": "read", "answering": "answered"}[doing]
         return Parts(
-            name=f"answering by {who} readers",
-            verb=f"answered by {who} readers",
+            name=f"{doing} by {who}",
+            verb=f"{verb} by {who}",
             noun="questions",
             units=units,
             execution=self.spec.execution,
-            worker=TrainedAnswersWorker,
-            arguments={"windows": self.spec.windows, "table": table},
-            recorder=ReaderRecord,
+            worker=worker,
+            **settings,
         )
 
     def _unanswered(self, units: Sequence[Unit]) -> Stage:
