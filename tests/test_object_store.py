@@ -50,7 +50,7 @@ def test_a_run_with_adapters_may_be_in_a_bucket(
 def test_a_model_is_tuned_in_one(
     here: None, object_store: str, tmp_path: Path, tiny_llama: Path, command: Command
 ) -> None:
-    spec = write_instruct_spec(tmp_path, tiny_llama, lora=LORA, learning_rate=1e30, warmup=0.0, checkpoint_steps=1)
+    spec = write_instruct_spec(tmp_path, tiny_llama, lora=LORA, learning_rate=1e18, warmup=0.0, checkpoint_steps=1)
     run_dir = f"{object_store}/runs/tuned"
     stopped = command("train", "instruct", str(spec), "--run-dir", run_dir)
     assert stopped.code == 1
