@@ -46,6 +46,8 @@ def test_a_name_of_any_length_becomes_one_that_a_spec_takes(tmp_path: Path, comm
     assert len(spec.name) == 100
     found = command("init", str(file), "--out", str(tmp_path / "none" / "x.yaml"))
     assert (found.code, "there is no folder" in found.err) == (2, True)
+    found = command("init", str(file), "--out", "/proc/spec.yaml")
+    assert (found.code, "/proc/spec.yaml: cannot be written" in found.err) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,7 @@ def test_a_users_values_and_meaning_are_those_of_the_function(module: Callable[[
     ("mine_for_test:text", r"question 'q-Who\?': returned 'many'; return a finite number"),
     ("mine_for_test:endless", r"question 'q-Who\?': returned inf"),
     ("mine_for_test:fails", r"question 'q-Who\?': failed with KeyError: 'nothing'"),
+    ("sys:exit", r"question 'q-Who\?': failed with SystemExit"),
     ("mine_for_test:nothing", r"module 'mine_for_test' has no 'nothing'; write"),
     ("mine_for_test:constant", r"module 'mine_for_test' has no function 'constant'"),
     ("no_module_of_that_name:f", r"module .* cannot be imported \(ModuleNotFoundError.* PYTHONPATH"),

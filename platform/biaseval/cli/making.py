@@ -99,6 +99,7 @@ def init(
     Example: biaseval init reviews.csv --model models/tiny
     """
     from biaseval.runs.new_spec import first_spec, init_name
+    from biaseval.store import write_file
 
     path = out or Path(f"{init_name(file)}.yaml")
     if path.exists():
@@ -108,7 +109,7 @@ def init(
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}; make it, or name another file with --out")
     first = first_spec(file, model, path.parent)
-    path.write_text(first.text, encoding="utf-8")
+    write_file(str(path), first.text)
     if as_json:
         print_json({"spec": str(path), "found": first.found, "cautions": first.cautions})
         return

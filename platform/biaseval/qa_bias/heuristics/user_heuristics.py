@@ -35,7 +35,7 @@ def load_user_heuristic(name: str) -> UserHeuristic:
     module_name, _, function_name = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may fail in any way
+    except (Exception, SystemExit) as error:  # a user's module may fail in any way
         raise InputError(
             f"heuristics: {name}: module {module_name!r} cannot be imported ({type(error).__name__}: {error}); "
             "put it beside the spec, or its folder on PYTHONPATH"
@@ -88,7 +88,7 @@ def _user_value(name: str, function: UserHeuristic, question: dict[str, object])
     place = f"heuristics: {name}: question {question['example_id']!r}"
     try:
         value = function(question)
-    except Exception as error:  # a user's function may fail in any way
+    except (Exception, SystemExit) as error:  # a user's function may fail in any way
         raise InputError(f"{place}: failed with {type(error).__name__}: {error}; mend the function") from error
     if value is None:
         return None
