@@ -34,7 +34,9 @@ def test_each_sitting_appends_what_it_says(is_local: bool, tmp_path: Path, objec
     lines = run.read_text(LOG).splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line) for line in lines)
     own = [line.partition(" ")[2] for line in lines]
-    assert own == ["one", "warning: few cores", "two", "warning: few cores", "error: no room"]
+    said = ["one", "warning: few cores", "ends", "two", "warning: few cores", "error: no room"]
+    assert [line for line in own if not line.startswith("begins: ")] == said
+    assert re.fullmatch(r"begins: .+ \(biaseval [\w.]+, Python [\d.]+\)", own[0])
 
 
 def test_warnings_are_still_printed_and_once(

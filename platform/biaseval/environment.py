@@ -105,7 +105,7 @@ def date_of(run: Run) -> str:
 def describe_environment() -> dict[str, Any]:
     """Return versions, git commit and hardware of this process's machine, as JSON values."""
     return {
-        "versions": {name: version for name in _PACKAGES if (version := _version(name))},
+        "versions": {name: version for name in _PACKAGES if (version := version_of(name))},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "git_commit": os.environ.get(COMMIT) or _git_commit(),
@@ -113,7 +113,8 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str | None:
+def version_of(name: str) -> str | None:
+    """Return the version of an installed package; None: it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

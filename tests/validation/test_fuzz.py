@@ -1,5 +1,6 @@
 """Damaged inputs end in one message: those that once ended in a traceback, and some new ones for each reader."""
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from biaseval.doctor.cluster_file import cluster_file
 from biaseval.errors import BiasevalError
 from tests.validation.fuzz import DIGITS, _alarm, fuzz, surfaces
 
@@ -32,6 +34,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     before = signal.signal(signal.SIGALRM, _alarm)
     yield tmp_path_factory.mktemp("fuzz")
     signal.signal(signal.SIGALRM, before)
+
+
+def test_a_cluster_file_that_mounts_no_path_is_a_finding(folder: Path) -> None:
+    text = (Path(__file__).parents[2] / "cluster.yaml").read_text()
+    (folder / "cluster.yaml").write_text(
+        re.sub(r"(?m)^file_mounts:.*\n(?:  .*\n)*", "", text) + "file_mounts: {/a: {b: c}}\n"
+    )
+    assert any("file_mounts" in finding.found for finding in cluster_file(folder / "cluster.yaml"))
 
 
 @pytest.mark.parametrize(("name", "data"), ONCE)

@@ -56,7 +56,7 @@ def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
         found = f"available_node_types: {', '.join(unnamed)}: node_config.ImageId names no image"
         yield Finding(_NAME, State.problem, found, "name one of your region, as the file says at its beginning")
     for there, here in config.get("file_mounts", {}).items():
-        if not (path.parent / Path(here).expanduser()).exists():
+        if not (path.parent / Path(str(here)).expanduser()).exists():
             found = f"file_mounts: {here}, for {there}, is not here"
             yield Finding(_NAME, State.problem, found, f"mend the path: it is looked for from {path.parent.resolve()}")
     python = "".join(platform.python_version_tuple()[:2])

@@ -317,7 +317,8 @@ def allocate(
     n_actors = min(n_actors, n_parts)
     # A Ray that somebody else started may have fewer slots than this machine has cores.
     largest = max(1, resources.n_cores // n_actors) if is_local else min(cpus, default=1) - 1
-    slots = _slots(max(0.5, min(largest, (sum(cpus) - SPARE_CPUS) / n_actors)))
+    slots = max(0.5, min(largest, (sum(cpus) - SPARE_CPUS) / n_actors))
+    slots = slots if slots < 1 else float(int(slots))  # Ray takes no fraction above one
     return Allocation(
         n_actors,
         num_cpus=slots,
@@ -344,7 +345,7 @@ def _caution(num_gpus: int, resources: Resources, weights_bytes: int | None) -> 
     if num_gpus == 1:
         return None
     memory = gpu_bytes(resources.nodes)
-    if memory is not None and weights_bytes is not None and fits_one_gpu(weights_bytes, memory):
+    if memory is not None and weights_bytes is not None and weights_bytes <= _SHARE_FOR_WEIGHTS * memory:
         return f"on {num_gpus} GPUs for each model, which one has room for: {_SPARE}"
     return _IN_TURN
 
@@ -398,11 +399,6 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
     )
 
 
-def _slots(number: float) -> float:
-    """Return a number of CPUs that Ray takes: a fraction below one, whole above."""
-    return number if number < 1 else float(int(number))
-
-
 def _too_few(training: TrainingSpec, n_groups: int, found: int, kind: str) -> InputError:
     needed = n_groups * training.workers
     key = f"{training.SECTION}.workers"
@@ -429,8 +425,3 @@ def actors_of_a_gpu(weights: int, memory: int, n_gpus: int, n_parts: int) -> int
         return 1
     by_memory = memory // max(_LEAST_SHARE, _WEIGHTS_IN_SHARE * weights)
     return max(1, min(_MOST_SHARING, by_memory, n_parts // (_LEAST_PARTS * n_gpus)))
-
-
-def fits_one_gpu(weights: int, memory: int) -> bool:
-    """Return whether a GPU has room for a model and what runs through it; both in bytes."""
-    return weights <= _SHARE_FOR_WEIGHTS * memory

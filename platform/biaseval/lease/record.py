@@ -48,7 +48,9 @@ class Lease:
     def of_this_process(cls, interval_s: float, expires_s: float) -> Self:
         """Return a new lease of this process."""
         now, pid = utc_now(), os.getpid()
-        return cls(uuid.uuid4().hex, platform.node(), pid, _command(), now, _process(pid), interval_s, expires_s, now)
+        return cls(
+            uuid.uuid4().hex, platform.node(), pid, typed_command(), now, _process(pid), interval_s, expires_s, now
+        )
 
     @classmethod
     def parse(cls, data: bytes) -> Self | None:
@@ -77,7 +79,7 @@ class Lease:
         return f"process {self.pid} on {self.host} ({self.command}), since {self.since}"
 
 
-def _command() -> str:
+def typed_command() -> str:
     """Return how this process was started, for people: as it was typed, and of which job of Ray."""
     program, *arguments = sys.orig_argv or sys.argv
     name = Path(program).name

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from platform import python_version
+from traceback import format_exception
 
-from biaseval.environment import FILE
-from biaseval.errors import BiasevalError
-from biaseval.lease.record import utc_now
+from biaseval.environment import FILE, version_of
+from biaseval.errors import BiasevalError, without_credentials
+from biaseval.lease.record import typed_command, utc_now
 from biaseval.progress import heard
 from biaseval.store import LOG, Run
 
 
 @contextmanager
 def logged(run: Run) -> Iterator[None]:
-    """Append the output of the block, which holds the run's lease, to ``RUN/run.log``, and the error that ends it.
+    """Append the command, the output of the block, which holds the run's lease, and its end to ``RUN/run.log``.
 
     On a local disk each line appears at once. An object store cannot append, so there the file appears when the block
     ends. A log that cannot be written stops nothing. A directory that did not become a run gets no log.
@@ -29,7 +31,13 @@ def logged(run: Run) -> Iterator[None]:
 
     try:
         with heard(hear):
+            hear(f"begins: {typed_command()} (biaseval {version_of('biaseval')}, Python {python_version()})")
             yield
+            hear("ends")
+    except Exception as error:
+        if not isinstance(error, BiasevalError):
+            hear(without_credentials("".join(format_exception(error))))
+        raise
     finally:
         with suppress(OSError, BiasevalError):
             if not run.has(FILE):
