@@ -321,9 +321,10 @@ def test_what_is_no_path_is_refused(name: str, path: str, command: Command) -> N
     found = command(name, path)
     assert (found.code, "is no path" in found.err) == (2, True), found.err
     found = command("sql", "run", "select '\ud800'")
-    assert (found.code, found.err) == (
-        2, "error: arguments: holds bytes that are not UTF-8, or half a character; write whole characters\n"
-    )  # fmt: skip
+    assert (found.code, "arguments: \"select '\\ud800'\" holds bytes that are not UTF-8; write" in found.err) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("error", "code", "said"), [

@@ -37,7 +37,8 @@ heads as (
             when bool_or(word = 'better') then 'Better'
             when bool_or(word = 'worse') then 'Worse'
         end as overall,
-        any_value(format('Neither is as good as always answering one label ({} {}).', shown, as_rate(baseline)))
+        not bool_or(word in ('better', 'negligible') and measures = 'performance') as is_open, bool_or(doubt is not null) as has_doubt,
+        any_value(format('In {} neither is as good as always answering one label ({}).', shown, as_rate(baseline)))
             filter (number = 1 and measures = 'performance' and greatest(value, other_value) < baseline) as warning
     from told
     where is_first and (is_headline or deployed = 'Without mitigation')
@@ -81,12 +82,14 @@ lines as (
     union all
     select
         run, other_run, who, against, 2, format('Switch from {} to {}?', against, who),
-        case overall
-            when 'Better' then 'The tests speak for it' || if(warning is null, '', ', but neither is worth deploying') || '.'
-            when 'Worse' then 'No: the tests speak against it.'
-            when 'Mixed' then 'Weigh the gain against the loss.'
-            else 'No test speaks for it or against it.'
-        end
+        case
+            when overall = 'Worse' then 'No: the tests speak against it'
+            when overall = 'Mixed' then 'Weigh the gain against the loss'
+            when overall = 'Better' and not is_open then 'The tests speak for it'
+            when overall = 'Better' then 'Bias is less, and a loss of performance is not ruled out'
+            when has_doubt then 'Cannot be said, as a side is not shown to be better than always answering one label'
+            else 'No test speaks for it or against it'
+        end || if(setting like 'on %', ', ' || setting, '') || '.'
     from heads
     inner join pairs using (run, other_run, who, against)
     where is_headline and not is_without_difference

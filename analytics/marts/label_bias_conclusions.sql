@@ -34,22 +34,29 @@ answers as (
 preferred as (
     select
         n_demos, count(distinct label) = 1 as is_of_all_sets, any_value(label) as label, avg(share) as share, avg(gold) as gold,
-        listed(list(format('“{}” ({})', label, as_percent(share)) order by demo_set)) as by_set,
-        max_by(
-            format('“{}” in {} ({} against {})', label, task, as_percent(share), as_percent(gold)), (share - gold, task, demo_set)
-        ) as most
+        listed(list(format('“{}” ({})', label, as_percent(share)) order by demo_set)) as by_set
     from answers
     group by n_demos
 ),
 
-gold as (
-    select n_demos, label, gold_share, row_number() over (partition by n_demos order by gold_share desc, label) as place
+-- The label whose share of the answers exceeds its share of the gold labels most, over all tasks and sets.
+strongest as (
+    select n_demos, max_by(
+            format('“{}” in {} ({} against {})', label, task, as_percent(predicted_share), as_percent(gold_share)),
+            (predicted_share - gold_share, task, label)
+        ) as most
     from label_bias_by_label_over_sets
-    semi join single using (task, n_demos, method)
+    where method = 'none' and predicted_share > gold_share
+    group by n_demos
 ),
 
 one_label as (
-    select coalesce('“' || (select any_value(label) from gold where place = 1) || '”', 'one label') as name
+    select coalesce('“' || (
+        select label
+        from label_bias_by_label_over_sets semi join single using (task, n_demos, method)
+        order by gold_share desc, label
+        limit 1
+    ) || '”', 'one label') as name
 ),
 
 headline as (
@@ -69,17 +76,18 @@ headline as (
         case
             when any_value(n_tasks) > 1 then array_to_string(list(
                     format(
-                        '{} the most frequent answer takes {} of a task’s rows and {} of its gold labels, most of all {}',
-                        with_demos(n_demos), as_percent(share), as_percent(gold), most
+                        '{} the most frequent answer takes {} of a task’s rows and {} of its gold labels{}',
+                        with_demos(n_demos), as_percent(share), as_percent(gold), coalesce(', most of all ' || most, '')
                     )
                     order by n_demos
-                ), '; ') || '. Above sampling noise: ' || array_to_string(list(
-                    format(
-                        'RSD in {} of {} and BiasScore in {} of {} {}', n_tasks_rsd, counted(n_tasks_rsd_tested, 'task'),
-                        n_tasks_bias_score, n_tasks_bias_score_tested, with_demos(n_demos)
-                    )
+                ), '; ') || coalesce('. More bias than sampling noise explains: ' || nullif(array_to_string(list(
+                    with_demos(n_demos) || ' ' || nullif(concat_ws(
+                        ' and ',
+                        if(n_tasks_rsd_tested = 0, null, format('by RSD in {} of {}', n_tasks_rsd, counted(n_tasks_rsd_tested, 'task'))),
+                        if(n_tasks_bias_score_tested = 0, null, format('by BiasScore in {} of {} with enough rows', n_tasks_bias_score, n_tasks_bias_score_tested))
+                    ), '')
                     order by n_demos
-                ), ', ')
+                ), '; '), ''), '')
             else array_to_string(list(
                 with_demos(n_demos) || ' '
                 || case
@@ -101,6 +109,7 @@ headline as (
     from told
     left join (select n_demos, least(1, 2 * least(rsd_p, bias_score_p)) as bias_p from single) as tested using (n_demos)
     left join preferred using (n_demos)
+    left join strongest using (n_demos)
 ),
 
 worded as (
@@ -123,6 +132,27 @@ best as (
     -- Of lora in fewer demonstration sets: what it gains there, beside none in all of them.
     order by if(remedies.method = 'none', 0, plain.macro_f1 - macro_f1_before) + remedies.macro_f1 desc, n_prompts, n_demos, method
     limit 1
+),
+
+-- Mitigations after which bias falls but a loss is not ruled out, by metric; with which demonstrations, where not with all.
+reducing as (
+    select shown, listed(list(name order by name)) as names
+    from (
+        select
+            shown, shown_method(method)
+            || if(bool_and(falls), '', ' ' || listed(list(with_demos(n_demos) order by n_demos) filter (falls))) as name
+        from (
+            select
+                method, n_demos, unnest(['RSD', 'BiasScore']) as shown,
+                coalesce(shown_advice = 'bias falls, loss not ruled out' and if(is_of_these_tasks, same_tasks_bias_falls_in, bias_falls_in)
+                like '%' || unnest(['rsd', 'bias_score']) || '%', false) as falls
+            from label_bias_remedies
+            where suite = 'all' and against_method = 'none' and method <> 'none'
+        )
+        group by shown, method
+        having bool_or(falls)
+    )
+    group by shown
 ),
 
 settings as (
@@ -202,7 +232,7 @@ lines as (
             case
                 when is_better then 'Better than always answering one label: '
                 when accuracy > majority_accuracy then 'Not shown: the most accurate setting, '
-                else if((select count(*) from balanced) = 0, 'No', 'By accuracy, no') || ': the most accurate setting, '
+                else if((select count(*) from balanced) = 0, 'No', 'No, unless every label counts alike') || ': the most accurate setting, '
             end,
             setting, if(is_better, '', ','), as_percent(accuracy), name, as_percent(majority_accuracy),
             if(is_better, ', which a test supports', '')
@@ -210,8 +240,8 @@ lines as (
         || if(is_better, '', coalesce((
             select
                 format(
-                    ' By macro-F1, which counts every label alike, yes: {} has {} against {}, which a test supports.',
-                    setting, as_rate(macro_f1), as_rate(majority_macro_f1)
+                    ' By macro-F1, which counts every label alike, {} is better: {} against {}, which a test supports.', setting,
+                    as_rate(macro_f1), as_rate(majority_macro_f1)
                 )
             from balanced
         ), ''))
@@ -235,17 +265,15 @@ lines as (
     union all
     select
         3, 'Best mitigation:',
-        if(n = 0, 'none was measured', 'none is shown to reduce bias without a loss of accuracy')
-        || coalesce('; bias falls after ' || listed(reducing) || ', but a loss cannot be ruled out', '') || '.'
-    from (
-        select
-            count(*) as n,
-            list_sort(list_distinct(list(shown_method(method)) filter (
-                shown_advice = 'bias falls, loss not ruled out' and method <> 'none'
-            ))) as reducing
-        from label_bias_remedies where suite = 'all' and against_method = 'none'
-    ), certainty
-    where (n = 0 or has_words) and not exists (select 1 from best)
+        case
+            when not exists (from label_bias_remedies where against_method = 'none') then 'none was measured.'
+            when told is null then 'none is shown to reduce bias without a loss of accuracy.'
+            else format('none is shown to be safe. {}; a loss of accuracy cannot be ruled out.', told)
+        end
+    from (select string_agg(format('{} falls after {}', shown, names), ', and ' order by shown desc) as told from reducing), certainty
+    where
+        not exists (select 1 from best)
+        and (has_words or not exists (from label_bias_remedies where against_method = 'none'))
     union all
     select
         4, 'Price:',
@@ -261,7 +289,7 @@ lines as (
     having count(*) > 0
     union all
     select
-        5, 'Tasks no better than always answering one label:',
+        5, 'Tasks without mitigation that are not shown to be better than always answering one label:',
         listed(list(format('{} of {} {}', n_tasks_not_above, n_tasks, with_demos(n_demos)) order by n_demos)) || '.'
     from told
     where n_tasks > 1 and n_tasks_not_above > 0
@@ -314,8 +342,8 @@ lines as (
         20, 'How sure:',
         case
             when has_words and not is_of_these
-                then 'the chance of any false finding is about 5 %, for tasks like these. Bias in new rows of these very tasks '
-                || 'cannot be tested, because a task has too few rows of a label.'
+                then 'the chance of any false finding is about 5 %, on average over tasks like these. Changes in new rows of these '
+                || 'very tasks cannot be tested, because a task has too few rows of a label.'
             when has_words then format(
                     'the chance of any false finding is about 5 %{}, for new rows of {}{}.',
                     if(exists (select 1 from asked), ' for the primary question and 5 % for the rest', ''),
@@ -323,7 +351,7 @@ lines as (
                     if(n_demos > 0, ' with the same demonstrations', '')
                 )
                 || coalesce(
-                    ' The run may miss changes below '
+                    ' The run may miss changes of up to '
                     || listed(list_filter(
                         [as_rate(rsd) || ' in RSD', as_rate(accuracy) || ' in accuracy'], lambda one: one not like '–%'
                     ))

@@ -162,7 +162,6 @@ certainty as (
     select
         count(*) filter (unit = 'row' and reason is null) as n_of_rows,
         count(*) filter (unit = 'seed' and reason is null) as n_of_seeds,
-        min(smallest_detectable) filter (unit = 'row' and metric <> 'sd_f1' and smallest_detectable > 0) as least,
         max(smallest_detectable) filter (unit = 'row' and metric <> 'sd_f1' and smallest_detectable > 0) as most
     from majority_verdicts
     having count(*) > 0
@@ -233,7 +232,7 @@ lines as (
         3, 'Best mitigation:',
         if(count(*) = 0, 'none was measured', 'none is shown to reduce bias without a loss of weighted F1')
         || coalesce('; bias falls after ' || listed(
-            list_sort(list_distinct(list(shown_method(method)) filter (evidence = 'bias falls, loss not ruled out')))
+            list_sort(list_distinct(list(shown_method(method)) filter (evidence = 'bias falls, loss not ruled out' and is_above_constant)))
         ) || ', but a loss cannot be ruled out', '') || '.'
     from majority_remedies
     having not exists (select 1 from best)
@@ -251,8 +250,8 @@ lines as (
             counted(n_rows, 'row'), counted(n_seeds, 'seed')
         )
         || coalesce(format(
-            ' The run may miss changes of weighted F1 below {}.',
-            as_rate(least) || if(most - least < 0.0005, '', ' to ' || as_rate(most))
+            ' The run may miss changes of weighted F1 of up to {}.',
+            as_rate(most)
         ), '')
     from certainty, size
 )

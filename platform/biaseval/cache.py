@@ -63,7 +63,7 @@ def local_path(path: str | Path) -> Path:
     """Return the absolute path, its ``~`` replaced; Raises InputError: it is no path, or there is no such user."""
     try:
         found = Path(path).expanduser().resolve()
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             os.lstat(found)  # refuses names that no file can have
         return found
     except (RuntimeError, ValueError, OSError) as error:

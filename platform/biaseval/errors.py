@@ -54,7 +54,9 @@ def without_credentials(text: str) -> str:
 def refuse_broken(place: str, text: str) -> None:
     """Raise InputError: a text holds bytes that are not UTF-8, or half a character (a surrogate)."""
     if re.search("[\ud800-\udfff]", text):
-        raise InputError(f"{place}: holds bytes that are not UTF-8, or half a character; write whole characters")
+        raise InputError(
+            f"{place}: {ascii(text)[:200]} holds bytes that are not UTF-8; write UTF-8, or rename the file"
+        )
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:

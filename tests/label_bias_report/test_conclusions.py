@@ -25,7 +25,8 @@ def relations(run: Run) -> Iterator[Relations]:
 
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "as it is": ([],
-        [r"^Biased\. Above sampling noise: RSD in \d+ and BiasScore in \d+ of 12 tasks without dem.*, RSD in \d+",
+        [r"^Biased\. Without dem.* the most frequent answer takes .* of a task’s rows and .* of its gold labels, most",
+        r"More bias than sampling noise explains: without demonstrations by RSD in \d+ of 12 tasks and by BiasScore in",
         "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
         r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
         r"Ready to deploy\? Better than always answering one label: .* on \d+\.\d %, which a test supports\.",
@@ -34,7 +35,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
     "a bias that is highest between the ends":
         (["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
-        [r"tasks without demonstrations, .* with 2 demonstrations, RSD in .* with 8"]),
+        [r"explains: without demonstrations by RSD .* with 2 demonstrations by RSD in .* with 8"]),
     "no bias": (["update label_bias_by_model set is_bias_shown = false"], [r"^No bias shown\. ", "!Biased",
         "!Cannot say"]),
     "no bias of a model that does nothing":
@@ -44,7 +45,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["^Biased, and not shown to be better than always"]),
     "better than a constant answer in macro-F1 alone":
         (["update label_bias_by_format set accuracy = 0.3, majority_accuracy = 0.4, is_above_constant = true"],
-        [r"By accuracy, no: .* on 40.0 %\. By macro-F1, which counts .*, yes: .* has .* against .*, which a test"]),
+        [r"No, unless every label counts alike: .* on 40.0 %\. By macro-F1, .* is better: .* against .*, which a"]),
     "right less often than one label":
         (["update label_bias_by_model set is_above_constant = true, accuracy = majority_accuracy - 0.01"],
         ["^Biased, and right less often than always answering one label. "]),
@@ -62,11 +63,14 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         (["update label_bias_verdicts set same_tasks_verdict = 'unclear', same_tasks_smallest_detectable = 0.25"],
         ["may miss changes below 0.250 in RSD and 0.250 in accuracy; four times as many rows halve that"]),
     "bias that only tasks like these can show": (["update label_bias_remedies set is_of_these_tasks = false"],
-        ["How sure: .* for tasks like these. Bias in new rows of these very tasks cannot", "!Other tasks"]),
+        ["How sure: .* over tasks like these. Changes in new rows of these very tasks cannot", "!Other tasks"]),
     "no test of words": (["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],
         ["How sure: 4 rows are too few for a test", "!Other tasks"]),
     "no support": (["update label_bias_remedies set shown_advice = 'mixed'"],
         ["Best mitigation: none is shown to reduce bias without a loss of accuracy."]),
+    "a loss that is not ruled out": (["update label_bias_remedies set shown_advice = 'bias falls, loss not ruled out', "
+        "same_tasks_bias_falls_in = if(method = 'cc', 'rsd and bias_score', 'bias_score')"],
+        ["mitigation: none is shown to be safe. RSD falls after CC, and BiasScore falls after .*; a loss of"]),
 }  # fmt: skip
 """By name, statements that change marts, and what conclusions say; with !, what they do not say."""
 
@@ -120,7 +124,7 @@ ONE: Row = {"n_tasks": 1, "n_demos": (0,), "labels": ["no", "yes"]}
 RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     "constant in all tasks": ({"n_tasks": 6, "n_demos": (0, 8), "preference": 40.0},
         ["^Biased, and not shown to be better",
-        "Tasks no better than always answering one label: 6 of 6 without dem"]),
+        "Tasks without mitigation that are not shown to be better than always answering one label: 6 of 6"]),
     "constant in the only task": ({**ONE, "n_main": 60, "preference": 40.0},
         ["^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the"]),
     # Calibration inverts the scores: inputs without an answer prefer what is right.
@@ -129,7 +133,7 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     "too few tasks for words on others": ({"n_tasks": 3, "n_demos": (0, 2), "n_main": 120, "n_bias_score": 32},
         ["How sure: .* these 3 tasks with", "Other tasks: 3 tasks say nothing about other tasks; measure 6 or more"]),
     "too few rows for words on these tasks": ({"n_tasks": 8, "n_demos": (0,), "n_main": 8, "n_bias_score": 2},
-        ["How sure: the chance .* for tasks like these"]),
+        ["How sure: the chance .* over tasks like these"]),
     "too few rows for words": ({**ONE, "n_main": 4, "n_bias_score": 4}, ["How sure: 4 rows are too few",
         "BiasScore cannot be tested: 2 of its 4 rows are “no”.", "!Best mitigation"]),
     "a task tested over its rows": ({"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},

@@ -1,4 +1,4 @@
-"""Damaged files, values and command lines: each must end in a result or in one message of at most 4,000 characters.
+"""Damaged files, values and command lines: each must end in a result or in one message.
 
     python -m tests.validation.fuzz --inputs 1000000 --out FILE [--seed 1] [--only spec,json]
 
@@ -134,6 +134,7 @@ def _run(folder: Path) -> Path:
         Run.open(str(run)).write_sealed(sealed, json.loads((run / sealed).read_bytes()))
     for source, name in INPUTS.items():
         shutil.copy(ROOT / source, folder / name)
+    (folder / "scores.csv").write_bytes(SCORES)
     return run
 
 
@@ -287,7 +288,7 @@ _COMMAND_LINES = [
     "sql\nrun\nselect 1",
     "tasks\ncheck\ntasks.json",
     "check\nrun\naccuracy > 0.5",
-    "init\n--data\nrows.csv\n--text\na\n--label\nb\n--out\nspec.yaml",
+    "init\nrows.csv\n--out\nnew.yaml",
     "plan\nspec.yaml\n--set\nmodel.path=x\n--json",
     "data\ncheck\nspec.yaml",
     "import\ntable\nscores.csv\n--out\nrun2",

@@ -16,6 +16,7 @@ ONCE = [
     ("specs", b"kind: label_bias\nname: a\nmodel: {path: " + b"a" * 300 + b"}\ntasks: {path: .}\n"),
     ("specs", b"kind: instruct\nname: a\nmodel: {path: m}\ndata: {path: a}\ntraining: {learning_rate: .inf}\n"),
     ("specs", f"kind: majority_bias\nname: a\nmodel: {{path: m}}\ndata: {{max_test: {10**30}}}\n".encode()),
+    ("specs", b"kind: instruct\nname: a\nmodel: {path: m}\ndata: {path: a}\ntraining: {learning_rate: inf}\n"),
     ("specs", b'kind: label_bias\nname: a\nmodel: {path: m, revision: "\\ud800"}\ntasks: {path: .}\n'),
     ("specs", f"kind: label_bias\nseed: {DIGITS}\n".encode()),
     ("task files", b'{"Categories": ["a"], "Instances": [{"id": "1", "id": "2"}]'),

@@ -153,7 +153,7 @@ def _failures_of(key: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = " ".join(str(error).split())
         raise InputError(f"{key}: fails ({type(error).__name__}: {message}); mend the task") from error
 

@@ -22,11 +22,11 @@ def logged(run: Run) -> Iterator[None]:
     lines: list[str] = []
 
     def hear(text: str) -> None:
-        line = f"{utc_now()} {text}\n"
+        line = without_credentials(f"{utc_now()} {text}\n")
         if not run.is_local:
             lines.append(line)
             return
-        with suppress(OSError), open(run.path(LOG), "a", encoding="utf-8") as file:
+        with suppress(OSError), open(run.path(LOG), "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(line)
 
     try:
@@ -36,7 +36,7 @@ def logged(run: Run) -> Iterator[None]:
             hear("ends")
     except Exception as error:
         if not isinstance(error, BiasevalError):
-            hear(without_credentials("".join(format_exception(error))))
+            hear("".join(format_exception(error)))
         raise
     finally:
         with suppress(OSError, BiasevalError):
@@ -44,4 +44,4 @@ def logged(run: Run) -> Iterator[None]:
                 run.delete(LOG)
             elif lines:
                 before = run.read_bytes(LOG) if run.has(LOG) else b""
-                run.write_bytes(LOG, before + "".join(lines).encode())
+                run.write_bytes(LOG, before + "".join(lines).encode(errors="backslashreplace"))

@@ -74,7 +74,7 @@ def _unusable(value: object, key: str = "") -> Iterator[str]:
     elif isinstance(value, str) and re.search("[\0\ud800-\udfff]", value):
         yield f"{key}: holds a NUL or half a character; write it without"
     elif isinstance(value, int | float) and not abs(value) < 2**63:
-        yield f"{key}: {value} is not finite or too large; write a number below 9e18"
+        yield f"{key}: {value} is not finite or too large; write one between -9e18 and 9e18"
 
 
 def with_absolute_paths(spec: S, folder: Path) -> S:

@@ -44,7 +44,7 @@ class Section(BaseModel):
     fields before it). Checks of several keys together (``model_validator``) run once each key is valid.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
