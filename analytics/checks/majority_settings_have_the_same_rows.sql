@@ -11,22 +11,16 @@ setting_rows as (
     inner join majority_contexts using (context_id)
     where prompts.purpose = 'majority'
     group by all
-),
-
-compared as (
-    select
-        *,
-        first_value(n_rows) over first_setting as first_n_rows,
-        first_value(instances) over first_setting as first_instances
-    from setting_rows
-    window first_setting as (order by setting, seed, instruction)
 )
 
 select
     format('{}, setting {}, seed {}, {} instruction: {} rows in {} contexts, the first setting has {} in one',
            task, coalesce(setting, 'null'), coalesce(seed::varchar, 'null'), if(instruction, 'with', 'without'), n_rows,
-           n_contexts, first_n_rows) as problem,
+           n_contexts, first_value(n_rows) over first_setting) as problem,
     task, setting, seed, instruction
-from compared
-where n_contexts > 1 or n_rows <> n_distinct_rows or n_rows <> first_n_rows or instances <> first_instances
+from setting_rows
+window first_setting as (order by setting, seed, instruction)
+qualify
+    n_contexts > 1 or n_rows <> n_distinct_rows or n_rows <> first_value(n_rows) over first_setting
+    or instances <> first_value(instances) over first_setting
 order by all

@@ -5,21 +5,14 @@ setting_rows as (
     from prompts
     where purpose in ('main', 'bias_score')
     group by all
-),
-
-compared as (
-    select
-        *,
-        first_value(n_rows) over first_setting as first_n_rows,
-        first_value(instances) over first_setting as first_instances
-    from setting_rows
-    window first_setting as (partition by task, purpose order by format <> 'base', format, n_demos, demo_set)
 )
 
 select
     format('{}, {}, {}n_demos {}, demo_set {}: {} rows, other than the {} of the first setting',
-           task, purpose, case when format = 'base' then '' else format || ', ' end, n_demos, demo_set, n_rows, first_n_rows) as problem,
+           task, purpose, case when format = 'base' then '' else format || ', ' end, n_demos, demo_set, n_rows,
+           first_value(n_rows) over first_setting) as problem,
     task, purpose, n_demos, demo_set
-from compared
-where n_rows <> first_n_rows or instances <> first_instances
+from setting_rows
+window first_setting as (partition by task, purpose order by format <> 'base', format, n_demos, demo_set)
+qualify n_rows <> first_value(n_rows) over first_setting or instances <> first_value(instances) over first_setting
 order by all

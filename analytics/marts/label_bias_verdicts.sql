@@ -102,7 +102,7 @@ task_tests as (
         {'family': family, 'test': test} as family, task as test, estimate,
         -- There is none without that of the partner.
         case
-            when word_partner(metric) is null or count(*) over of_word > 1
+            when metric_head(metric).requires is null or count(*) over of_word > 1
                 then word_p(list({'metric': metric, 'estimate': estimate, 'p': p, 'noise_p': noise_p}) over of_word)
         end as p
     from named

@@ -61,7 +61,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["Other tasks: no change of bias is shown for tasks like these."]),
     "changes that stay unseen":
         (["update label_bias_verdicts set same_tasks_verdict = 'unclear', same_tasks_smallest_detectable = 0.25"],
-        ["may miss changes below 0.250 in RSD and 0.250 in accuracy; four times as many rows halve that"]),
+        ["may miss changes of up to 0.250 in RSD and 0.250 in accuracy; four times as many rows halve that"]),
     "bias that only tasks like these can show": (["update label_bias_remedies set is_of_these_tasks = false"],
         ["How sure: .* over tasks like these. Changes in new rows of these very tasks cannot", "!Other tasks"]),
     "no test of words": (["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],

@@ -31,6 +31,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
@@ -300,8 +301,10 @@ def _sql(path: Path) -> object:
     """Ask a finished run, through one connection for all queries; the answer is not kept."""
     connection = _connection(path.parent)
     sql = path.read_bytes().decode(errors="surrogateescape")
-    with queries.said_as_input():
+    try:
         return connection.sql(queries.only_read(connection, sql)).to_arrow_table().num_rows
+    except duckdb.Error as error:
+        raise BiasevalError(str(error)) from error
 
 
 @cache

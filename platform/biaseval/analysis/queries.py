@@ -1,8 +1,8 @@
 """Open finished runs as views, and answer queries about one or several of them."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -151,18 +151,11 @@ def query(
         InputError: the statement is wrong, writes, or reads a file that it may not; the message is DuckDB's.
         BiasevalError: a run is not finished, or its files cannot be read.
     """
-    with said_as_input():
+    try:
         try:
             return _answer(run_dirs, sql, files, unsafe, asked=sql)
         except duckdb.CatalogException:  # so that the message can suggest similar names among all relations
             return _answer(run_dirs, sql, files, unsafe)
-
-
-@contextmanager
-def said_as_input() -> Iterator[None]:
-    """Raise errors of DuckDB about a query as those of `query`."""
-    try:
-        yield
     except duckdb.PermissionException as error:
         raise InputError(f"query: {error}; {ALLOWED}") from error
     except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from platform import python_version
 from traceback import format_exception
 
 from biaseval.environment import FILE, version_of
@@ -31,7 +30,7 @@ def logged(run: Run) -> Iterator[None]:
 
     try:
         with heard(hear):
-            hear(f"begins: {typed_command()} (biaseval {version_of('biaseval')}, Python {python_version()})")
+            hear(f"begins: {typed_command()} (biaseval {version_of('biaseval')})")
             yield
             hear("ends")
     except Exception as error:
