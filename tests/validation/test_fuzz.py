@@ -40,9 +40,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_cluster_file_that_mounts_no_path_is_a_finding(folder: Path) -> None:
     text = (Path(__file__).parents[2] / "cluster.yaml").read_text()
     (folder / "cluster.yaml").write_text(
-        re.sub(r"(?m)^file_mounts:.*\n(?:  .*\n)*", "", text) + "file_mounts: {/a: {b: c}}\n"
+        re.sub(r"(?m)^file_mounts:.*\n(?:  .*\n)*", "", text)
+        + f"file_mounts: {{/a: {{b: c}}, /b: ~no/x, /c: {'n' * 300}}}\n"
     )
-    assert any("file_mounts" in finding.found for finding in cluster_file(folder / "cluster.yaml"))
+    assert sum("file_mounts" in finding.found for finding in cluster_file(folder / "cluster.yaml")) == 3
 
 
 @pytest.mark.parametrize(("name", "data"), ONCE)

@@ -1,5 +1,6 @@
 """A file of Ray's cluster launcher: whether `ray up` takes it, and whether the nodes will fit this machine."""
 
+import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,7 @@ def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
         found = f"available_node_types: {', '.join(unnamed)}: node_config.ImageId names no image"
         yield Finding(_NAME, State.problem, found, "name one of your region, as the file says at its beginning")
     for there, here in config.get("file_mounts", {}).items():
-        if not (path.parent / Path(str(here)).expanduser()).exists():
+        if not os.path.exists(path.parent / os.path.expanduser(str(here))):
             found = f"file_mounts: {here}, for {there}, is not here"
             yield Finding(_NAME, State.problem, found, f"mend the path: it is looked for from {path.parent.resolve()}")
     python = "".join(platform.python_version_tuple()[:2])
