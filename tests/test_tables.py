@@ -176,7 +176,7 @@ def test_a_summary_has_the_rows_of_marts_and_nothing_that_sql_has_not(kind: str,
     assert "/tmp" not in json.dumps(found)
 
 
-BESIDE_TABLES = {
+BESIDE_TABLES = {"run.log",
     ".lock", "digests.json", "spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml",
     "summary.json",
 }  # fmt: skip
