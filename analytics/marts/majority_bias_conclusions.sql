@@ -232,9 +232,14 @@ lines as (
         3, 'Best mitigation:',
         if(count(*) = 0, 'none was measured', 'none is shown to reduce bias without a loss of weighted F1')
         || coalesce('; bias falls after ' || listed(
-            list_sort(list_distinct(list(shown_method(method)) filter (evidence = 'bias falls, loss not ruled out' and is_above_constant)))
+            list(shown_method(method) || if(shown_way = '', '', ' of ' || shown_way) || given order by method, predict, instruction)
+                filter (evidence = 'bias falls, loss not ruled out' and is_above_constant)
         ) || ', but a loss cannot be ruled out', '') || '.'
-    from majority_remedies
+    from (
+        select remedies.*, shown_way, given
+        from majority_remedies as remedies
+        inner join named using (model, n_demos, instruction, predict, method)
+    )
     having not exists (select 1 from best)
     union all
     select 16, 'The instruction changes weighted F1:', text || '.' from gaps
@@ -249,10 +254,7 @@ lines as (
             ), ''), 'no difference could be tested'),
             counted(n_rows, 'row'), counted(n_seeds, 'seed')
         )
-        || coalesce(format(
-            ' The run may miss changes of weighted F1 of up to {}.',
-            as_rate(most)
-        ), '')
+        || coalesce(format(' The run may miss changes of weighted F1 of up to {}.', as_rate(most)), '')
     from certainty, size
 )
 

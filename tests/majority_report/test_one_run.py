@@ -79,6 +79,9 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         [r"Best mitigation: LOOC.* has the highest mean weighted F1 of all .*: standard dev.* → \d.\d+, mean w"]),
     "none that helps": (["update majority_remedies set is_supported = false"],
         ["Best mitigation: none is shown to reduce bias without a loss of weighted F1"]),
+    "a loss that is not ruled out": (["update majority_remedies set is_supported = false, is_above_constant = true, "
+        "evidence = 'bias falls, loss not ruled out'"],
+        ["Best mitigation: none is shown .* F1; bias falls after .*LOOC.*, but a loss cannot be ruled out"]),
     "no mitigation": (["delete from majority_remedies"], ["Best mitigation: none was measured"]),
 }  # fmt: skip
 """By name, statements that change marts, and what conclusions say; with !, what they do not say."""

@@ -424,6 +424,8 @@ def run() -> None:
     every = {name: one for name, one in surfaces().items() if not asked.only or name in asked.only.split(",")}
     total = sum(one.share for one in every.values())
     state: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {}
+    if state.setdefault("seed", asked.seed) != asked.seed:
+        parser.error(f"{asked.out} is of seed {state['seed']}; name another file for seed {asked.seed}")
     for name, surface in every.items():
         own = state.setdefault(name, {"n": 0, "seconds": 0.0, "counts": {}, "found": {}})
         wanted = asked.inputs * surface.share // total

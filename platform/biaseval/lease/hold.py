@@ -263,9 +263,5 @@ def look(run: Run) -> tuple[Sight | None, Seen | None]:
 
 def words(seen: Seen) -> str:
     """Return who holds a run and when it was heard of last, for messages."""
-    who = (
-        "somebody (the lease cannot be read: it is damaged, or a later version wrote it)"
-        if seen.lease is None
-        else str(seen.lease)
-    )
+    who = str(seen.lease or "a process whose lease is damaged, or of a later version")
     return f"{who}, last seen {duration(seen.age_s)} ago"
