@@ -23,6 +23,7 @@ from biaseval.analysis.sql_files import (
     complete_tables,
     complete_views,
     connect,
+    create,
     create_methods,
     create_metric_heads,
     create_views,
@@ -30,7 +31,6 @@ from biaseval.analysis.sql_files import (
     reached,
     read_parquet,
     relations,
-    store_views,
 )
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
@@ -82,29 +82,29 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
     create_metric_heads(connection, {name: sql for own in finished for name, sql in own.chosen.metrics.items()})
     # For views over views it takes seconds, longer than it ever saves.
     connection.execute("set disabled_optimizers = 'projection_placement'").fetchall()
+    is_asked = wanted is not None
     if len(runs) == 1:
-        _begin(finished[0], connection)
-        _complete(finished[0], connection)
-        if wanted is not None:
-            _store(finished[0].relations, connection)
+        _begin(finished[0], connection, is_asked)
+        if not is_asked:
+            _complete(finished[0], connection)
         return connection
+    reads = {name for made in comparisons for name in made.reads}
     selects: dict[str, list[str]] = {}
     for number, (own, name) in enumerate(zip(finished, names, strict=True)):
         connection.execute(f"create schema run_{number}; use run_{number}")
-        _begin(own, connection)
+        _begin(own, connection, is_asked, reads)
         for view in own.names:
             selects.setdefault(view, []).append(f"select {literal(name)} as run, * from run_{number}.{view}")
     connection.execute("use memory.main")
     of_all = [Relation("runs", view, " union all by name ".join(parts)) for view, parts in selects.items()]
+    if is_asked:
+        _store([*of_all, *comparisons], connection, reads.difference(selects))
+        return connection
     create_views([*of_all, *comparisons], connection)
     for number, own in enumerate(finished):
         connection.execute(f"use run_{number}")
         _complete(own, connection)
-        if wanted is not None:
-            _store(own.relations, connection, also_read={name for made in comparisons for name in made.reads})
     connection.execute("use memory.main")
-    if wanted is not None:
-        _store(comparisons, connection)
     return connection
 
 
@@ -304,12 +304,22 @@ def _only(finished: _Finished, names: Collection[str]) -> _Finished:
     )
 
 
-def _begin(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
-    """Create placeholders for the views of a run until `_complete`: its tables' first parts, and empty tables."""
+def _begin(
+    finished: _Finished, connection: duckdb.DuckDBPyConnection, is_asked: bool, also: Collection[str] = ()
+) -> None:
+    """Create the relations of a run, or placeholders until `_complete`: its tables' first parts, and empty tables.
+
+    If all queries are known (``is_asked``), what relations read, and ``also`` these names, is computed once.
+    """
     if finished.chosen.own:
         create_methods(connection, finished.chosen)
     begin_tables(finished.run, finished.listed, connection)
-    begin_views(finished.relations, connection)
+    if is_asked:
+        complete_tables(finished.run, finished.listed, connection)
+        read = {name for made in finished.relations for name in made.reads}
+        _store(finished.relations, connection, read.union(also))
+    else:
+        begin_views(finished.relations, connection)
 
 
 def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
@@ -317,13 +327,11 @@ def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> Non
     complete_tables(finished.run, finished.listed, connection)
 
 
-def _store(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection, also_read: Collection[str] = ()) -> None:
-    """Compute each relation that others read once, as `write_marts` does.
-
-    A relation comes after those that it reads. ``also_read`` are names that further relations read.
-    """
-    read = {name for relation in made for name in relation.reads}.union(also_read) - {*LARGE}
-    store_views([relation for relation in made if relation.name in read], connection)
+def _store(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection, read: Collection[str]) -> None:
+    """Create relations, each after those that it reads; those of ``read`` as tables, which DuckDB computes once."""
+    for relation in made:
+        is_table = relation.name in read and relation.name not in LARGE
+        create("table" if is_table else "view", relation.name, relation.sql, connection)
 
 
 def _is_stored(run: Run, mart: Relation) -> bool:

@@ -342,13 +342,6 @@ def complete_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnecti
         create("view", relation.name, relation.sql, connection)
 
 
-def store_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
-    """Turn views, each after those that it reads, into tables, because DuckDB recomputes a view at each use."""
-    for relation in made:
-        connection.execute(f"drop view {relation.name}").fetchall()
-        create("table", relation.name, relation.sql, connection)
-
-
 def create(what: str, name: str, select: str, connection: duckdb.DuckDBPyConnection) -> None:
     """Create a view or table; Raises BiasevalError: a disk or memory is full, a file no Parquet, or the SQL wrong."""
     try:
