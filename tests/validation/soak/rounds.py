@@ -1,0 +1,235 @@
+"""Rounds without Ray: a command is forked, a fault stops it at a named point, and the same command is forked again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from biaseval.store import Run
+from tests.validation.soak import oracle, server
+from tests.validation.soak.kinds import KINDS, RUN, prepare
+from tests.validation.soak.points import POINTS, Plan
+
+CODES = {"kill": -9, "stop": 143, "interrupt": 130, "full": 1, "error": 1}
+"""Faults to the exit code of a command."""
+
+_ON_S3 = 0.3
+"""Share of the rounds on S3."""
+
+_FROM_NOTHING = 0.08
+"""Share of the rounds that compute everything again, whatever is remembered."""
+
+_QUERY = "marts, in a query"
+"""The point that is met only where metrics are computed."""
+
+BUCKET = "s3://bias"
+
+
+@dataclass
+class Round:
+    """One disturbed run, and what became of it."""
+
+    number: int
+    kind: str
+    point: str
+    fault: str
+    store: str
+    """``disk`` or ``s3``."""
+    nth: int
+    """Which event of the point."""
+    hit: bool = False
+    """The fault came."""
+    code: int | None = None
+    """How the disturbed command ended."""
+    lost: list[str] = field(default_factory=list)
+    twice: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """A wrong exit code, a traceback, several errors, or a second command that failed."""
+    hung: bool = False
+    message: str = ""
+    """The last line of the disturbed command."""
+    seconds: float = 0.0
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether anything is wrong."""
+        return bool(self.lost or self.twice or self.wrong or self.hung)
+
+
+class Bench:
+    """A folder with the inputs, an undisturbed run of each kind, and what is remembered of its metrics."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("memory", "undisturbed", "rounds"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def memory(self) -> Path:
+        """What is remembered."""
+        return self.folder / "memory"
+
+    def inputs(self, kind: str) -> Path:
+        """Return the folder with the spec of a kind."""
+        return self.folder / "inputs" / kind
+
+    def undisturbed(self, kind: str) -> Path:
+        """Return the folder of the undisturbed run of a kind, which is made at the first call."""
+        own = self.folder / "undisturbed" / kind
+        if (own / "found.json").exists():
+            return own
+        shutil.rmtree(own, ignore_errors=True)
+        own.mkdir()
+        self.begin(kind, own, str(own / "run"))
+        _expect(server.forked(lambda: _quietly(prepare, kind, self.folder / "inputs"), own))
+        arguments = self.arguments(kind, str(own / "run"))
+        _expect(server.forked(lambda: server.command(arguments, Plan(str(own)), memory=self.memory), own))
+        _expect(server.forked(lambda: oracle.examine(str(own / "run"), own, None), own))
+        return own
+
+    def begin(self, kind: str, folder: Path, uri: str) -> list[str]:
+        """Put what a run of a kind begins with at its place, and return the names of these files."""
+        before = KINDS[kind].begins_as
+        if before is None:
+            return []
+        source = self.undisturbed(before)
+        if uri.startswith("s3://"):
+            _expect(server.forked(lambda: _quietly(_copy, source / "run", uri), folder))
+        else:
+            shutil.copytree(source / "run", uri)
+        return list(json.loads((source / "found.json").read_text())["contents"])
+
+    def arguments(self, kind: str, uri: str, *, is_on_ray: bool = False) -> list[str]:
+        """Return the arguments of the command of a kind for a run directory."""
+        return [one.replace(RUN, uri) for one in KINDS[kind].arguments(self.inputs(kind), is_on_ray=is_on_ray)]
+
+    def events(self, kind: str) -> dict[str, int]:
+        """Return how often the undisturbed run of a kind met each point."""
+        found: dict[str, int] = json.loads((self.undisturbed(kind) / "counts").read_text())
+        if "marts, before a write" in found:
+            found.setdefault(_QUERY, 2)
+        return found
+
+
+def _quietly(work: Any, *given: Any) -> int:
+    work(*given)
+    return 0
+
+
+def _copy(source: Path, uri: str) -> None:
+    import pyarrow.fs as pafs
+
+    pafs.copy_files(str(source), Run.open(uri).root, destination_filesystem=Run.open(uri).fs)
+
+
+def _expect(ended: server.Ended) -> None:
+    if ended.code != 0:
+        raise RuntimeError(f"what no fault disturbed ended with {ended.code}: {ended.said[-2000:]}")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Draws the rounds of a seed, each from its number alone."""
+
+    bench: Bench
+    seed: int
+    kinds: tuple[str, ...]
+
+    @cached_property
+    def places(self) -> list[tuple[str, str]]:
+        """All pairs of a kind and a point that it meets."""
+        return [(kind, point) for kind in self.kinds for point in POINTS if self.bench.events(kind).get(point)]
+
+    def round(self, number: int) -> Round:
+        """Return a round: every pair of kind and point comes once before any comes again."""
+        order = list(self.places)
+        random.Random(f"{self.seed}/{number // len(order)}").shuffle(order)
+        kind, point = order[number % len(order)]
+        chance = random.Random(f"{self.seed}/{number}/round")
+        fault = chance.choice(["kill", *POINTS[point].faults])
+        store = "s3" if chance.random() < _ON_S3 else "disk"
+        return Round(number, kind, point, fault, store, chance.randint(1, self.bench.events(kind)[point]))
+
+    def remembers(self, own: Round) -> bool:
+        """Return whether the disturbed command of a round takes its metrics from what is remembered."""
+        chance = random.Random(f"{self.seed}/{own.number}/memory")
+        return own.point != _QUERY and chance.random() >= _FROM_NOTHING
+
+
+def made(draw: Draw, number: int, variables: Mapping[str, str]) -> Round:
+    """Make a round; ``variables`` point to the S3 server."""
+    own, bench = draw.round(number), draw.bench
+    folder = bench.folder / "rounds" / str(number)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    os.environ.update(variables)
+    uri = f"{BUCKET}/{draw.seed}/{number}" if own.store == "s3" else str(folder / "run")
+    there = bench.begin(own.kind, folder, uri)
+    arguments, memory = bench.arguments(own.kind, uri), bench.memory
+    plan = Plan(str(folder), own.point, own.fault, own.nth)
+    used = memory if draw.remembers(own) else None
+    first = server.forked(lambda: server.command(arguments, plan, memory=used), folder)
+    own.hit, own.code, own.hung = (folder / "fired").exists(), first.code, first.code is None
+    lines = [line for line in first.said.splitlines() if line.strip()]
+    own.message = lines[-1][:300] if lines and own.fault != "kill" else ""
+    own.wrong = _wrong(own, first) if own.hit else []
+    second = server.forked(lambda: server.command(arguments, Plan(str(folder)), memory=memory), folder)
+    if second.code != 0 or "Traceback" in second.said:
+        own.wrong.append(f"the same command again ended with {second.code}: {second.said[-300:]}")
+    examined = server.forked(lambda: _examined(uri, folder, bench.undisturbed(own.kind), there), folder)
+    if examined.code == 0:
+        found = json.loads((folder / "found.json").read_text())
+        own.lost, own.twice = found["lost"], found["twice"]
+    else:
+        own.lost = [f"the run cannot be read: {examined.said[-300:]}"]
+    own.seconds = round(first.seconds + second.seconds + examined.seconds, 1)
+    if not own.is_bad:
+        shutil.rmtree(folder, ignore_errors=True)
+    return own
+
+
+def _examined(uri: str, folder: Path, undisturbed: Path, there: list[str]) -> int:
+    code = oracle.examine(uri, folder, undisturbed, there)
+    if uri.startswith("s3://"):
+        run = Run.open(uri)
+        run.fs.delete_dir(run.root)
+    return code
+
+
+def _wrong(own: Round, ended: server.Ended) -> list[str]:
+    """Return what a disturbed command should not have done."""
+    found = []
+    if ended.code not in (CODES[own.fault], None):
+        found.append(f"exit code {ended.code} where {CODES[own.fault]} is right")
+    if "Traceback (most recent call last)" in ended.said:
+        found.append(f"traceback: {ended.said.strip().splitlines()[-1][:200]}")
+    if "did not expect this" in ended.said:
+        found.append(f"unforeseen: {ended.said[-300:]}")
+    errors = [line for line in ended.said.splitlines() if line.startswith("error:")]
+    if ended.code == 1 and len(errors) != 1:
+        found.append(f"{len(errors)} errors are said")
+    if ended.code in (130, 143, -2, -15) and "run the same command again" not in ended.said:
+        found.append("it ends without a word")
+    return found
+
+
+def series(draw: Draw, known: list[dict[str, Any]], kills: int, variables: Mapping[str, str]) -> Iterator[Round]:
+    """Yield new rounds until so many kills have hit, those of the known rounds included."""
+    n_hits, number = sum(own["hit"] for own in known), len(known)
+    while n_hits < kills:
+        own = made(draw, number, variables)
+        n_hits += own.hit
+        number += 1
+        yield own
+
+
+def as_json(own: Round) -> dict[str, Any]:
+    """Return a round as JSON, without what is not worth saying."""
+    return {name: value for name, value in asdict(own).items() if value not in ([], "", None) or name == "code"}

@@ -1,0 +1,145 @@
+"""Processes that are forked from this one, which has imported everything once: a command then starts in no time.
+
+This process itself opens no run, no database and no store. Their threads would not live on in what it forks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.validation.soak.memory import use
+from tests.validation.soak.points import Plan, counted, install
+
+HANGS_S = 90.0
+"""Seconds after which a command without Ray hangs."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended."""
+
+    code: int | None
+    """Its exit code, a signal as a negative number; None: it hung and was killed."""
+    said: str
+    """Its standard error."""
+    seconds: float
+
+
+def load() -> None:
+    """Import what commands import, and let one thread compute: a fork has no others."""
+    import torch
+
+    torch.set_num_threads(1)
+    import optuna
+    import peft
+    import pyarrow.parquet
+    import pyarrow.dataset
+    import ray.data
+    import ray.train.torch
+    import ray.tune
+    import transformers.models.bert.modeling_bert
+    import transformers.models.llama.modeling_llama  # noqa: F401
+
+    import biaseval.cli
+    import biaseval.execute.groups
+    import biaseval.execute.tune
+    import biaseval.runs.commands
+    import biaseval.search.kind
+    import biaseval.training.outcome
+    import biaseval.training.work  # noqa: F401
+    import tests.inprocess  # noqa: F401
+
+
+def start(work: Callable[[], int], folder: Path) -> int:
+    """Fork a process that does ``work``, whose result is its exit code; return its pid.
+
+    Its standard output and error go to the files ``out`` and ``err`` in the folder.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.setpgid(0, 0)
+        for number, name in ((1, "out"), (2, "err")):
+            file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+            os.dup2(file, number)
+            os.close(file)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+        code = 71
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(pid: int, folder: Path, hangs_s: float = HANGS_S) -> Ended:
+    """Wait until a forked process has ended; kill it where it hangs."""
+    begun = time.monotonic()
+    code: int | None = None
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            break
+        if time.monotonic() - begun > hangs_s:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            break
+        time.sleep(0.01)
+    said = (folder / "err").read_text(errors="replace") if (folder / "err").exists() else ""
+    return Ended(code, said, time.monotonic() - begun)
+
+
+def forked(work: Callable[[], int], folder: Path, hangs_s: float = HANGS_S) -> Ended:
+    """Do work in a forked process."""
+    return wait(start(work, folder), folder, hangs_s)
+
+
+def command(
+    arguments: Sequence[str], plan: Plan | None, *, is_on_ray: bool = False, memory: Path | None = None
+) -> int:
+    """Run ``biaseval`` in this process, its stages too unless they are to run on Ray; return the exit code.
+
+    With a plan the points count events and the fault comes; the counts go to the file ``counts`` of its folder.
+    """
+    import biaseval.search.samples
+    from biaseval.__main__ import start as begin
+    from tests.inprocess import in_this_process
+
+    biaseval.search.samples.N_GROUPS = 3
+    if memory is not None:
+        use(memory)
+    if plan is not None:
+        install(plan)
+    sys.argv = ["biaseval", *arguments]
+    code: Any = 0
+    with contextlib.nullcontext() if is_on_ray else in_this_process():
+        try:
+            begin()
+        except SystemExit as ended:
+            code = ended.code
+        except BaseException:
+            traceback.print_exc()
+            code = 1
+    if plan is not None:
+        Path(plan.folder, "counts").write_text(json.dumps(counted()))
+    return code if isinstance(code, int) else 0 if code is None else 1
