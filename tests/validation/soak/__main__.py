@@ -15,7 +15,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before anything sta
 from tests.buckets import s3_server
 from tests.validation import soak
 from tests.validation.soak import rounds, server, table
-from tests.validation.soak.kinds import KINDS
+from tests.validation.soak.kinds import KINDS, prepare
 
 
 def _write(state: dict[str, Any], out: Path) -> None:
@@ -42,7 +42,11 @@ def run() -> None:
         server.load()
         kinds = tuple(name for name in KINDS if not asked.only or name in asked.only.split(","))
         folder = Path(tempfile.gettempdir()) / f"soak-{asked.out.resolve().parent.name}-{asked.out.stem}"
-        draw = rounds.Draw(rounds.Bench(folder), asked.seed, kinds)
+        bench = rounds.Bench(folder)
+        for name in ("scoring", "answering"):
+            server.forked(lambda name=name: rounds.quietly(prepare, name, folder / "inputs"), folder)
+        server.warm(bench.inputs("scoring") / "model", bench.inputs("answering") / "bert")
+        draw = rounds.Draw(bench, asked.seed, kinds)
         with s3_server() as variables:
             for own in rounds.series(draw, here, asked.kills - asked.behind_ray, variables):
                 here.append(rounds.as_json(own))

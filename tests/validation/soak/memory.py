@@ -15,13 +15,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from biaseval.store import Run, sha256_of
-from tests.validation.soak.oracle import content_digest, names
+from biaseval.tables import TABLES
+from tests.validation.soak.oracle import content_digest
 
 
-def key_of(run: Run) -> str:
-    """Return a digest of all tables of a run but its marts, and of its spec."""
-    tables = [name for name in names(run) if name.count("/") == 1 and "/part-" in name]
-    every = [f"{name} {content_digest(run, name)}" for name in tables]
+def key_of(run: Run, known: dict[Any, str]) -> str:
+    """Return a digest of all tables of a run but its marts, and of its spec; ``known`` has those of files."""
+    infos = [own for table in TABLES for own in run.listed(table, in_folders=False).items()]
+    every = []
+    for name, seen in sorted(infos):
+        place = (run.uri, name, seen)
+        if place not in known:
+            known[place] = content_digest(run, name)
+        every.append(f"{name} {known[place]}")
     return sha256_of("\n".join([*every, run.read_text("spec.yaml")]).encode())[:32]
 
 
@@ -33,8 +39,10 @@ def use(folder: Path) -> None:
     from biaseval.pipelines import run as path
     from biaseval.search import objectives
 
+    known: dict[Any, str] = {}
+
     def kept(name: str, run: Run, compute: Callable[[], Any]) -> Any:
-        file = folder / f"{key_of(run)}.{name}"
+        file = folder / f"{key_of(run, known)}.{name}"
         if file.exists():
             return pickle.loads(file.read_bytes())  # written by `use` in this very suite
         found = compute()

@@ -72,7 +72,7 @@ POINTS = {
     "marts, between write and rename": Point("write", "in", "marts/.*", _IN),
     "database": Point("write", "in", r"results\.duckdb", _IN),
     "page": Point("write", "in", r"figures/.*|summary\.json|report\.html|best\.yaml", _IN),
-    "training, at a step": Point("step", faults=_COMPUTED),
+    "training, at a step": Point("step"),
     "checkpoint, before it": Point("checkpoint"),
     "checkpoint, in a file": Point("write", "in", r"checkpoints/.*\.safetensors", _IN),
     "checkpoint, before its marker": Point("write", "before", r"checkpoints/.*checkpoint\.json"),

@@ -6,8 +6,10 @@ This process itself opens no run, no database and no store. Their threads would 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -36,28 +38,36 @@ class Ended:
 
 
 def load() -> None:
-    """Import what commands import, and let one thread compute: a fork has no others."""
+    """Import what commands import, and let one thread compute: a fork has no others.
+
+    Patterns that a load of a model compiles are compiled once, here.
+    """
+    import pyarrow
     import torch
 
     torch.set_num_threads(1)
-    import optuna
-    import peft
-    import pyarrow.parquet
-    import pyarrow.dataset
-    import ray.data
-    import ray.train.torch
-    import ray.tune
-    import transformers.models.bert.modeling_bert
-    import transformers.models.llama.modeling_llama  # noqa: F401
+    pyarrow.set_cpu_count(1)
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    re._MAXCACHE = 10_000  # type: ignore[attr-defined]
 
-    import biaseval.cli
-    import biaseval.execute.groups
-    import biaseval.execute.tune
-    import biaseval.runs.commands
-    import biaseval.search.kind
-    import biaseval.training.outcome
-    import biaseval.training.work  # noqa: F401
-    import tests.inprocess  # noqa: F401
+
+_IMPORTED = (
+    *("nltk.stem", "optuna", "peft", "pyarrow.dataset", "pyarrow.parquet", "ray.data", "ray.train.torch", "ray.tune"),
+    *("sklearn.feature_extraction.text", "typer.rich_utils", "transformers.models.bert.modeling_bert"),
+    *("transformers.models.llama.modeling_llama", "biaseval.cli", "biaseval.execute.groups", "biaseval.execute.tune"),
+    *("biaseval.runs.commands", "biaseval.search.kind", "biaseval.training.outcome", "biaseval.training.work"),
+    *("biaseval.qa_bias.tfidf_bias", "tests.inprocess"),
+)
+
+
+def warm(model: Path, reader: Path) -> None:
+    """Load two tiny models once, so that the patterns of transformers are compiled in what is forked from here."""
+    from transformers import AutoModelForCausalLM, AutoModelForQuestionAnswering, AutoTokenizer
+
+    for own, path in ((AutoModelForCausalLM, model), (AutoModelForQuestionAnswering, reader)):
+        own.from_pretrained(path)
+        AutoTokenizer.from_pretrained(path)
 
 
 def start(work: Callable[[], int], folder: Path) -> int:
