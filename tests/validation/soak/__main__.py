@@ -6,16 +6,13 @@ import argparse
 import json
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # before anything starts threads
-    os.environ.setdefault(_name, "1")
-
-from tests.buckets import s3_server
 from tests.validation import soak
-from tests.validation.soak import rounds, server, table
-from tests.validation.soak.kinds import KINDS, prepare
+from tests.validation.soak import behind_ray, rounds, server, table
+from tests.validation.soak.kinds import KINDS, of_tests, prepare
 
 
 def _write(state: dict[str, Any], out: Path) -> None:
@@ -32,28 +29,51 @@ def run() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default="")
+    parser.add_argument("--part", choices=("all", "here", "ray"), default="all")
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()
-    state: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {}
-    if state.setdefault("seed", asked.seed) != asked.seed or state.setdefault("only", asked.only) != asked.only:
-        parser.error(f"{asked.out} is of another seed or other kinds; name another file")
-    here = state.setdefault("rounds", [])
+    states = {part: _state(asked, part) for part in ("here", "ray")}
     if not asked.table:
-        server.load()
-        kinds = tuple(name for name in KINDS if not asked.only or name in asked.only.split(","))
-        folder = Path(tempfile.gettempdir()) / f"soak-{asked.out.resolve().parent.name}-{asked.out.stem}"
-        bench = rounds.Bench(folder)
-        for name in ("scoring", "answering"):
-            server.forked(lambda name=name: rounds.quietly(prepare, name, folder / "inputs"), folder)
-        server.warm(bench.inputs("scoring") / "model", bench.inputs("answering") / "bert")
-        draw = rounds.Draw(bench, asked.seed, kinds)
-        with s3_server() as variables:
-            for own in rounds.series(draw, here, asked.kills - asked.behind_ray, variables):
-                here.append(rounds.as_json(own))
-                _write(state, asked.out)
-                if own.is_bad:
-                    print(table.problems([here[-1]]), flush=True)
-    print(table.table(here), table.coverage(here), table.problems(here), sep="\n\n")
+        _make(asked, states)
+    here, behind = (states[part]["rounds"] for part in ("here", "ray"))
+    for found in filter(None, (here, behind)):
+        print(table.table(found), table.coverage(found), table.problems(found), sep="\n\n")
+
+
+def _file(asked: argparse.Namespace, part: str) -> Path:
+    out: Path = asked.out
+    return out if part == "here" else out.with_suffix(".ray.json")
+
+
+def _state(asked: argparse.Namespace, part: str) -> dict[str, Any]:
+    path = _file(asked, part)
+    state: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"rounds": []}
+    if state.setdefault("seed", asked.seed) != asked.seed or state.setdefault("only", asked.only) != asked.only:
+        raise SystemExit(f"{path} is of another seed or other kinds; name another file")
+    return state
+
+
+def _make(asked: argparse.Namespace, states: dict[str, dict[str, Any]]) -> None:
+    """Make the rounds that are missing, and write each to its file."""
+    server.load()
+    kinds = tuple(name for name in KINDS if not asked.only or name in asked.only.split(","))
+    folder = Path(tempfile.gettempdir()) / f"soak-{asked.out.resolve().parent.name}-{asked.out.stem}"
+    bench, on_ray = rounds.Bench(folder), rounds.Bench(folder / "ray", is_on_ray=True)
+    for name in ("scoring", "answering"):
+        server.forked(partial(rounds.quietly, prepare, name, folder / "inputs"), folder)
+    server.warm(bench.inputs("scoring") / "model", bench.inputs("answering") / "bert")
+    with of_tests("buckets:s3_server")() as variables:
+        here, behind = states["here"]["rounds"], states["ray"]["rounds"]
+        draw, rays = rounds.Draw(bench, asked.seed, kinds), behind_ray.Rays(on_ray, asked.seed)
+        made = {
+            "here": rounds.series(draw, here, asked.kills - asked.behind_ray, variables),
+            "ray": behind_ray.series(rays, behind, asked.behind_ray, variables),
+        }
+        for part in [asked.part] if asked.part != "all" else list(made):
+            for own in made[part]:
+                states[part]["rounds"].append(rounds.as_json(own))
+                _write(states[part], _file(asked, part))
+                print(table.problems([states[part]["rounds"][-1]]), end="\n" if own.is_bad else "", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import yaml
 
-from tests.label_bias.test_own_data import reviews, write_csv
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl
-from tests.test_qa_pipeline import make_bert, question, write_lines
 from tests.tinymodels import make_llama
 
 RUN = "@RUN@"
@@ -34,16 +33,18 @@ class Kind:
     sets: tuple[str, ...] = ()
     """Changes of keys, for a command that takes no spec."""
     on_ray: tuple[str, ...] = ()
-    """Changes that ask for actors, so that the work runs on Ray."""
+    """Changes that have little work run on Ray, too."""
 
     def arguments(self, folder: Path, *, is_on_ray: bool = False) -> list[str]:
         """Return the arguments of ``biaseval``, in which `RUN` is still the run's directory."""
-        if self.sets:
-            place = [RUN]
-        else:
-            place = [str(folder / "spec.yaml"), "--run-dir", RUN]
+        place = [RUN] if self.sets else [str(folder / "spec.yaml"), "--run-dir", RUN]
         sets = [*self.sets, *(self.on_ray if is_on_ray else ())]
         return [*self.command, *place, *(word for one in sets for word in ("--set", one))]
+
+
+def of_tests(name: str) -> Any:
+    """Return a helper of other tests by ``module:name``; those of test modules have looser types than this suite."""
+    return resolve_name(f"tests.{name}")
 
 
 def prepare(name: str, folder: Path) -> Path:
@@ -58,7 +59,8 @@ def prepare(name: str, folder: Path) -> Path:
 
 def _labels(folder: Path, n_rows: int = 22, **changes: Any) -> dict[str, Any]:
     model = make_llama(folder / "model")
-    write_csv(folder / "reviews.csv", reviews(n_rows))
+    data = "label_bias.test_own_data"
+    of_tests(f"{data}:write_csv")(folder / "reviews.csv", of_tests(f"{data}:reviews")(n_rows))
     return {
         "kind": "label_bias", "name": "reviews", "model": {"path": str(model)},
         "data": {"train": "reviews.csv", "fields": {"input": "review"}, "label": "mood"},
@@ -79,9 +81,10 @@ def _generating(folder: Path) -> dict[str, Any]:
 
 
 def _answers(folder: Path) -> dict[str, Any]:
-    bert = make_bert(folder / "bert")
+    bert = of_tests("test_qa_pipeline:make_bert")(folder / "bert")
+    question = of_tests("test_qa_pipeline:question")
     for name, n_rows in (("squad", 24), ("other", 8)):
-        write_lines(folder / f"{name}.jsonl", [question(number, name) for number in range(n_rows)])
+        write_jsonl(folder / f"{name}.jsonl", [question(number, name) for number in range(n_rows)])
     return {
         "kind": "qa_bias", "name": "tiny", "models": [{"name": "bert", "path": str(bert)}],
         "datasets": {"train": "other.jsonl", "in_distribution": {"squad": "squad.jsonl"},
@@ -96,7 +99,7 @@ def _planted(questions: int, strength: float) -> dict[str, Any]:
 
 
 def _readers(folder: Path) -> dict[str, Any]:
-    bert = make_bert(folder / "bert")
+    bert = of_tests("test_qa_pipeline:make_bert")(folder / "bert")
     return {
         "kind": "qa_bias", "name": "study",
         "datasets": {"in_distribution": {"plain": _planted(20, 0.0)},
@@ -145,9 +148,9 @@ KINDS = {
     "generating": Kind(_generating, on_ray=("execution.actors=1",)),
     "answering": Kind(_answers, on_ray=("execution.actors=1",)),
     "measuring": Kind(_labels, ("analyse",), begins_as="scoring", sets=("scoring.normalization=sum",)),
-    "lora": Kind(lambda folder: _labels(folder, 80, lora=_LORA, execution={"part_rows": 99}), on_ray=("seed=42",)),
-    "readers": Kind(_readers, on_ray=("seed=42",)),
-    "instruct": Kind(_instruct, ("train", "instruct"), on_ray=("seed=42",)),
-    "search": Kind(_search, ("tune",), on_ray=("seed=42",)),
-    "strengths": Kind(_strengths, ("tune",), on_ray=("seed=42",)),
+    "lora": Kind(lambda folder: _labels(folder, 80, lora=_LORA, execution={"part_rows": 99})),
+    "readers": Kind(_readers),
+    "instruct": Kind(_instruct, ("train", "instruct")),
+    "search": Kind(_search, ("tune",)),
+    "strengths": Kind(_strengths, ("tune",)),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,12 +34,11 @@ def key_of(run: Run, known: dict[Any, str]) -> str:
 
 def use(folder: Path) -> None:
     """Have this process remember in a folder what it computes from tables, and take from there what is known."""
-    import biaseval.cli.making
-    import biaseval.pipelines.run
-    from biaseval.analysis import marts
-    from biaseval.pipelines import run as path
-    from biaseval.search import objectives
-
+    names = ("biaseval.cli.making", "biaseval.analysis.marts", "biaseval.pipelines.run", "biaseval.search.objectives")
+    modules: list[Any] = [import_module(name) for name in names]
+    making, marts, path, objectives = modules
+    own_marts, own_database, own_summary = marts._computed_marts, marts.results_database, path.summarize
+    own_page, own_values = path.write_page, objectives.Objective.values
     known: dict[Any, str] = {}
 
     def kept(name: str, run: Run, compute: Callable[[], Any]) -> Any:
@@ -50,9 +50,6 @@ def use(folder: Path) -> None:
         part.write_bytes(pickle.dumps(found))
         part.replace(file)
         return found
-
-    own_marts, own_database, own_summary = marts._computed_marts, marts.results_database, path.summarize
-    own_page, own_values = path.write_page, objectives.Objective.values
 
     def computed_marts(run: Run, kind: str) -> Any:
         return kept("marts", run, lambda: own_marts(run, kind))
@@ -84,4 +81,4 @@ def use(folder: Path) -> None:
 
     marts._computed_marts, marts.results_database = computed_marts, results_database
     path.summarize, path.write_page, objectives.Objective.values = summarize, write_page, values
-    biaseval.cli.making.show_finished = lambda *given, **named: None
+    making.show_finished = lambda *given, **named: None

@@ -1,4 +1,4 @@
-"""What a finished run is compared with: an undisturbed run of the same spec, and the list of files that were written."""
+"""A finished run is compared with an undisturbed run of the same spec, and with the list of written files."""
 
 from __future__ import annotations
 

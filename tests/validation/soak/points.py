@@ -21,11 +21,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 ENVIRONMENT = "BIASEVAL_SOAK"
-"""The variable that tells a process, as JSON, the arguments of `install`."""
+"""The variable that names a file for processes of Ray: it holds the plan as JSON."""
 
 _PLANNED = (
     "(tasks|splits|settings|contexts|prompts|training_rows|conversations|qa_examples|qa_tfidf|qa_training_examples)/.*"
@@ -96,6 +97,8 @@ class Plan:
     fault: str = "kill"
     nth: int = 1
     """At which event of the point the fault comes, 1-based."""
+    memory: str | None = None
+    """The folder of `memory.use` for processes that make trials."""
 
 
 _plan = Plan("")
@@ -195,12 +198,12 @@ def _store(module: ModuleType) -> None:
 
     def replaced(source: Any, target: Any, **named: Any) -> None:
         name = getattr(_own, "name", None)
-        is_own = name is not None and str(target) == _own.run.path(name)
-        if is_own:
-            _event("write", "in", name)
+        if name is None or str(target) != _own.run.path(name):
+            replace(source, target, **named)
+            return
+        _event("write", "in", name)
         replace(source, target, **named)
-        if is_own:
-            _note(str(target))
+        _note(str(target))
 
     def put_bytes(self: Any, path: str, data: bytes) -> None:
         name = path.removeprefix(f"{self.root}/")
@@ -214,7 +217,8 @@ def _store(module: ModuleType) -> None:
                 _event("write", "in", name)
         _note(path)
 
-    run.write_bytes, run._put, os.replace = write_bytes, put_bytes, replaced
+    run.write_bytes, run._put = write_bytes, put_bytes
+    os.replace = replaced  # type: ignore[assignment]
     _around(run, "delete", "delete")
     module.PAUSES_S = (0.0,)  # type: ignore[attr-defined]
 
@@ -236,13 +240,26 @@ def _batches(module: ModuleType) -> None:
         _around(sampler, "tell", "batch")
 
 
+def _trials(module: ModuleType) -> None:
+    _around(module, "_made", "trial")
+    if _plan.memory is not None:
+        from tests.validation.soak.memory import use
+
+        use(Path(_plan.memory))
+
+
+def _few_groups(module: ModuleType) -> None:
+    module.N_GROUPS = 3  # type: ignore[attr-defined]
+
+
 WRAPPED: dict[str, Callable[[Any], None]] = {
     "biaseval.store": _store,
     "biaseval.execute.tasks": lambda module: _around(module.Made, "write", "made"),
     "biaseval.pipelines.run": lambda module: _around(module, "record", "stage"),
     "biaseval.analysis.marts": lambda module: _around(module, "_check", "query", "behind"),
     "biaseval.training.outcome": _steps,
-    "biaseval.search.trials": lambda module: _around(module, "_made", "trial"),
+    "biaseval.search.trials": _trials,
+    "biaseval.search.samples": _few_groups,
     "biaseval.search.computed_trials": lambda module: _around(module, "together", "trial"),
     "biaseval.search.samplers": _batches,
     "biaseval.lease.hold": lambda module: _around(module._Keeper, "release", "release"),
@@ -287,4 +304,5 @@ def install(plan: Plan) -> None:
 def install_as_told() -> None:
     """Follow the plan in the environment of this process, if there is one."""
     if told := os.environ.get(ENVIRONMENT):
-        install(Plan(**json.loads(told)))
+        with suppress(OSError), open(told) as file:
+            install(Plan(**json.load(file)))

@@ -67,8 +67,8 @@ class Round:
 class Bench:
     """A folder with the inputs, an undisturbed run of each kind, and what is remembered of its metrics."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, is_on_ray: bool = False) -> None:
+        self.folder, self.is_on_ray = folder, is_on_ray
         for name in ("memory", "undisturbed", "rounds"):
             (folder / name).mkdir(parents=True, exist_ok=True)
 
@@ -107,9 +107,9 @@ class Bench:
             shutil.copytree(source / "run", uri)
         return list(json.loads((source / "found.json").read_text())["contents"])
 
-    def arguments(self, kind: str, uri: str, *, is_on_ray: bool = False) -> list[str]:
+    def arguments(self, kind: str, uri: str) -> list[str]:
         """Return the arguments of the command of a kind for a run directory."""
-        return [one.replace(RUN, uri) for one in KINDS[kind].arguments(self.inputs(kind), is_on_ray=is_on_ray)]
+        return [one.replace(RUN, uri) for one in KINDS[kind].arguments(self.inputs(kind), is_on_ray=self.is_on_ray)]
 
     def events(self, kind: str) -> dict[str, int]:
         """Return how often the undisturbed run of a kind met each point."""
@@ -191,14 +191,14 @@ def made(draw: Draw, number: int, variables: Mapping[str, str]) -> Round:
     else:
         own.lost = [f"the run cannot be read: {examined.said[-300:]}"]
     if own.store == "s3":
-        _empty(variables["AWS_ENDPOINT_URL"])
+        empty(variables["AWS_ENDPOINT_URL"])
     own.seconds = round(first.seconds + second.seconds + examined.seconds, 1)
     if not own.is_bad:
         shutil.rmtree(folder, ignore_errors=True)
     return own
 
 
-def _empty(endpoint: str) -> None:
+def empty(endpoint: str) -> None:
     """Empty the S3 server: it lists all that it holds at every listing."""
     for method, path in (("POST", "moto-api/reset"), ("PUT", BUCKET.removeprefix("s3://"))):
         with urlopen(Request(f"{endpoint}/{path}", method=method)):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.validation.soak.kinds import of_tests
 from tests.validation.soak.memory import use
 from tests.validation.soak.points import Plan, counted, install
 
@@ -45,6 +46,7 @@ def load() -> None:
     import pyarrow
     import torch
 
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
     pyarrow.set_cpu_count(1)
     for name in _IMPORTED:
@@ -124,25 +126,20 @@ def forked(work: Callable[[], int], folder: Path, hangs_s: float = HANGS_S) -> E
     return wait(start(work, folder), folder, hangs_s)
 
 
-def command(
-    arguments: Sequence[str], plan: Plan | None, *, is_on_ray: bool = False, memory: Path | None = None
-) -> int:
+def command(arguments: Sequence[str], plan: Plan | None, *, is_on_ray: bool = False, memory: Path | None = None) -> int:
     """Run ``biaseval`` in this process, its stages too unless they are to run on Ray; return the exit code.
 
     With a plan the points count events and the fault comes; the counts go to the file ``counts`` of its folder.
     """
-    import biaseval.search.samples
     from biaseval.__main__ import start as begin
-    from tests.inprocess import in_this_process
 
-    biaseval.search.samples.N_GROUPS = 3
     if memory is not None:
         use(memory)
     if plan is not None:
         install(plan)
     sys.argv = ["biaseval", *arguments]
     code: Any = 0
-    with contextlib.nullcontext() if is_on_ray else in_this_process():
+    with contextlib.nullcontext() if is_on_ray else of_tests("inprocess:in_this_process")():
         try:
             begin()
         except SystemExit as ended:
