@@ -17,12 +17,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.validation.soak import oracle, server
+from tests.validation.soak import server
 from tests.validation.soak.points import ENVIRONMENT, Plan
-from tests.validation.soak.rounds import BUCKET, CODES, Bench, Round, empty
+from tests.validation.soak.rounds import BUCKET, CODES, Bench, Round, Strike, conclude, heard
 
 psutil: Any = importlib.import_module("psutil")
 ROOT = Path(__file__).parents[3]
@@ -54,6 +55,7 @@ _WORKER_POINTS = {
     "search": ("a trial, at its start", "a trial, in its rows", "a part, before its write"),
 }  # fmt: skip
 
+NODE, POINT, RANDOM = "node of a cluster", "worker, at a named point", "at random"
 TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "driver, SIGKILL": (_ALL, (), ()),
     "driver, SIGTERM": (_ALL, (), ()),
@@ -64,8 +66,8 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "raylet": (_ALL, ("/raylet/raylet",), ()),
     "Ray's GCS": (_ALL, ("gcs_server",), ()),
     "Ray's agents and monitors": (_ALL, ("agent",), ("monitor",)),
-    "node of a cluster": (("scoring", "lora", "answering"), (), ()),
-    "worker, at a named point": (tuple(_WORKER_POINTS), (), ()),
+    NODE: (("scoring", "lora", "answering"), (), ()),
+    POINT: (tuple(_WORKER_POINTS), (), ()),
 }
 """What is killed: kinds of runs, and one or two lists of words that its command line holds."""
 
@@ -75,7 +77,6 @@ class Rays:
 
     def __init__(self, bench: Bench, seed: int) -> None:
         self.bench, self.seed = bench, seed
-        self._lengths: dict[str, float] = {}
 
     def draw(self, number: int) -> Round:
         """Return a round: every target comes once before any comes again."""
@@ -84,82 +85,71 @@ class Rays:
         target = order[number % len(order)]
         chance = random.Random(f"{self.seed}/{number}/ray")
         kind = chance.choice(TARGETS[target][0])
-        point, nth = "at random", 1
-        if target == "worker, at a named point":
+        point, nth = RANDOM, 1
+        if target == POINT:
             point = chance.choice(_WORKER_POINTS[kind])
             nth = chance.randint(1, 2)
-        return Round(number, kind, point, target, "s3" if chance.random() < _ON_S3 else "disk", nth)
+        return Round(number, kind, "s3" if chance.random() < _ON_S3 else "disk", [Strike(point, target, nth)])
 
     def made(self, number: int, variables: Mapping[str, str]) -> Round:
         """Make a round; ``variables`` point to the S3 server."""
-        own, bench = self.draw(number), self.bench
-        chance = random.Random(f"{self.seed}/{number}/moment")
+        own, bench, begun = self.draw(number), self.bench, time.monotonic()
+        [strike] = own.strikes
         folder = bench.folder / "rounds" / str(number)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
+        os.environ.update(variables)
         uri = f"{BUCKET}/{self.seed}/{number}" if own.store == "s3" else str(folder / "run")
-        undisturbed = bench.undisturbed(own.kind)
-        plan = Plan(str(folder), None if own.point == "at random" else own.point, "kill", own.nth, str(bench.memory))
+        point = None if strike.point == RANDOM else strike.point
+        plan = Plan(str(folder), point, "kill", strike.nth, str(bench.memory))
         (folder / "plan.json").write_text(json.dumps(asdict(plan)))
+        there = bench.begin(own.kind, folder, uri)
+        bench.undisturbed(own.kind)
         arguments = bench.arguments(own.kind, uri)
-        begun = time.monotonic()
-        with _place(variables, folder) as place:
-            is_node = own.fault == "node of a cluster"
+        chance = random.Random(f"{self.seed}/{number}/moment")
+        with _place(folder) as place:
+            is_node = strike.fault == NODE
             with _cluster(place) if is_node else contextlib.nullcontext() as cluster:
-                pid = server.start(
-                    lambda: _driver(arguments, plan, bench.memory, None if cluster is None else cluster.address), folder
-                )
-                own.hit = self._disturb(own, pid, folder, chance, cluster)
-                first = server.wait(pid, folder, HANGS_S)
+                address = None if cluster is None else cluster.address
+                pid = server.start(partial(_driver, arguments, plan, bench.memory, address), folder)
+                strike.hit = _disturb(strike, pid, folder, chance, cluster)
+                ended = server.wait(pid, folder, HANGS_S)
             _end_all(place)
-        own.hit = own.hit or (folder / "fired").exists()
-        own.code, own.hung = first.code, first.code is None
-        lines = [line for line in first.said.splitlines() if line.strip()]
-        own.message = lines[-1][:300] if lines and first.code else ""
-        own.wrong = _wrong(own, first)
-        again = server.forked(lambda: server.command(arguments, Plan(str(folder)), memory=bench.memory), folder)
-        if again.code != 0 or "Traceback" in again.said:
-            own.wrong.append(f"the same command again ended with {again.code}: {again.said[-300:]}")
-        examined = server.forked(lambda: oracle.examine(uri, folder, undisturbed), folder)
-        if examined.code == 0:
-            found = json.loads((folder / "found.json").read_text())
-            own.lost, own.twice = found["lost"], found["twice"]
-        else:
-            own.lost = [f"the run cannot be read: {examined.said[-300:]}"]
-        if own.store == "s3":
-            empty(variables["AWS_ENDPOINT_URL"])
+        strike.hit = strike.hit or (folder / "fired").exists()
+        own.wrong = _wrong(strike, ended)
+        heard(own, strike, ended, folder, 0)
+        conclude(own, bench, uri, folder, there, variables)
         own.seconds = round(time.monotonic() - begun, 1)
-        if not own.is_bad:
-            shutil.rmtree(folder, ignore_errors=True)
         return own
 
-    def _disturb(self, own: Round, pid: int, folder: Path, chance: random.Random, cluster: Any) -> bool:
-        """Kill what a round is about while its command runs; return whether something was killed."""
-        if own.fault == "worker, at a named point":
-            return False
-        driver = psutil.Process(pid)
-        if own.fault.startswith("driver"):
-            time.sleep(chance.uniform(0.3, 25.0))
-            number = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
-            return _sent(driver, number[own.fault.partition(", ")[2]])
-        if cluster is not None:
-            if not _wait_for(lambda: "written" in os.listdir(folder), driver):
-                return False
-            time.sleep(chance.uniform(0.0, 1.5))
-            cluster.lose()
-            return not _has_ended(driver)
-        words = chance.choice([own for own in TARGETS[own.fault][1:] if own])
-        found: list[Any] = []
 
-        def is_there() -> bool:
-            found[:] = _processes(driver, words)
-            return bool(found)
-
-        if not _wait_for(is_there, driver):
+def _disturb(own: Strike, pid: int, folder: Path, chance: random.Random, cluster: Any) -> bool:
+    """Kill what a round is about while its command runs; return whether something was killed."""
+    if own.fault == POINT:
+        return False
+    driver = psutil.Process(pid)
+    if own.fault.startswith("driver"):
+        time.sleep(chance.uniform(0.3, 25.0))
+        number = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
+        return _sent(driver, number[own.fault.partition(", ")[2]])
+    if cluster is not None:
+        if not _wait_for(lambda: "written" in os.listdir(folder), driver):
             return False
-        time.sleep(chance.choice([chance.uniform(0.0, 1.0), chance.uniform(0.0, 12.0)]))
+        time.sleep(chance.uniform(0.0, 1.5))
+        cluster.lose()
+        return not _has_ended(driver)
+    words = chance.choice([own for own in TARGETS[own.fault][1:] if own])
+    found: list[Any] = []
+
+    def is_there() -> bool:
         found[:] = _processes(driver, words)
-        return bool(found) and not _has_ended(driver) and _sent(chance.choice(found), signal.SIGKILL)
+        return bool(found)
+
+    if not _wait_for(is_there, driver):
+        return False
+    time.sleep(chance.choice([chance.uniform(0.0, 1.0), chance.uniform(0.0, 12.0)]))
+    found[:] = _processes(driver, words)
+    return bool(found) and not _has_ended(driver) and _sent(chance.choice(found), signal.SIGKILL)
 
 
 def _driver(arguments: list[str], plan: Plan, memory: Path, address: str | None) -> int:
@@ -203,13 +193,13 @@ def _processes(driver: Any, words: tuple[str, ...]) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _place(variables: Mapping[str, str], folder: Path) -> Iterator[str]:
+def _place(folder: Path) -> Iterator[str]:
     """Set the environment of a Ray of a round's own, and yield its temporary folder: paths of sockets must be short."""
     place = tempfile.mkdtemp(prefix="k", dir="/tmp")
     site = Path(__file__).parent / "site"
     paths = [str(site), str(ROOT), str(ROOT / "platform")]
     changes = {
-        **_RAY, **variables, "RAY_TMPDIR": place, "PYTHONPATH": os.pathsep.join(paths),
+        **_RAY, "RAY_TMPDIR": place, "PYTHONPATH": os.pathsep.join(paths),
         ENVIRONMENT: str(folder / "plan.json"),
     }  # fmt: skip
     before = {name: os.environ.get(name) for name in changes}
@@ -287,13 +277,13 @@ def _cluster(place: str) -> Iterator[_Cluster]:
         cluster.end()
 
 
-def _wrong(own: Round, ended: server.Ended) -> list[str]:
+def _wrong(own: Strike, ended: server.Ended) -> list[str]:
     """Return what a command on Ray should not have done."""
     found = []
     right = {0, 1}
     if own.fault.startswith("driver"):
         right = {0, CODES[{"SIGKILL": "kill", "SIGTERM": "stop", "SIGINT": "interrupt"}[own.fault.split(", ")[1]]]}
-    if own.fault == "worker, at a named point":
+    if own.fault == POINT:
         right = {0, 1, -9}
     if ended.code not in (*right, None):
         found.append(f"exit code {ended.code}")
@@ -311,9 +301,9 @@ def _wrong(own: Round, ended: server.Ended) -> list[str]:
 
 def series(rays: Rays, known: list[dict[str, Any]], kills: int, variables: Mapping[str, str]) -> Iterator[Round]:
     """Yield new rounds until so many kills have hit, those of the known rounds included."""
-    n_hits, number = sum(bool(own.get("hit")) for own in known), len(known)
+    n_hits, number = sum(strike["hit"] for own in known for strike in own["strikes"]), len(known)
     while n_hits < kills:
         own = rays.made(number, variables)
-        n_hits += own.hit
+        n_hits += own.hits
         number += 1
         yield own

@@ -15,7 +15,7 @@ from biaseval.digests import inspected
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.runs.kinds import kind_of
 from biaseval.spec import SearchSpec
-from biaseval.store import LOG, Run, sha256_of
+from biaseval.store import ASIDE, LOG, Run, sha256_of
 from biaseval.units import lost_files
 
 TIMES = {"seconds", "scoring_seconds"}
@@ -116,7 +116,9 @@ def examine(run_uri: str, folder: Path, undisturbed: Path | None, begins_with: S
         path = folder / "written"
         lines = path.read_text().splitlines() if path.exists() else []
         written = [line.removeprefix(f"{run.root}/") for line in lines]
-        own["lost"] = [*lost(content, wanted["contents"]), *(f"{name} is damaged" for name in _damaged(run))]
+        own["aside"] = [name for name in content if name.startswith(f"{ASIDE}/") or f"/{ASIDE}/" in name]
+        found = {name: digest for name, digest in content.items() if name not in own["aside"]}
+        own["lost"] = [*lost(found, wanted["contents"]), *(f"{name} is damaged" for name in _damaged(run))]
         own["twice"] = twice(written, wanted["units"], begins_with)
     (folder / "found.json").write_text(json.dumps(own))
     return 0

@@ -6,9 +6,10 @@ import json
 import os
 import random
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -27,10 +28,29 @@ _ON_S3 = 0.2
 _FROM_NOTHING = 0.08
 """Share of the rounds that compute everything again, whatever is remembered."""
 
+_AGAIN, _MOST_STRIKES = 0.3, 3
+"""Share of the rounds, and of these again, in which the command that follows is disturbed, too."""
+
 _QUERY = "marts, in a query"
 """The point that is met only where metrics are computed."""
 
 BUCKET = "s3://bias"
+
+
+@dataclass
+class Strike:
+    """One fault in a command."""
+
+    point: str
+    fault: str
+    nth: int = 1
+    """Which event of the point."""
+    hit: bool = False
+    """The fault came."""
+    code: int | None = None
+    """How the command ended."""
+    message: str = ""
+    """Its last line."""
 
 
 @dataclass
@@ -39,29 +59,26 @@ class Round:
 
     number: int
     kind: str
-    point: str
-    fault: str
     store: str
     """``disk`` or ``s3``."""
-    nth: int
-    """Which event of the point."""
-    hit: bool = False
-    """The fault came."""
-    code: int | None = None
-    """How the disturbed command ended."""
+    strikes: list[Strike]
+    """One after another: the second one strikes the command that was to finish the run."""
     lost: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """A wrong exit code, a traceback, several errors, or a second command that failed."""
+    """A wrong exit code, a traceback, several errors, a false alarm, or a last command that failed."""
     hung: bool = False
-    message: str = ""
-    """The last line of the disturbed command."""
     seconds: float = 0.0
 
     @property
     def is_bad(self) -> bool:
         """Whether anything is wrong."""
         return bool(self.lost or self.twice or self.wrong or self.hung)
+
+    @property
+    def hits(self) -> int:
+        """How many faults came."""
+        return sum(own.hit for own in self.strikes)
 
 
 class Bench:
@@ -149,53 +166,77 @@ class Draw:
         return [(kind, point) for kind in self.kinds for point in POINTS if self.bench.events(kind).get(point)]
 
     def round(self, number: int) -> Round:
-        """Return a round: every pair of kind and point comes once before any comes again."""
+        """Return a round: every pair of kind and point comes first once before any does again."""
         order = list(self.places)
         random.Random(f"{self.seed}/{number // len(order)}").shuffle(order)
         kind, point = order[number % len(order)]
         chance = random.Random(f"{self.seed}/{number}/round")
-        fault = chance.choice(["kill", *POINTS[point].faults])
-        store = "s3" if chance.random() < _ON_S3 else "disk"
-        return Round(number, kind, point, fault, store, chance.randint(1, self.bench.events(kind)[point]))
+        strikes, events = [_strike(chance, point, self.bench.events(kind)[point])], self.bench.events(kind)
+        while len(strikes) < _MOST_STRIKES and chance.random() < _AGAIN:
+            point = chance.choice([own for own in POINTS if events.get(own)])
+            strikes.append(_strike(chance, point, max(1, events[point] // 2)))
+        return Round(number, kind, "s3" if chance.random() < _ON_S3 else "disk", strikes)
 
-    def remembers(self, own: Round) -> bool:
-        """Return whether the disturbed command of a round takes its metrics from what is remembered."""
+    def remembers(self, own: Round, strike: Strike) -> bool:
+        """Return whether a disturbed command takes its metrics from what is remembered."""
         chance = random.Random(f"{self.seed}/{own.number}/memory")
-        return own.point != _QUERY and chance.random() >= _FROM_NOTHING
+        return strike.point != _QUERY and chance.random() >= _FROM_NOTHING
+
+
+def _strike(chance: random.Random, point: str, most: int) -> Strike:
+    return Strike(point, chance.choice(["kill", *POINTS[point].faults]), chance.randint(1, most))
 
 
 def made(draw: Draw, number: int, variables: Mapping[str, str]) -> Round:
     """Make a round; ``variables`` point to the S3 server."""
-    own, bench = draw.round(number), draw.bench
+    own, bench, begun = draw.round(number), draw.bench, time.monotonic()
     folder = bench.folder / "rounds" / str(number)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     os.environ.update(variables)
     uri = f"{BUCKET}/{draw.seed}/{number}" if own.store == "s3" else str(folder / "run")
     there = bench.begin(own.kind, folder, uri)
-    arguments, memory = bench.arguments(own.kind, uri), bench.memory
-    plan = Plan(str(folder), own.point, own.fault, own.nth)
-    used, undisturbed = memory if draw.remembers(own) else None, bench.undisturbed(own.kind)
-    first = server.forked(lambda: server.command(arguments, plan, memory=used), folder)
-    own.hit, own.code, own.hung = (folder / "fired").exists(), first.code, first.code is None
-    lines = [line for line in first.said.splitlines() if line.strip()]
-    own.message = lines[-1][:300] if lines and own.fault != "kill" else ""
-    own.wrong = _wrong(own, first) if own.hit else []
-    second = server.forked(lambda: server.command(arguments, Plan(str(folder)), memory=memory), folder)
-    if second.code != 0 or "Traceback" in second.said:
-        own.wrong.append(f"the same command again ended with {second.code}: {second.said[-300:]}")
+    arguments = bench.arguments(own.kind, uri)
+    for place, strike in enumerate(own.strikes):
+        plan = Plan(str(folder), strike.point, strike.fault, strike.nth)
+        memory = bench.memory if draw.remembers(own, strike) else None
+        ended = server.forked(partial(server.command, arguments, plan, memory=memory), folder)
+        strike.hit = (folder / "fired").exists()
+        heard(own, strike, ended, folder, place)
+        own.wrong += _wrong(strike, ended) if strike.hit else []
+    conclude(own, bench, uri, folder, there, variables)
+    own.seconds = round(time.monotonic() - begun, 1)
+    return own
+
+
+def heard(own: Round, strike: Strike, ended: server.Ended, folder: Path, place: int) -> None:
+    """Note how a disturbed command ended, and keep what it said."""
+    strike.code, own.hung = ended.code, own.hung or ended.code is None
+    lines = [line for line in ended.said.splitlines() if line.strip()]
+    strike.message = lines[-1][:300] if lines and ended.code not in (0, -9) else ""
+    (folder / f"said{place}").write_text(ended.said)
+    (folder / "fired").unlink(missing_ok=True)
+
+
+def conclude(own: Round, bench: Bench, uri: str, folder: Path, there: list[str], variables: Mapping[str, str]) -> None:
+    """Run the command of a round once more, and examine the run."""
+    arguments, undisturbed = bench.arguments(own.kind, uri), bench.undisturbed(own.kind)
+    last = server.forked(lambda: server.command(arguments, Plan(str(folder)), memory=bench.memory), folder)
+    own.hung = own.hung or last.code is None
+    if last.code != 0 or "Traceback" in last.said:
+        own.wrong.append(f"the same command again ended with {last.code}: {last.said[-300:]}")
+    (folder / "said").write_text(last.said)
     examined = server.forked(lambda: oracle.examine(uri, folder, undisturbed, there), folder)
     if examined.code == 0:
         found = json.loads((folder / "found.json").read_text())
         own.lost, own.twice = found["lost"], found["twice"]
+        own.wrong += [f"a whole file counts as damaged: {name}" for name in found["aside"]]
     else:
         own.lost = [f"the run cannot be read: {examined.said[-300:]}"]
     if own.store == "s3":
         empty(variables["AWS_ENDPOINT_URL"])
-    own.seconds = round(first.seconds + second.seconds + examined.seconds, 1)
     if not own.is_bad:
         shutil.rmtree(folder, ignore_errors=True)
-    return own
 
 
 def empty(endpoint: str) -> None:
@@ -205,7 +246,7 @@ def empty(endpoint: str) -> None:
             pass
 
 
-def _wrong(own: Round, ended: server.Ended) -> list[str]:
+def _wrong(own: Strike, ended: server.Ended) -> list[str]:
     """Return what a disturbed command should not have done."""
     found = []
     if ended.code not in (CODES[own.fault], None):
@@ -224,14 +265,14 @@ def _wrong(own: Round, ended: server.Ended) -> list[str]:
 
 def series(draw: Draw, known: list[dict[str, Any]], kills: int, variables: Mapping[str, str]) -> Iterator[Round]:
     """Yield new rounds until so many kills have hit, those of the known rounds included."""
-    n_hits, number = sum(own["hit"] for own in known), len(known)
+    n_hits, number = sum(strike["hit"] for own in known for strike in own["strikes"]), len(known)
     while n_hits < kills:
         own = made(draw, number, variables)
-        n_hits += own.hit
+        n_hits += own.hits
         number += 1
         yield own
 
 
 def as_json(own: Round) -> dict[str, Any]:
     """Return a round as JSON, without what is not worth saying."""
-    return {name: value for name, value in asdict(own).items() if value not in ([], "", None) or name == "code"}
+    return {name: value for name, value in asdict(own).items() if value not in ([], False)}

@@ -12,31 +12,51 @@ NAMES = {
 }  # fmt: skip
 
 Rounds = Sequence[Mapping[str, Any]]
+SEVERAL = "two or three of them in a row"
 
 
 def table(rounds: Rounds) -> str:
     """Return a row for each fault, and one for all, in Markdown."""
-    faults = list(dict.fromkeys([*NAMES, *sorted({own["fault"] for own in rounds})]))
-    rows = [_row(NAMES.get(fault, fault), [own for own in rounds if own["fault"] == fault]) for fault in faults]
-    head = "| fault | rounds | hits | lost | twice | wrong end | hangs |\n|---|---|---|---|---|---|---|"
-    return "\n".join([head, *filter(None, rows), _row("all", rounds)])
+    found = [(_fault(own), own) for own in rounds]
+    names = [*NAMES.values(), *sorted({fault for fault, _ in found} - {*NAMES.values(), SEVERAL}), SEVERAL]
+    rows = [_row(name, [own for fault, own in found if fault == name]) for name in names]
+    head = f"| fault | rounds | hits | lost | twice | wrong end | hangs | worst message |\n{'|---' * 8}|"
+    return "\n".join([head, *filter(None, rows), _row("all", rounds, worst=False)])
 
 
-def _row(name: str, rounds: Rounds) -> str:
+def _fault(own: Mapping[str, Any]) -> str:
+    faults = [strike["fault"] for strike in own["strikes"]]
+    return NAMES.get(faults[0], faults[0]) if len(faults) == 1 else SEVERAL
+
+
+def _row(name: str, rounds: Rounds, *, worst: bool = True) -> str:
     if not rounds:
         return ""
-    counts = [sum(bool(own.get(key)) for own in rounds) for key in ("hit", "lost", "twice", "wrong", "hung")]
-    return f"| {name} | {len(rounds):,} | " + " | ".join(f"{count:,}" for count in counts) + " |"
+    counts = [len(rounds), sum(strike["hit"] for own in rounds for strike in own["strikes"])]
+    counts += [sum(bool(own.get(key)) for own in rounds) for key in ("lost", "twice", "wrong", "hung")]
+    return f"| {name} | " + " | ".join(f"{count:,}" for count in counts) + f" | {_worst(rounds) if worst else ''} |"
+
+
+def _worst(rounds: Rounds) -> str:
+    """Return the last line of a command whose end was wrong, or else the longest last line of a message."""
+    bad = [own["wrong"][0] for own in rounds if own.get("wrong")]
+    said = [strike.get("message", "") for own in rounds for strike in own["strikes"]]
+    text = " ".join((bad or sorted(said, key=len) or [""])[-1].replace("|", "/").split())
+    return f"{text[:100]} …" if len(text) > 100 else text
 
 
 def coverage(rounds: Rounds) -> str:
-    """Return how often the rarest pairs of kind and point were hit, and the points and kinds that were hit least."""
+    """Return how many kinds, points and pairs of them were hit, and which were hit least."""
+    hits = [(own["kind"], strike["point"]) for own in rounds for strike in own["strikes"] if strike["hit"]]
     lines = []
-    for keys in (("kind",), ("point",), ("kind", "point")):
-        hits = Counter(tuple(own[key] for key in keys) for own in rounds if own["hit"])
-        least = sorted(hits.items(), key=lambda pair: pair[1])[:3]
-        shown = "; ".join(f"{', '.join(place)} {count}" for place, count in least)
-        lines.append(f"{' and '.join(keys)}: {len(hits)}, hit least: {shown}")
+    for name, places in (
+        ("kinds", [kind for kind, _ in hits]),
+        ("points", [point for _, point in hits]),
+        ("pairs of kind and point", [", ".join(pair) for pair in hits]),
+    ):
+        counts = Counter(places).most_common()
+        least = "; ".join(f"{place} {count}" for place, count in counts[-3:])
+        lines.append(f"{name}: {len(counts)}, {sum(count > 2 for _, count in counts)} three times; least: {least}")
     return "\n".join(lines)
 
 
@@ -46,6 +66,8 @@ def problems(rounds: Rounds) -> str:
     for own in rounds:
         said = [f"{key}: {'; '.join(own[key][:3])}" for key in ("lost", "twice", "wrong") if own.get(key)]
         if said or own.get("hung"):
-            place = f"{own['number']} {own['kind']}, {own['point']}, {own['fault']} {own['nth']}, {own['store']}"
-            lines.append(f"{place}: {' | '.join(said) or 'hangs'}")
+            struck = ", then ".join(
+                f"{strike['point']}, {strike['fault']} {strike['nth']}" for strike in own["strikes"]
+            )
+            lines.append(f"{own['number']} {own['kind']}, {own['store']}, {struck}: {' / '.join(said) or 'hangs'}")
     return "\n".join(lines)
