@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
+import sys
 import tempfile
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,9 @@ from typing import Any
 from tests.validation import soak
 from tests.validation.soak import behind_ray, rounds, server, table
 from tests.validation.soak.kinds import KINDS, of_tests, prepare
+
+_FEW = 20
+"""Kills for which nothing is prepared that pays in a long series."""
 
 
 def _write(state: dict[str, Any], out: Path) -> None:
@@ -30,10 +36,12 @@ def run() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--part", choices=("all", "here", "ray"), default="all")
+    parser.add_argument("--disk", action="store_true", help="no S3, and so no server")
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()
     states = {part: _state(asked, part) for part in ("here", "ray")}
     if not asked.table:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the S3 server ends, too
         _make(asked, states)
     here, behind = (states[part]["rounds"] for part in ("here", "ray"))
     for found in filter(None, (here, behind)):
@@ -58,13 +66,17 @@ def _make(asked: argparse.Namespace, states: dict[str, dict[str, Any]]) -> None:
     server.load()
     kinds = tuple(name for name in KINDS if not asked.only or name in asked.only.split(","))
     folder = Path(tempfile.gettempdir()) / f"soak-{asked.out.resolve().parent.name}-{asked.out.stem}"
+    folder.mkdir(exist_ok=True)
     bench, on_ray = rounds.Bench(folder), rounds.Bench(folder / "ray", is_on_ray=True)
-    for name in ("scoring", "answering"):
-        server.forked(partial(rounds.quietly, prepare, name, folder / "inputs"), folder)
-    server.warm(bench.inputs("scoring") / "model", bench.inputs("answering") / "bert")
-    with of_tests("buckets:s3_server")() as variables:
+    if asked.kills > _FEW:
+        for name in ("scoring", "answering"):
+            server.forked(partial(rounds.quietly, prepare, name, folder / "inputs"), folder)
+        server.warm(bench.inputs("scoring") / "model", bench.inputs("answering") / "bert")
+    with nullcontext({}) if asked.disk else of_tests("buckets:s3_server")() as variables:
         here, behind = states["here"]["rounds"], states["ray"]["rounds"]
-        draw, rays = rounds.Draw(bench, asked.seed, kinds), behind_ray.Rays(on_ray, asked.seed)
+        shares = {"on_s3": 0.0} if asked.disk else {}
+        draw = rounds.Draw(bench, asked.seed, kinds, **shares)
+        rays = behind_ray.Rays(on_ray, asked.seed, **shares)
         made = {
             "here": rounds.series(draw, here, asked.kills - asked.behind_ray, variables),
             "ray": behind_ray.series(rays, behind, asked.behind_ray, variables),

@@ -30,8 +30,6 @@ ROOT = Path(__file__).parents[3]
 HANGS_S = 240.0
 """Seconds after which a command on Ray hangs."""
 
-_ON_S3 = 0.25
-
 _RAY: dict[str, str] = {
     "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
@@ -75,8 +73,8 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
 class Rays:
     """Draws and makes the rounds behind Ray."""
 
-    def __init__(self, bench: Bench, seed: int) -> None:
-        self.bench, self.seed = bench, seed
+    def __init__(self, bench: Bench, seed: int, on_s3: float = 0.25) -> None:
+        self.bench, self.seed, self.on_s3 = bench, seed, on_s3
 
     def draw(self, number: int) -> Round:
         """Return a round: every target comes once before any comes again."""
@@ -89,7 +87,7 @@ class Rays:
         if target == POINT:
             point = chance.choice(_WORKER_POINTS[kind])
             nth = chance.randint(1, 2)
-        return Round(number, kind, "s3" if chance.random() < _ON_S3 else "disk", [Strike(point, target, nth)])
+        return Round(number, kind, "s3" if chance.random() < self.on_s3 else "disk", [Strike(point, target, nth)])
 
     def made(self, number: int, variables: Mapping[str, str]) -> Round:
         """Make a round; ``variables`` point to the S3 server."""

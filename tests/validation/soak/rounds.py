@@ -159,6 +159,7 @@ class Draw:
     bench: Bench
     seed: int
     kinds: tuple[str, ...]
+    on_s3: float = _ON_S3
 
     @cached_property
     def places(self) -> list[tuple[str, str]]:
@@ -175,7 +176,7 @@ class Draw:
         while len(strikes) < _MOST_STRIKES and chance.random() < _AGAIN:
             point = chance.choice([own for own in POINTS if events.get(own)])
             strikes.append(_strike(chance, point, max(1, events[point] // 2)))
-        return Round(number, kind, "s3" if chance.random() < _ON_S3 else "disk", strikes)
+        return Round(number, kind, "s3" if chance.random() < self.on_s3 else "disk", strikes)
 
     def remembers(self, own: Round, strike: Strike) -> bool:
         """Return whether a disturbed command takes its metrics from what is remembered."""
@@ -234,12 +235,12 @@ def conclude(own: Round, bench: Bench, uri: str, folder: Path, there: list[str],
     else:
         own.lost = [f"the run cannot be read: {examined.said[-300:]}"]
     if own.store == "s3":
-        empty(variables["AWS_ENDPOINT_URL"])
+        _empty(variables["AWS_ENDPOINT_URL"])
     if not own.is_bad:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def empty(endpoint: str) -> None:
+def _empty(endpoint: str) -> None:
     """Empty the S3 server: it lists all that it holds at every listing."""
     for method, path in (("POST", "moto-api/reset"), ("PUT", BUCKET.removeprefix("s3://"))):
         with urlopen(Request(f"{endpoint}/{path}", method=method)):
@@ -275,4 +276,4 @@ def series(draw: Draw, known: list[dict[str, Any]], kills: int, variables: Mappi
 
 def as_json(own: Round) -> dict[str, Any]:
     """Return a round as JSON, without what is not worth saying."""
-    return {name: value for name, value in asdict(own).items() if value not in ([], False)}
+    return {name: value for name, value in asdict(own).items() if value is not False and value != []}

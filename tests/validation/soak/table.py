@@ -69,5 +69,7 @@ def problems(rounds: Rounds) -> str:
             struck = ", then ".join(
                 f"{strike['point']}, {strike['fault']} {strike['nth']}" for strike in own["strikes"]
             )
-            lines.append(f"{own['number']} {own['kind']}, {own['store']}, {struck}: {' / '.join(said) or 'hangs'}")
+            lines.append(
+                f"{own.get('number', 0)} {own['kind']}, {own['store']}, {struck}: {' / '.join(said) or 'hangs'}"
+            )
     return "\n".join(lines)
