@@ -65,11 +65,9 @@ def problems(rounds: Rounds) -> str:
     lines = []
     for own in rounds:
         said = [f"{key}: {'; '.join(own[key][:3])}" for key in ("lost", "twice", "wrong") if own.get(key)]
-        if said or own.get("hung"):
-            struck = ", then ".join(
-                f"{strike['point']}, {strike['fault']} {strike['nth']}" for strike in own["strikes"]
-            )
-            lines.append(
-                f"{own.get('number', 0)} {own['kind']}, {own['store']}, {struck}: {' / '.join(said) or 'hangs'}"
-            )
+        if own.get("hung"):
+            said.append("hangs")
+        struck = ", then ".join(f"{one['point']}, {one['fault']} {one['nth']}" for one in own["strikes"])
+        if said:
+            lines.append(f"{own['number']} {own['kind']}, {own['store']}, {struck}: {' / '.join(said)}")
     return "\n".join(lines)
