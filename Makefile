@@ -1,9 +1,9 @@
-# make demo | test | slow | coverage | check | measures | fuzz | bench | real: each sets up what it needs, says what it does, and starts at once the second time.
+# make demo | test | slow | coverage | check | measures | fuzz | soak | bench | real: each sets up what it needs, says what it does, and starts at once the second time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow coverage check measures fuzz bench real
+.PHONY: help setup demo test slow coverage check measures fuzz soak bench real
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -54,6 +54,10 @@ measures: $(READY)  ## Count the source and the tests, and write the table of do
 fuzz: $(READY)  ## Give damaged files, specs, queries and commands to every reader, for some hours; resumes.
 	@mkdir -p runs
 	@$(BIN)/python -m tests.validation.fuzz --inputs 1000000 --out runs/fuzz.json
+
+soak: $(READY)  ## Kill runs at named points and behind Ray, some hours; the same command must finish them; resumes.
+	@mkdir -p runs
+	@$(BIN)/python -m tests.validation.soak --kills 1000 --behind-ray 200 --out runs/soak.json
 
 bench: $(READY)  ## Measure the scorer against lm-evaluation-harness, plain transformers and a prefix-cached loop.
 	@echo "bench: measuring (about twenty minutes on two cores)"

@@ -165,7 +165,7 @@ def test_a_disk_that_was_full_is_no_failure_of_a_trial(
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
         told: dict[str, Any] = {"run_uri": str(run_dir), "cutoffs": {}, "at_once": 1}
-        with pytest.raises(TransientError, match="cannot be written .No space left on device"):
+        with pytest.raises(TransientError, match=r"cannot be written \(No space left on device\)"):
             make_trial(2, **told, points={2: json.loads(before[2]["parameters"])})
     assert not part.exists()
     run_spec(load_spec(grid[0]), str(run_dir), page=False)

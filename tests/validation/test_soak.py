@@ -21,6 +21,7 @@ from tests.validation.soak.server import Ended
 ROWS = pa.table({"number": [1, 2, 3], "seconds": [0.1, 0.2, 0.3]})
 
 
+@pytest.mark.slow
 def test_a_few_kills_hit_lose_nothing_and_are_not_made_again(tmp_path: Path) -> None:
     """Every function that the suite wraps is wrapped here: one that has another name ends the command."""
     out = tmp_path / "soak.json"
