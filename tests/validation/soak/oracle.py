@@ -93,9 +93,8 @@ def twice(written: Sequence[str], units: Mapping[str, Sequence[str]], there: Ite
 
 
 def lost(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Return in words where the files of a run differ from those of the undisturbed one."""
+    """Return in words which files of the undisturbed run a run lacks, or has with another content."""
     problems = [f"{name} is missing" for name in wanted if name not in found]
-    problems += [f"{name} is left" for name in found if name not in wanted]
     problems += [f"{name} differs" for name in wanted if found.get(name, wanted[name]) != wanted[name]]
     return problems
 
@@ -117,8 +116,8 @@ def examine(run_uri: str, folder: Path, undisturbed: Path | None, begins_with: S
         lines = path.read_text().splitlines() if path.exists() else []
         written = [line.removeprefix(f"{run.root}/") for line in lines]
         own["aside"] = [name for name in content if name.startswith(f"{ASIDE}/") or f"/{ASIDE}/" in name]
-        found = {name: digest for name, digest in content.items() if name not in own["aside"]}
-        own["lost"] = [*lost(found, wanted["contents"]), *(f"{name} is damaged" for name in _damaged(run))]
+        own["left"] = [name for name in content if name not in {*own["aside"], *wanted["contents"]}]
+        own["lost"] = [*lost(content, wanted["contents"]), *(f"{name} is damaged" for name in _damaged(run))]
         own["twice"] = twice(written, wanted["units"], begins_with)
     (folder / "found.json").write_text(json.dumps(own))
     return 0

@@ -66,7 +66,7 @@ class Round:
     lost: list[str] = field(default_factory=list)
     twice: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    """A wrong exit code, a traceback, several errors, a false alarm, or a last command that failed."""
+    """A wrong exit code, a traceback, several errors, a false alarm, a file that is left, or a failed last command."""
     hung: bool = False
     seconds: float = 0.0
 
@@ -232,6 +232,7 @@ def conclude(own: Round, bench: Bench, uri: str, folder: Path, there: list[str],
         found = json.loads((folder / "found.json").read_text())
         own.lost, own.twice = found["lost"], found["twice"]
         own.wrong += [f"a whole file counts as damaged: {name}" for name in found["aside"]]
+        own.wrong += [f"{name} is left" for name in found["left"]]
     else:
         own.lost = [f"the run cannot be read: {examined.said[-300:]}"]
     if own.store == "s3":
