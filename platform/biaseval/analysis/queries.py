@@ -32,6 +32,7 @@ from biaseval.analysis.sql_files import (
     reached,
     read_parquet,
     relations,
+    rows,
 )
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
@@ -127,7 +128,8 @@ def answers(run: Run) -> Ask:
         own = _only(finished, _named(sql, finished.names) or (), without=made)
         _begin(own, connection, is_asked=True)
         made.update(own.names)
-        return row_list(connection, sql)
+        found: list[Row] = rows(sql, connection).to_pylist()
+        return found
 
     return ask
 
