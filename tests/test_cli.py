@@ -240,6 +240,23 @@ def test_a_command_that_is_asked_to_end_says_that_it_can_go_on(capsys: pytest.Ca
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.parametrize(("arguments", "work"), [
+    (("analyse", "run", "--set", "seed=1"), "biaseval.runs.commands.reanalyse_run"),
+    (("report", "run"), "biaseval.runs.commands.report_run"),
+    (("import", "table", "scores.csv", "--run-dir", "run"), "biaseval.runs.commands.import_scores"),
+])  # fmt: skip
+def test_a_stop_while_metrics_are_computed_says_so_and_ends_with_143(
+    arguments: tuple[str, ...], work: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*given: object, **named: object) -> None:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "the signal would end the process"
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(work, stop)
+    found = command(*arguments)
+    assert (found.code, found.err) == (143, "stopped; complete parts are kept, run the same command again to resume\n")
+
+
 def test_a_plan_of_a_run_that_has_begun_says_its_rate(
     tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch, command: Command
 ) -> None:

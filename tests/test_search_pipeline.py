@@ -1,6 +1,8 @@
 """Whole searches: trials are chosen, made, computed in blocks of what is scored once, resumed and concluded."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,28 @@ def test_what_gives_out_is_no_failure_of_a_trial(grid: tuple[Path, Path], tmp_pa
     ):
         make_trial(1, **told)
     assert not part.exists()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_disk_that_was_full_is_no_failure_of_a_trial(
+    grid: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was recorded as one, and the same command took the trial for ended."""
+    run_dir = copy_of(grid[1], tmp_path)
+    before, part = trials(run_dir), run_dir / "trials" / "part-00002.parquet"
+    part.unlink()
+
+    def full(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        told: dict[str, Any] = {"run_uri": str(run_dir), "cutoffs": {}, "at_once": 1}
+        with pytest.raises(TransientError, match="cannot be written .No space left on device"):
+            make_trial(2, **told, points={2: json.loads(before[2]["parameters"])})
+    assert not part.exists()
+    run_spec(load_spec(grid[0]), str(run_dir), page=False)
+    assert trials(run_dir) == before
 
 
 @pytest.mark.usefixtures("here")

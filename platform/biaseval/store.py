@@ -240,8 +240,7 @@ class Run:
         """Write ``data`` to ``name`` in one step: a reader sees all of it or nothing.
 
         Raises:
-            BiasevalError: the disk is full or the store does not answer; complete files stay.
-            TransientError: another process took the run over.
+            TransientError: the disk is full, the store does not answer, or another process took the run over.
             InputError: a repeated plan differs from the stored plan.
         """
         self.guard()
@@ -270,7 +269,7 @@ class Run:
             else:
                 self._put_patiently(path, data)
         except OSError as error:
-            raise BiasevalError(
+            raise TransientError(
                 f"{self.uri}/{name}: cannot be written ({_reason(error)}); "
                 "mend this and run the same command again: complete parts are kept"
             ) from error

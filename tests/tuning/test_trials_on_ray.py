@@ -35,7 +35,9 @@ def n_begun(folder: Path, number: int) -> int:
 
 
 @pytest.mark.slow
-def test_a_trial_whose_process_dies_is_begun_again(ray_cluster: None, tmp_path: Path) -> None:
+def test_a_trial_whose_process_dies_is_begun_again(
+    ray_cluster: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     numbers, deaths = [0, 1, 4, 9], {1: ATTEMPTS - 1, 4: ATTEMPTS}
     attempts = Attempts(attempt, {"folder": str(tmp_path), "deaths": deaths}, at_once=2)
     before = {name: value for name, value in os.environ.items() if name.startswith(("RAY_", "TUNE_"))}
@@ -47,6 +49,7 @@ def test_a_trial_whose_process_dies_is_begun_again(ray_cluster: None, tmp_path: 
     assert found[4] is not None
     assert "died" in found[4]
     assert found[9] == "ZeroDivisionError: nine is no trial"
+    assert "Traceback" not in capfd.readouterr().err
     # What Ray Tune was told by the environment is taken back.
     assert {name: value for name, value in os.environ.items() if name.startswith(("RAY_", "TUNE_"))} == before
 

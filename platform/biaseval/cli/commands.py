@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from biaseval.cli import exchange, making, reading, training
-from biaseval.cli.arguments import WatchingCommand, stopped
+from biaseval.cli.arguments import WatchingCommand, resumable, stopped
 from biaseval.errors import BiasevalError, refuse_broken, without_credentials
 from biaseval.execute.machine import PATIENT_THREADS
 from biaseval.progress import say
@@ -65,11 +65,12 @@ for _command in (
     *(reading.status, reading.sql, reading.check, reading.report, reading.compare, reading.figures),
     *(making.demo, reading.doctor),
 ):
-    app.command(cls=WatchingCommand if _command is reading.status else None)(_command)
+    _own = resumable()(_command) if _command in (making.analyse, reading.report) else _command
+    app.command(cls=WatchingCommand if _command is reading.status else None)(_own)
 tasks_app.command("check")(reading.tasks_check)
 data_app.command("check")(reading.data_check)
-import_app.command("lm-eval")(exchange.import_lm_eval)
-import_app.command("table")(exchange.import_table)
+import_app.command("lm-eval")(resumable()(exchange.import_lm_eval))
+import_app.command("table")(resumable()(exchange.import_table))
 export_app.command("lm-eval")(exchange.export_lm_eval)
 train_app.command("lora")(training.train_lora)
 train_app.command("instruct")(training.train_instruct)
@@ -78,8 +79,7 @@ train_app.command("qa")(training.train_qa)
 
 def main() -> None:
     """Run the command line and turn errors into one message and an exit code."""
-    for name, value in PATIENT_THREADS.items():
-        os.environ.setdefault(name, value)
+    os.environ.update({**PATIENT_THREADS, **os.environ})
     stopped.clear()
     try:
         for argument in sys.argv[1:]:

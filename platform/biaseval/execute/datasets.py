@@ -87,7 +87,7 @@ def made_on_ray(
             for row in rows:
                 if row["error"] is not None:
                     kind, message = json_value(row["error"])
-                    raise (InputError if kind == InputError.__name__ else BiasevalError)(message)
+                    raise {"InputError": InputError, "TransientError": TransientError}.get(kind, BiasevalError)(message)
                 if row["done"] is None:  # left for another process
                     continue
                 found = json_value(row["done"])

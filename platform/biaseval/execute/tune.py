@@ -4,6 +4,7 @@ Ray Tune runs the trials and does not know their results: files hold the results
 reads no file of Ray Tune.
 """
 
+import logging
 import os
 import tempfile
 import threading
@@ -28,7 +29,6 @@ _QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
 }
-
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -102,6 +102,7 @@ class _Tuning(threading.Thread):
 
         before = {name: os.environ.get(name) for name in _QUIET}
         os.environ.update(_QUIET)
+        logging.getLogger("ray.tune.execution").setLevel(logging.CRITICAL)  # tracebacks of trials that are tried again
         try:
             with tempfile.TemporaryDirectory(prefix="biaseval-tune-", ignore_cleanup_errors=True) as folder:
                 results = tune.Tuner(
