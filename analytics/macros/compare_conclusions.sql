@@ -74,11 +74,17 @@ lines as (
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )
-            else '.' || coalesce(' ' || heads.warning, '') || if(heads.is_of_each, format(' Best settings: {}.', heads.place), '') || coalesce(format(' Without mitigation, {}: ', who) || nullif(concat_ws('; ', plain.performance, plain.bias), '') || '.', '')
+            else '.' || coalesce(' ' || heads.warning, '') || if(heads.is_of_each, format(' Best settings: {}.', heads.place), '')
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)
-    left join (select * from heads where not is_headline) as plain using (run, other_run, who, against)
+    union all
+    select
+        run, other_run, who, against, 3, 'Without mitigation:',
+        format('{} against {}: {}.', who, against, concat_ws('; ', performance, bias))
+    from heads
+    inner join pairs using (run, other_run, who, against)
+    where not is_headline and not is_without_difference and coalesce(performance, bias) is not null
     union all
     select
         run, other_run, who, against, 2, format('Switch from {} to {}?', against, who),

@@ -232,7 +232,7 @@ lines as (
             case
                 when is_better then 'Better than always answering one label: '
                 when accuracy > majority_accuracy then 'Not shown: the most accurate setting, '
-                else if((select count(*) from balanced) = 0, 'No', 'No, unless every label counts alike') || ': the most accurate setting, '
+                else 'No: the most accurate setting, '
             end,
             setting, if(is_better, '', ','), as_percent(accuracy), name, as_percent(majority_accuracy),
             if(is_better, ', which a test supports', '')
@@ -240,7 +240,7 @@ lines as (
         || if(is_better, '', coalesce((
             select
                 format(
-                    ' By macro-F1, which counts every label alike, {} is better: {} against {}, which a test supports.', setting,
+                    ' The exception: if every label counts alike, {} is better: macro-F1 {} against {}, which a test supports.', setting,
                     as_rate(macro_f1), as_rate(majority_macro_f1)
                 )
             from balanced

@@ -41,7 +41,7 @@ def local_copy(uri: str, *, has_weights: bool = True) -> Path:
     An existing copy is complete. Processes that ask at the same time fetch it once.
 
     Args:
-        uri: ``s3://bucket/folder``, or another that Arrow reads.
+        uri: ``s3://bucket/folder`` or ``gs://bucket/folder``.
         has_weights: with the weights of a model; without them if only its tokenizer is asked for.
 
     Raises:
@@ -70,6 +70,9 @@ def local_path(path: str | Path) -> Path:
         raise InputError(f"{str(path)[:200]!r}: is no path ({error}); correct it") from error
 
 
+_OPTIONS = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=60", "file": ""}
+
+
 def object_store(uri: str) -> tuple[pafs.FileSystem, str]:
     """Return the file system of a URI, and the path there.
 
@@ -77,7 +80,7 @@ def object_store(uri: str) -> tuple[pafs.FileSystem, str]:
     not for Arrow's quarter of an hour.
 
     Raises:
-        InputError: the URI has credentials in it.
+        InputError: the URI has credentials in it, or another scheme.
         pa.ArrowException, OSError, ValueError: Arrow's.
     """
     if (shown := without_credentials(uri)) != uri:
@@ -85,7 +88,9 @@ def object_store(uri: str) -> tuple[pafs.FileSystem, str]:
             f"{shown}: has credentials in it, which runs and messages would show; use AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or another place where the store's clients look"
         )
-    option = {"s3": "allow_delayed_open=true", "gs": "retry_limit_seconds=60"}.get(uri.partition("://")[0])
+    option = _OPTIONS.get(scheme := uri.partition("://")[0])
+    if option is None:
+        raise InputError(f"{uri[:200]}: {scheme}:// is not supported; use a local path, s3://bucket/prefix or gs://")
     asked = f"{uri}{'&' if '?' in uri else '?'}{option}" if option else uri
     found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(asked)
     return found

@@ -174,9 +174,7 @@ class Run:
             else:
                 fs, root = pafs.LocalFileSystem(), uri
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise InputError(
-                f"{uri}: cannot open this run directory: {error}; use a local path or s3://bucket/prefix"
-            ) from error
+            raise InputError(f"{uri}: cannot open this run directory: {error}; use a local path or s3://") from error
         return cls(uri=uri, fs=fs, root=root.rstrip("/"))
 
     @property

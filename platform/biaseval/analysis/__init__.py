@@ -5,7 +5,7 @@ opens finished runs. ``sql_files`` has the files and the views.
 """
 
 from biaseval.analysis.marts import write_marts
-from biaseval.analysis.queries import open_runs, query, row_list, run_names
+from biaseval.analysis.queries import answers, open_runs, query, run_names
 from biaseval.analytics_files import ANALYTICS
 
-__all__ = ["ANALYTICS", "open_runs", "query", "row_list", "run_names", "write_marts"]
+__all__ = ["ANALYTICS", "answers", "open_runs", "query", "run_names", "write_marts"]

@@ -1,6 +1,6 @@
 """Compare several runs of one kind with the first of them, by the relations of ``comparisons``."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +8,7 @@ from functools import partial
 import duckdb
 
 from biaseval.analysis.compared_kinds import KINDS, Row
-from biaseval.analysis.queries import open_runs, row_list, run_names, stored_kind
+from biaseval.analysis.queries import Ask, open_runs, row_list, run_names, stored_kind
 from biaseval.analysis.sql_files import literal
 from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import BiasevalError, InputError
@@ -82,10 +82,6 @@ class Compared:
     def others(self) -> list[str]:
         """The runs that can be compared with the first."""
         return [pair["other_run"] for pair in _of_first(self.shared, self.runs) if pair["is_comparable"]]
-
-
-Ask = Callable[[str], list[Row]]
-"""Returns the rows of a query over the runs."""
 
 
 def compare_runs(run_dirs: Sequence[str]) -> Compared:

@@ -103,17 +103,20 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
         stored = [table for name, table in tables.items() if name in read]
         create_methods(connection, chosen)
         create_tables(source, stored, connection)
-        for relation in first:
-            create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
+        store(first, connection)
         dictionary = Dictionary(kind)
         ranges = [range_check(table.name, dictionary, connection, table.key) for table in stored]
         _check(run, [*map(key_check, stored), *filter(None, ranges), *first_checks], connection)
-        for relation in made:
-            if relation not in first:
-                create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
+        store([relation for relation in made if relation not in first], connection)
         ranges = [range_check(mart.name, dictionary, connection) for mart in marts]
         _check(run, [*filter(None, ranges), *mart_checks], connection)
         return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
+
+
+def store(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+    """Create relations, each after those that it reads, as tables where DuckDB can hold them: it computes them once."""
+    for relation in made:
+        create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
 
 
 def results_database(run: Run, kind: str) -> bytes:

@@ -1,16 +1,17 @@
 """Open finished runs as views, and answer queries about one or several of them."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from biaseval.analysis.marts import ADDED_LAST, LARGE, mart_file
+from biaseval.analysis.compared_kinds import Row
+from biaseval.analysis.marts import ADDED_LAST, mart_file, store
 from biaseval.analysis.paths import without_partitions
 from biaseval.analysis.sql_files import (
     Chosen,
@@ -31,6 +32,7 @@ from biaseval.analysis.sql_files import (
     reached,
     read_parquet,
     relations,
+    rows,
 )
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
@@ -43,6 +45,9 @@ _READS = (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI)  # multi: a p
 
 ALLOWED = "name the file with --with FILE (files=[...] in Python)"
 """What lets a query read a file beside the runs."""
+
+Ask = Callable[[str], list[Row]]
+"""Returns the rows of a query over runs."""
 
 _LISTS = re.compile(r"\b(show|pragma\w*|information_schema|duckdb_\w+|sqlite_\w+|pg_\w+)\b", re.I)
 """Matches SQL that lists all names."""
@@ -82,23 +87,23 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
     create_metric_heads(connection, {name: sql for own in finished for name, sql in own.chosen.metrics.items()})
     # For views over views it takes seconds, longer than it ever saves.
     connection.execute("set disabled_optimizers = 'projection_placement'").fetchall()
-    is_asked = wanted is not None
     if len(runs) == 1:
-        _begin(finished[0], connection, is_asked)
-        if not is_asked:
+        _begin(finished[0], connection, is_asked=wanted is not None)
+        if wanted is None:
             _complete(finished[0], connection)
         return connection
-    reads = {name for made in comparisons for name in made.reads}
     selects: dict[str, list[str]] = {}
     for number, (own, name) in enumerate(zip(finished, names, strict=True)):
         connection.execute(f"create schema run_{number}; use run_{number}")
-        _begin(own, connection, is_asked, reads)
+        _begin(own, connection, is_asked=wanted is not None)
         for view in own.names:
             selects.setdefault(view, []).append(f"select {literal(name)} as run, * from run_{number}.{view}")
     connection.execute("use memory.main")
     of_all = [Relation("runs", view, " union all by name ".join(parts)) for view, parts in selects.items()]
-    if is_asked:
-        _store([*of_all, *comparisons], connection, reads.difference(selects))
+    if wanted is not None:
+        for made in of_all:
+            create("view", made.name, made.sql, connection)
+        store(comparisons, connection)
         return connection
     create_views([*of_all, *comparisons], connection)
     for number, own in enumerate(finished):
@@ -106,6 +111,27 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
         _complete(own, connection)
     connection.execute("use memory.main")
     return connection
+
+
+def answers(run: Run) -> Ask:
+    """Return a function that answers queries about a finished run; it computes each relation that they read once.
+
+    Raises:
+        InputError: it is no run directory, or has an unknown kind.
+        BiasevalError: the run is not finished.
+    """
+    finished = _finished(run)
+    connection, made = connect([run]), set[str]()
+    create_metric_heads(connection, finished.chosen.metrics)
+
+    def ask(sql: str) -> list[Row]:
+        own = _only(finished, _named(sql, finished.names) or (), without=made)
+        _begin(own, connection, is_asked=True)
+        made.update(own.names)
+        found: list[Row] = rows(sql, connection).to_pylist()
+        return found
+
+    return ask
 
 
 def run_names(run_dirs: Sequence[str | Path]) -> list[str]:
@@ -184,9 +210,9 @@ def only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     return select
 
 
-def row_list(connection: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
+def row_list(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
     """Return the rows of a query through a connection of `open_runs`, each as column to value."""
-    rows: list[dict[str, Any]] = connection.sql(sql).to_arrow_table().to_pylist()
+    rows: list[Row] = connection.sql(sql).to_arrow_table().to_pylist()
     return rows
 
 
@@ -295,29 +321,26 @@ def _named(asked: str, every: Collection[str]) -> set[str] | None:
     return set(re.findall(r"\w+", asked.lower())).intersection(every) or None
 
 
-def _only(finished: _Finished, names: Collection[str]) -> _Finished:
-    """Return the tables and relations of a run that these names need."""
-    needed = reached(finished.relations, names)
+def _only(finished: _Finished, names: Collection[str], without: Collection[str] = ()) -> _Finished:
+    """Return the tables and relations of a run that these names need, except those of ``without``."""
+    needed = reached(finished.relations, names).difference(without)
     return finished._replace(
         listed=[(table, parts) for table, parts in finished.listed if table.name in needed],
         relations=[made for made in finished.relations if made.name in needed],
     )
 
 
-def _begin(
-    finished: _Finished, connection: duckdb.DuckDBPyConnection, is_asked: bool, also: Collection[str] = ()
-) -> None:
+def _begin(finished: _Finished, connection: duckdb.DuckDBPyConnection, *, is_asked: bool) -> None:
     """Create the relations of a run, or placeholders until `_complete`: its tables' first parts, and empty tables.
 
-    If all queries are known (``is_asked``), what relations read, and ``also`` these names, is computed once.
+    If queries ask for all of them (``is_asked``), DuckDB computes each once.
     """
     if finished.chosen.own:
         create_methods(connection, finished.chosen)
     begin_tables(finished.run, finished.listed, connection)
     if is_asked:
         complete_tables(finished.run, finished.listed, connection)
-        read = {name for made in finished.relations for name in made.reads}
-        _store(finished.relations, connection, read.union(also))
+        store(finished.relations, connection)
     else:
         begin_views(finished.relations, connection)
 
@@ -325,13 +348,6 @@ def _begin(
 def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
     complete_views(finished.relations, connection)
     complete_tables(finished.run, finished.listed, connection)
-
-
-def _store(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection, read: Collection[str]) -> None:
-    """Create relations, each after those that it reads; those of ``read`` as tables, which DuckDB computes once."""
-    for relation in made:
-        is_table = relation.name in read and relation.name not in LARGE
-        create("table" if is_table else "view", relation.name, relation.sql, connection)
 
 
 def _is_stored(run: Run, mart: Relation) -> bool:

@@ -1,12 +1,10 @@
 """The most important marts of each kind of run, and ``summary.json``, which holds them."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from biaseval.analysis.queries import open_runs, stored_kind
-from biaseval.analysis.sql_files import rows
+from biaseval.analysis.queries import answers, stored_kind
 from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import InputError
 from biaseval.json_values import plain
@@ -199,29 +197,20 @@ def summarize(run: Run, conclusions: Sequence[str], cautions: Sequence[str]) -> 
     Raises:
         BiasevalError: the run has no metrics yet.
     """
-    own, spec = headline_of(run), raw_spec(run)
-    environment = read_environment(run)
-    marts = {name: f"from {name}" for name in (own.mart, *own.further)}
-    asked = [own.models, own.counts, *own.verdicts.values(), *marts.values()]
-    with closing(open_runs([run.uri], "; ".join(asked))) as connection:
-        [counts] = rows(own.counts, connection).to_pylist()
-        metrics = {name: rows(f"{sql} order by all", connection).to_pylist() for name, sql in marts.items()}
-        content = {
-            "schema_version": SCHEMA_VERSION,
-            "kind": spec["kind"],
-            "name": spec["name"],
-            "models": [
-                {**model, "digest": _digest(environment, model["name"])}
-                for model in rows(own.models, connection).to_pylist()
-            ],
-            "counts": counts,
-            "metrics": {name: found for name, found in metrics.items() if found or name not in own.further},
-            "verdicts": {
-                name: rows(f"{sql} order by all", connection).to_pylist() for name, sql in own.verdicts.items()
-            },
-            "conclusions": list(conclusions),
-            "cautions": list(cautions),
-        }
+    own, spec, environment, ask = headline_of(run), raw_spec(run), read_environment(run), answers(run)
+    [counts] = ask(own.counts)
+    metrics = {name: ask(f"from {name} order by all") for name in (own.mart, *own.further)}
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": spec["kind"],
+        "name": spec["name"],
+        "models": [{**model, "digest": _digest(environment, model["name"])} for model in ask(own.models)],
+        "counts": counts,
+        "metrics": {name: found for name, found in metrics.items() if found or name not in own.further},
+        "verdicts": {name: ask(f"{sql} order by all") for name, sql in own.verdicts.items()},
+        "conclusions": list(conclusions),
+        "cautions": list(cautions),
+    }
     return dict(plain(content))
 
 

@@ -1,13 +1,12 @@
 """The HTML report of one or several runs, as one file that works offline, and a run's figures as SVG files."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from biaseval.analysis import open_runs, row_list
+from biaseval.analysis import answers
 from biaseval.environment import raw_spec, read_environment
-from biaseval.report.blocks import Ask, Layout, Row, queries, render
+from biaseval.report.blocks import Ask, Layout, render
 from biaseval.report.charts import Chart
 from biaseval.report.compare import write_comparison
 from biaseval.report.label_bias import label_bias_charts, label_bias_layout, label_bias_notes
@@ -56,26 +55,11 @@ def _page(
     notes: Sequence[str],
 ) -> Page:
     """Return a page with notes and the sentences of the relations ``KIND_conclusions`` and ``KIND_cautions``."""
-    kind, said = raw_spec(run)["kind"], {}
-    with closing(open_runs([run.uri], f"from {kind}_conclusions\nfrom {kind}_cautions")) as connection:
-        for name in ("conclusions", "cautions"):
-            rows = row_list(connection, f"from {kind}_{name}")
-            said[name] = [f"{row['lead']} {row['text']}".strip() for row in rows]
-    ask = partial(_answer, run)
+    kind, ask, said = raw_spec(run)["kind"], answers(run), {}
+    for name in ("conclusions", "cautions"):
+        said[name] = [f"{row['lead']} {row['text']}".strip() for row in ask(f"from {kind}_{name}")]
     charts = charts_of(ask)
-    return Page(charts, lambda: _html(run, layout(run, ask, charts)), [*said["cautions"], *notes], said["conclusions"])
-
-
-def _answer(run: Run, sql: str) -> list[Row]:
-    """Return the rows of a query through a new connection to a run."""
-    with closing(open_runs([run.uri], sql)) as connection:
-        return row_list(connection, sql)
-
-
-def _html(run: Run, page: Layout) -> str:
-    """Return the HTML of a page; one connection answers all its queries."""
-    with closing(open_runs([run.uri], "\n".join(queries(page.sections)))) as connection:
-        return render(page, partial(row_list, connection))
+    return Page(charts, lambda: render(layout(run, ask, charts), ask), [*said["cautions"], *notes], said["conclusions"])
 
 
 def majority_bias_page(run: Run) -> Page:

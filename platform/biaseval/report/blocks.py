@@ -156,12 +156,6 @@ class Layout:
     style: str = field(default="", kw_only=True)
 
 
-def queries(blocks: Sequence[Any]) -> list[str]:
-    """Return the queries of these blocks and of all blocks inside them."""
-    asked = [block for block in _within(blocks) if isinstance(block, Table | Sentences)]
-    return [sql for block in asked for sql in (block.sql, *(block.also if isinstance(block, Table) else ()))]
-
-
 def _within(blocks: Sequence[Any]) -> Iterator[Any]:
     """Yield these blocks and all blocks inside them."""
     for block in blocks:

@@ -156,9 +156,8 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
                 "summary",
                 f"Better than {reference}?",
                 Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
-                *([Beside(said, seen)] if len(others) == 1 else [seen]),
+                *([Beside(said, own, seen)] if len(others) == 1 else [seen]),
                 table,
-                *([own] if len(others) == 1 else []),
                 Sentences(cautions_of(compared.kind, compared.runs), "care", "Read with care"),
                 Fold("Each run against the first in words", *([said] if len(others) > 1 else [])),
                 Fold("What each run shows by itself", *([own] if len(others) > 1 else []), cautions),
@@ -222,9 +221,10 @@ def _first_metrics(compared: Compared) -> list[str]:
 
 
 def _own(kind: str) -> list[Any]:
-    """Return the headlines and cautions from the runs' reports."""
+    """Return headlines and prices, and cautions, from the runs' reports."""
+    told = f"from {kind}_conclusions where line = 1 or lead = 'Price:' order by run, line"
     return [
-        Sentences(f"select run || ': ' || lead as lead, text from {kind}_conclusions where line = 1 order by run"),
+        Sentences(f"select run || ': ' || lead as lead, text {told}", "", "Each run alone"),
         Sentences(f"select run || ':' as lead, text from {kind}_cautions order by run, line", "", "Cautions"),
     ]
 

@@ -237,10 +237,7 @@ _TERMS = (
     ("may cost accuracy", "Bias falls, and a loss of accuracy cannot be excluded."),
     ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
     ("not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
-    (
-        "no clear change",
-        "The test cannot tell: that is no evidence of no change. A few tasks can move a mean far without a verdict.",
-    ),
+    ("no clear change", "The test cannot tell: that is no evidence of no change."),
     ("negligible", "The difference is significantly smaller than 0.01."),
     (
         "Always one label",
@@ -253,8 +250,8 @@ _TERMS = (
 _SETTINGS = Table(
     "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
     "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1). "
-    "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts, "
-    "explained under Metrics; the last sentence above says for which tasks or rows.",
+    "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts for the "
+    "tasks or rows that the last sentence above names. A few tasks can move a mean far, and still be no clear change.",
     """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
