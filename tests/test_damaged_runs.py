@@ -305,6 +305,28 @@ def test_parts_that_a_killed_run_left_are_read_once_and_made_again_where_they_ar
 
 
 @LABELS
+def test_an_analysis_that_is_killed_in_the_marts_leaves_nothing_that_seems_damaged(
+    kind: str, run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The settings are other rows then, and were set aside."""
+    table = run_dir / "run_settings" / "part-00000.parquet"
+    before, change = table.read_bytes(), ["scoring.normalization=sum"]
+
+    def killed(*given: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("biaseval.analysis.write_marts", killed)
+        patch.setattr("biaseval.digests.record", lambda run, reads=True: None)  # in `kept`: nothing follows a kill
+        with pytest.raises(KeyboardInterrupt):
+            reanalyse_run(run_dir, change, page=False)
+    assert table.read_bytes() != before
+    reanalyse_run(run_dir, change, page=False)
+    assert not (run_dir / "aside").exists()
+    assert "differ from the recorded digest" not in capsys.readouterr().err
+
+
+@LABELS
 def test_a_run_that_lost_its_digests_counts_only_its_own_files(
     kind: str, undisturbed: Path, run_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,8 +128,7 @@ def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
 def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool) -> None:
     """Compute the metrics of a run, under its lease, whose tables are all there.
 
-    With ``page`` write ``results.duckdb``, the report, its figures and its summary. Otherwise database, report and
-    summary are deleted if the metrics are others now.
+    With ``page`` write database, report, figures and summary; else they are deleted if the metrics are others now.
     """
     before = _marts(run)
     analyse(run, kind, spec, database=page)
@@ -146,6 +145,7 @@ def analyse(run: Run, kind: AnyKind, spec: AnySpec, *, database: bool = True) ->
 
     if kind.derive is not None:
         kind.derive(run, spec)
+        record(run)  # a process that is killed in the marts would leave files that seem damaged
     write_marts(run, spec.kind, database=database)
     record(run)
     if kind.conclude is not None:
