@@ -272,7 +272,7 @@ def test_an_interrupted_run_can_be_resumed(finished: tuple[Path, Path], tmp_path
     spec, run_dir = planned(finished, tmp_path, N_BEFORE)
     # Whoever runs these tests in the background has them, and all that they start, ignore the signal.
     heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heed}; from tests.waiting import *; waiting_command(IdleWorker)"
+    code = f"{heed}; from tests.waiting import *; waiting_command(WaitingWorker)"
     command = [sys.executable, "-c", code, "run", str(spec), "--run-dir", str(run_dir)]
     command += ["--set", f"execution.actors={actors}"]
     process = psutil.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)

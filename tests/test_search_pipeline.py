@@ -137,9 +137,7 @@ def test_what_is_missing_is_made_again_and_what_is_there_is_kept(grid: tuple[Pat
 
 
 @pytest.mark.usefixtures("here")
-def test_what_gives_out_is_no_failure_of_a_trial(
-    grid: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outages_fail_no_trial(grid: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process, left of a trial that was begun before, still holds its directory; then the disk is full."""
     run_dir = copy_of(grid[1], tmp_path)
     part = run_dir / "trials" / "part-00001.parquet"

@@ -39,17 +39,6 @@ class WaitingWorker(LabelScoresWorker):
         return super().make(task, prepared)
 
 
-class IdleWorker:
-    """Waits for ever at its first part, of which the file `MARKERS` begins with says; it holds no model."""
-
-    def __init__(self, run: Run, allocation: Any, **arguments: Any) -> None:
-        self._marker = Path(run.uri).parent / MARKERS[0]
-
-    def make(self, task: Any, prepared: Any) -> Made:
-        say_and_wait(self._marker)
-        return Made({})
-
-
 class WaitingReader(AnswersWorker):
     """Waits for ever when one part is complete, once."""
 
