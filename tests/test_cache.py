@@ -150,7 +150,7 @@ def test_templates_and_conversations_of_a_bucket_are_read_and_what_is_not_there_
             lambda: load_tokenizer(ModelSource(f"{object_store}/nothing/here")),
             "nothing/here: nothing is there; correct",
         ),
-        (lambda: fingerprint_model(ModelSource("s4://bias/model")), "s4://bias/model: s4:// is not supported; use a"),
+        (lambda: fingerprint_model(ModelSource("s4://bias/model")), "s4://bias/model: cannot be read: s4:// is not"),
     ):
         with pytest.raises(InputError, match=message):
             read()

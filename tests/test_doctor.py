@@ -177,5 +177,5 @@ def test_a_check_that_fails_itself_is_a_problem_and_the_others_go_on(tmp_path: P
     found = list(examine("nonsense://bucket/run", tmp_path / "absent.yaml"))
     [failed] = [finding for finding in found if finding.check == "run directory"]
     assert failed.state is State.problem
-    assert "nonsense:// is not supported" in failed.found
+    assert "cannot open this run directory: nonsense:// is not" in failed.found
     assert (found[0].check, found[-1].check) == ("ray", "cluster file")

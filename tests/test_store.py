@@ -111,7 +111,7 @@ def test_a_store_that_lets_nobody_in_is_one_message(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("uri", ["hdfs://host/run", "mock://run", "nonsense://run", "hf://owner/name"])
 def test_other_stores_are_refused_at_once(uri: str) -> None:
-    with pytest.raises(InputError, match=r"^\w+://[\w/]+: \w+:// is not supported; use a local path, s3://"):
+    with pytest.raises(InputError, match=r"^\w+://[\w/]+: cannot open this run directory: \w+:// is not"):
         Run.open(uri)
 
 

@@ -240,7 +240,8 @@ lines as (
         || if(is_better, '', coalesce((
             select
                 format(
-                    ' The exception: if every label counts alike, {} is better: macro-F1 {} against {}, which a test supports.', setting,
+                    ' {} every label counts alike, {} is better: macro-F1 {} against {}, which a test supports.',
+                    if(most.accuracy > most.majority_accuracy, 'If', 'The exception: if'), setting,
                     as_rate(macro_f1), as_rate(majority_macro_f1)
                 )
             from balanced

@@ -80,8 +80,8 @@ def object_store(uri: str) -> tuple[pafs.FileSystem, str]:
     not for Arrow's quarter of an hour.
 
     Raises:
-        InputError: the URI has credentials in it, or another scheme.
-        pa.ArrowException, OSError, ValueError: Arrow's.
+        InputError: the URI has credentials in it.
+        pa.ArrowException, OSError, ValueError: Arrow's, or the URI has another scheme.
     """
     if (shown := without_credentials(uri)) != uri:
         raise InputError(
@@ -90,7 +90,7 @@ def object_store(uri: str) -> tuple[pafs.FileSystem, str]:
         )
     option = _OPTIONS.get(scheme := uri.partition("://")[0])
     if option is None:
-        raise InputError(f"{uri[:200]}: {scheme}:// is not supported; use a local path, s3://bucket/prefix or gs://")
+        raise ValueError(f"{scheme}:// is not supported; use a local path, s3://bucket/prefix or gs://bucket/prefix")
     asked = f"{uri}{'&' if '?' in uri else '?'}{option}" if option else uri
     found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(asked)
     return found

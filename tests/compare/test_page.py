@@ -82,7 +82,7 @@ _NOT = {"is_above_constant": None}
     (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}),
         ["^Mixed .CC.: worse accuracy; less bias in rsd", "Weigh the gain"]),
     (({"verdict": "negligible"},), ["^CC: no more than a negligible difference in performance; no more",
-        "!may miss"]),
+        "!may miss", "mitigation: new against old: no more than"]),
     (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be"]),
     # A side that is not shown to be better than always answering one label earns no praise.
     (({**_HIGHER, "other_is_above_constant": False},), ["^CC: performance cannot be compared, as new is no better",

@@ -8,7 +8,7 @@ from functools import partial
 import duckdb
 
 from biaseval.analysis.compared_kinds import KINDS, Row
-from biaseval.analysis.queries import Ask, open_runs, row_list, run_names, stored_kind
+from biaseval.analysis.queries import Ask, open_runs, run_names, stored_kind
 from biaseval.analysis.sql_files import literal
 from biaseval.environment import raw_spec, read_environment
 from biaseval.errors import BiasevalError, InputError
@@ -112,7 +112,7 @@ def comparing(run_dirs: Sequence[str], further: str = "") -> Iterator[tuple[Comp
     asked = f"{' '.join(f'{kind}_{name}' for name in _ASKED)} {further}"
     with closing(open_runs(run_dirs, asked)) as connection:
         _refuse_without_signs(runs)
-        yield _compared(connection, kind, names, _facts(runs, names)), partial(row_list, connection)
+        yield _compared(connection, kind, names, _facts(runs, names)), partial(_rows, connection)
 
 
 def _compared(connection: duckdb.DuckDBPyConnection, kind: str, names: Sequence[str], facts: Sequence[Row]) -> Compared:
@@ -240,7 +240,8 @@ def _without_difference(tests: Sequence[Row], names: Sequence[str]) -> list[str]
 
 def _rows(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
     try:
-        return row_list(connection, sql)
+        found: list[Row] = connection.sql(sql).to_arrow_table().to_pylist()
+        return found
     except duckdb.Error as error:
         raise BiasevalError(
             f"the runs cannot be compared: {error}; mend this and run the same command again"

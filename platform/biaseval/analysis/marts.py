@@ -29,8 +29,11 @@ from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import tables_of
 
-LARGE = ("label_logprobs", "calibration_scores", "label_probabilities", "calibrated_predictions", "row_influences")
-"""Intermediate relations that stay views, because they have a row per score, or per prompt and method."""
+LARGE = (
+    *("label_logprobs", "calibration_scores", "label_probabilities", "calibrated_predictions", "row_influences"),
+    *("wrong_answers", "majority_changed_rows", "qa_bias_disagreements"),
+)
+"""Relations that stay views, because they have a row per score, or per prompt and method, or texts."""
 
 ADDED_LAST = {
     "label_bias_by_label": "n_bias_score_rows_of_label",

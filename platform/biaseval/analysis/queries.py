@@ -125,7 +125,7 @@ def answers(run: Run) -> Ask:
     create_metric_heads(connection, finished.chosen.metrics)
 
     def ask(sql: str) -> list[Row]:
-        own = _only(finished, _named(sql, finished.names) or (), without=made)
+        own = _only(finished, set(re.findall(r"\w+", sql.lower())), without=made)
         _begin(own, connection, is_asked=True)
         made.update(own.names)
         found: list[Row] = rows(sql, connection).to_pylist()
@@ -208,12 +208,6 @@ def only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     select = statements[0].query.strip().removesuffix(";")
     connection.sql(f"from ({select}\n)")  # binds only; a nested select cannot contain copy or insert
     return select
-
-
-def row_list(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Row]:
-    """Return the rows of a query through a connection of `open_runs`, each as column to value."""
-    rows: list[Row] = connection.sql(sql).to_arrow_table().to_pylist()
-    return rows
 
 
 def stored_kind(run: Run) -> str:

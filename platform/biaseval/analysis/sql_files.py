@@ -25,7 +25,7 @@ import pyarrow.fs as pafs
 from biaseval.analysis.paths import read_named_files
 from biaseval.analytics_files import ANALYTICS
 from biaseval.environment import SPEC, raw_spec
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.metric_files import METRICS, Metric, Sql, metric_files
 from biaseval.prompting.calibration import NONE, Own, calibration_queries, calibration_rows, own_of
 from biaseval.store import Run, part_name
@@ -347,7 +347,9 @@ def create(what: str, name: str, select: str, connection: duckdb.DuckDBPyConnect
     try:
         connection.execute(f"create {what} {name} as {select}").fetchall()
     except duckdb.Error as error:
-        raise BiasevalError(f"{name}: cannot be computed: {error}; mend this and run the same command again") from error
+        gave_out = isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException)  # memory, a disk, a store
+        message = f"{name}: cannot be computed: {error}; mend this and run the same command again"
+        raise (TransientError if gave_out else BiasevalError)(message) from error
 
 
 def rows(select: str, connection: duckdb.DuckDBPyConnection) -> pa.Table:

@@ -102,7 +102,9 @@ class _Tuning(threading.Thread):
 
         before = {name: os.environ.get(name) for name in _QUIET}
         os.environ.update(_QUIET)
-        logging.getLogger("ray.tune.execution").setLevel(logging.CRITICAL)  # tracebacks of trials that are tried again
+        executes = logging.getLogger("ray.tune.execution")
+        level = executes.level
+        executes.setLevel(logging.CRITICAL)  # it prints tracebacks of trials that are tried again
         try:
             with tempfile.TemporaryDirectory(prefix="biaseval-tune-", ignore_cleanup_errors=True) as folder:
                 results = tune.Tuner(
@@ -123,5 +125,6 @@ class _Tuning(threading.Thread):
         except Exception as error:
             self.failure = str(error) or repr(error)
         finally:
+            executes.setLevel(level)
             for name, value in before.items():
                 os.environ.pop(name, None) if value is None else os.environ.update({name: value})

@@ -74,8 +74,10 @@ def make_missing(
         InputError, BiasevalError: as the stages raise them; complete units stay.
     """
     from biaseval.execute.cluster import Cluster
+    from biaseval.execute.messages import STORAGE
 
     made: list[Done] = []
+    run.delete(STORAGE)  # what a process left that was stopped after its last training
     with Cluster(execution, at_once) as cluster:
         for stage in stages:
             run.guard()
@@ -165,6 +167,8 @@ def write_page(run: Run, kind: AnyKind) -> list[str]:
     files = {f"figures/{figure.name}.svg": figure.svg for figure in page.figures}
     for name, svg in files.items():
         run.write_bytes(name, svg)
-    run.write_json(SUMMARY, summarize(run, page.conclusions, page.cautions))
-    run.write_text("report.html", page.html)  # last: it says that the others are there
+    html, said = page.html, (page.conclusions, page.cautions)
+    del page  # with its connection, and what that holds
+    run.write_json(SUMMARY, summarize(run, *said))
+    run.write_text("report.html", html)  # last: it says that the others are there
     return [*files, SUMMARY, "report.html"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from pydantic import ValidationError
 
 from biaseval.digests import inspected
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, TransientError
 from biaseval.pipelines.directory import read_spec
 from biaseval.pipelines.trial_kinds import trial_kind
 from biaseval.prompting.calibration import PURPOSES
@@ -114,6 +114,8 @@ def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point
     try:
         for place, value in objective.values(inspected(Run.open(f"{run.uri}/{SHARED}")), computings, threads=1):
             found[trials[place]].append(value)
+    except TransientError:
+        raise
     except BiasevalError as error:
         failed |= {trial: Came("failed", problem=str(error)) for trial in trials}
     came = {trial: Came.of(own, objective.name) for trial, own in found.items()} | failed
