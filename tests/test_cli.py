@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -322,10 +323,7 @@ def test_a_run_can_be_asked_in_every_format(tmp_path: Path, tiny_llama: Path, he
 def test_no_error_ends_in_a_traceback_or_in_pages_of_text(
     error: Exception, code: int, said: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails() -> None:
-        raise error
-
-    monkeypatch.setattr("biaseval.cli.commands.app", fails)
+    monkeypatch.setattr("biaseval.cli.commands.app", Mock(side_effect=error))
     found = command("status", "run")
     told = found.err.replace("\n", "") if code == 1 else found.err
     assert (found.code, bool(re.match(said, told)), len(told) < 5000) == (code, True, True), found.err

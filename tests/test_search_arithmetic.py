@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from biaseval.analysis import query
+from biaseval.digests import inspected
+from biaseval.errors import TransientError
 from biaseval.runs.kinds import kind_of
 from biaseval.search.computed_trials import make_block, together
 from biaseval.search.kind import SEARCH, SearchInputs
 from biaseval.search.objectives import Computing, Objective, Value, objective_columns
 from biaseval.search.samplers import Point
-from biaseval.search.trials import MADE, SHARED, deriving, row_of
+from biaseval.search.trials import MADE, SHARED, deriving
 from biaseval.spec import SearchedSpec, SearchSpec, dump_spec, stored_spec
 from biaseval.store import Run
 from tests.labelplans import Plan, plan_tasks, two_tasks
@@ -169,11 +172,15 @@ def test_a_setting_scores_the_demonstrations_of_others(tmp_path: Path) -> None:
     assert ids == [row["prompt_id"] for row in plans[False]]
 
 
-def test_a_block_records_what_fails_and_goes_on(tmp_path: Path) -> None:
+def test_a_block_records_what_fails_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = "select nullif(max(if(method = 'cc', 1, 0.5)), 1) as x from label_bias_by_task where method like 'cc%'"
     search = _search(objective={"sql": sql, "maximize": True}, choose_on="published")
     run = _searching(tmp_path / "search", two_tasks(), search)
     points: list[Point] = [{STRENGTH: strength} for strength in (0.5, 1, 2, 1.5)]
+    shared = [TransientError("full"), inspected(Run.open(f"{run.uri}/{SHARED}"))]
+    monkeypatch.setattr("biaseval.search.computed_trials.inspected", Mock(side_effect=shared))
+    with pytest.raises(TransientError, match="full"):
+        make_block(0, run_uri=run.uri, points={0: points})
     make_block(0, run_uri=run.uri, points={0: points})
     rows = run.read_part("trials", 0).to_pylist()
     assert [row["state"] for row in rows] == ["done", "failed", "failed", "done"]
@@ -181,7 +188,6 @@ def test_a_block_records_what_fails_and_goes_on(tmp_path: Path) -> None:
     assert "a strength is 0 (no calibration) to 1.5" in rows[2]["problem"]
     assert [row["objectives"] for row in rows] == ['{"x": 0.5}', None, None, '{"x": 0.5}']
     assert {row["run"] for row in rows} == {None}
-    assert run.has(row_of(0))
 
 
 def _skewed() -> Plan:

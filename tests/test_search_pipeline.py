@@ -1,6 +1,5 @@
 """Whole searches: trials are chosen, made, computed in blocks of what is scored once, resumed and concluded."""
 
-import errno
 import json
 import os
 import shutil
@@ -149,7 +148,7 @@ def test_outages_fail_no_trial(grid: tuple[Path, Path], tmp_path: Path, monkeypa
         pytest.raises(TransientError, match="another process is working on this run"),
     ):
         make_trial(1, **told)
-    monkeypatch.setattr(os, "replace", Mock(side_effect=OSError(errno.ENOSPC, "No space left")))
+    monkeypatch.setattr(os, "replace", Mock(side_effect=OSError(28, "No space left")))
     with pytest.raises(TransientError, match=r"cannot be written \(No space left\)"):
         make_trial(1, **told)
     assert not part.exists()

@@ -5,6 +5,7 @@ from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -56,11 +57,7 @@ def test_temporary_names_do_not_end_in_parquet_and_are_swept(tmp_path: Path, mon
 def test_a_failed_write_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run.open(str(tmp_path))
     run.write_text("plan.json", "old")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(BiasevalError, match=r"plan\.json: cannot be written \(No space left on device\)"):
         run.write_text("plan.json", "new")
     assert run.read_text("plan.json") == "old"
