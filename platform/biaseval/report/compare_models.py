@@ -323,7 +323,7 @@ _SEEN_LABELS = (
 )
 
 _SEEN = (
-    "As Figures 2 and 3 of Gupta et al. (2023). Shaded or bars: 95 % intervals over test rows. Dashed: always giving "
+    "As Figures 2 and 3 of Gupta et al. (2023). Shaded or bars: 95 % intervals over test rows. Dotted: always giving "
     "one label. In a triangle, a mark near a corner has more demonstrations of that label. "
     "Red rings, if any: within 10 points of the best setting."
 )

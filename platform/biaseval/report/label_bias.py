@@ -219,7 +219,7 @@ def _meanings(run: Run, ask: Ask) -> list[Any]:
 
 
 _SEEN = (
-    "Mean over tasks and demonstration sets; shaded or bars: 95 % intervals. Dashed: sampling noise, or always giving "
+    "Mean over tasks and demonstration sets; shaded or bars: 95 % intervals. Dotted: sampling noise, or always giving "
     "the most frequent label."
 )
 
@@ -251,7 +251,7 @@ _SETTINGS = Table(
     "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
     "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1). "
     "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts for the "
-    "tasks or rows that the last sentence above names. A few tasks can move a mean far, and still be no clear change.",
+    "rows or tasks of “How sure”. A few tasks can move a mean far, and still be no clear change.",
     """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,

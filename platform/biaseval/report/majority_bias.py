@@ -160,7 +160,7 @@ select
 from majority_by_model"""
 
 _SEEN = "Weighted F1 by the shares of labels among the demonstrations, means over seeds."
-_LINES = f"{_SEEN} Shaded or bars: 95 % intervals over test rows. Dashed: always answering one label."
+_LINES = f"{_SEEN} Shaded or bars: 95 % intervals over test rows. Dotted: always answering one label."
 _TRIANGLES = (
     f"{_SEEN} A mark near a corner has more demonstrations of that label. Red rings, if any: at most 10 points below "
     "the best one."
