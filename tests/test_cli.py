@@ -335,7 +335,7 @@ def test_no_error_ends_in_a_traceback_or_in_pages_of_text(
 
 def test_an_interrupt_of_the_first_imports_ends_without_a_traceback() -> None:
     program = """
-import os, sys, biaseval.__main__
+import os, signal, sys, biaseval.__main__; signal.signal(2, signal.default_int_handler)
 class Interrupting:
     def find_spec(self, name, *_):
         if name == "biaseval.cli":
