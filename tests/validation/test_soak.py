@@ -15,7 +15,7 @@ from tests.processes import ROOT
 from tests.validation.soak import oracle, table
 from tests.validation.soak.__main__ import _state
 from tests.validation.soak.points import FAULTS, POINTS
-from tests.validation.soak.rounds import CODES, Strike, _wrong
+from tests.validation.soak.rounds import CODES, wrong
 from tests.validation.soak.server import Ended
 
 ROWS = pa.table({"number": [1, 2, 3], "seconds": [0.1, 0.2, 0.3]})
@@ -80,7 +80,7 @@ def test_a_unit_that_is_made_twice_is_found() -> None:
     ("error", 1, "Traceback (most recent call last):\nerror: one", ["traceback: error: one"]),
 ])  # fmt: skip
 def test_a_wrong_end_is_found(fault: str, code: int, said: str, expected: list[str]) -> None:
-    assert _wrong(Strike("digests", fault), Ended(code, said, 0.0)) == expected
+    assert wrong(Ended(code, said, 0.0), {CODES[fault]}) == expected
 
 
 def test_every_point_has_faults_whose_right_end_is_known() -> None:

@@ -78,8 +78,10 @@ def _make(asked: argparse.Namespace, states: dict[str, dict[str, Any]]) -> None:
         draw = rounds.Draw(bench, asked.seed, kinds, **shares)
         rays = behind_ray.Rays(on_ray, asked.seed, **shares)
         made = {
-            "here": rounds.series(draw, here, asked.kills - asked.behind_ray, variables),
-            "ray": behind_ray.series(rays, behind, asked.behind_ray, variables),
+            "here": rounds.series(
+                partial(rounds.made, draw, variables=variables), here, asked.kills - asked.behind_ray
+            ),
+            "ray": rounds.series(partial(rays.made, variables=variables), behind, asked.behind_ray),
         }
         for part in [asked.part] if asked.part != "all" else list(made):
             for own in made[part]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.validation.soak import server
 from tests.validation.soak.points import ENVIRONMENT, Plan
-from tests.validation.soak.rounds import BUCKET, CODES, Bench, Round, Strike, conclude, heard
+from tests.validation.soak.rounds import BUCKET, CODES, Bench, Round, Strike, conclude, heard, wrong
 
 psutil: Any = importlib.import_module("psutil")
 ROOT = Path(__file__).parents[3]
@@ -114,7 +114,7 @@ class Rays:
                 ended = server.wait(pid, folder, HANGS_S)
             _end_all(place)
         strike.hit = strike.hit or (folder / "fired").exists()
-        own.wrong = _wrong(strike, ended)
+        own.wrong = wrong(ended, _right(strike.fault))
         heard(own, strike, ended, folder, 0)
         conclude(own, bench, uri, folder, there, variables)
         own.seconds = round(time.monotonic() - begun, 1)
@@ -275,33 +275,10 @@ def _cluster(place: str) -> Iterator[_Cluster]:
         cluster.end()
 
 
-def _wrong(own: Strike, ended: server.Ended) -> list[str]:
-    """Return what a command on Ray should not have done."""
-    found = []
-    right = {0, 1}
-    if own.fault.startswith("driver"):
-        right = {0, CODES[{"SIGKILL": "kill", "SIGTERM": "stop", "SIGINT": "interrupt"}[own.fault.split(", ")[1]]]}
-    if own.fault == POINT:
-        right = {0, 1, -9}
-    if ended.code not in (*right, None):
-        found.append(f"exit code {ended.code}")
-    if "Traceback (most recent call last)" in ended.said:
-        found.append(f"traceback: {ended.said.strip()[-300:]}")
-    if "did not expect this" in ended.said:
-        found.append(f"unforeseen: {ended.said[-300:]}")
-    errors = [line for line in ended.said.splitlines() if line.startswith("error:")]
-    if ended.code == 1 and len(errors) != 1:
-        found.append(f"{len(errors)} errors are said: {ended.said[-200:]}")
-    if ended.code in (130, 143) and "run the same command again" not in ended.said:
-        found.append("it ends without a word")
-    return found
-
-
-def series(rays: Rays, known: list[dict[str, Any]], kills: int, variables: Mapping[str, str]) -> Iterator[Round]:
-    """Yield new rounds until so many kills have hit, those of the known rounds included."""
-    n_hits, number = sum(strike["hit"] for own in known for strike in own["strikes"]), len(known)
-    while n_hits < kills:
-        own = rays.made(number, variables)
-        n_hits += own.hits
-        number += 1
-        yield own
+def _right(fault: str) -> set[int]:
+    """Return the exit codes that a command on Ray may have."""
+    if fault == POINT:
+        return {0, 1, -9}
+    if fault.startswith("driver"):
+        return {0, CODES[{"SIGKILL": "kill", "SIGTERM": "stop", "SIGINT": "interrupt"}[fault.split(", ")[1]]]}
+    return {0, 1}

@@ -7,7 +7,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -204,7 +204,7 @@ def made(draw: Draw, number: int, variables: Mapping[str, str]) -> Round:
         ended = server.forked(partial(server.command, arguments, plan, memory=memory), folder)
         strike.hit = (folder / "fired").exists()
         heard(own, strike, ended, folder, place)
-        own.wrong += _wrong(strike, ended) if strike.hit else []
+        own.wrong += wrong(ended, {CODES[strike.fault]}) if strike.hit else []
     conclude(own, bench, uri, folder, there, variables)
     own.seconds = round(time.monotonic() - begun, 1)
     return own
@@ -248,11 +248,11 @@ def _empty(endpoint: str) -> None:
             pass
 
 
-def _wrong(own: Strike, ended: server.Ended) -> list[str]:
-    """Return what a disturbed command should not have done."""
+def wrong(ended: server.Ended, right: set[int]) -> list[str]:
+    """Return what a disturbed command should not have done; ``right`` has the exit codes that it may have."""
     found = []
-    if ended.code not in (CODES[own.fault], None):
-        found.append(f"exit code {ended.code} where {CODES[own.fault]} is right")
+    if ended.code not in (*right, None):
+        found.append(f"exit code {ended.code} where {' or '.join(map(str, sorted(right)))} is right")
     if "Traceback (most recent call last)" in ended.said:
         found.append(f"traceback: {ended.said.strip().splitlines()[-1][:200]}")
     if "did not expect this" in ended.said:
@@ -265,11 +265,11 @@ def _wrong(own: Strike, ended: server.Ended) -> list[str]:
     return found
 
 
-def series(draw: Draw, known: list[dict[str, Any]], kills: int, variables: Mapping[str, str]) -> Iterator[Round]:
-    """Yield new rounds until so many kills have hit, those of the known rounds included."""
+def series(make: Callable[[int], Round], known: list[dict[str, Any]], kills: int) -> Iterator[Round]:
+    """Yield new rounds, made by their numbers, until so many kills have hit, those of the known rounds included."""
     n_hits, number = sum(strike["hit"] for own in known for strike in own["strikes"]), len(known)
     while n_hits < kills:
-        own = made(draw, number, variables)
+        own = make(number)
         n_hits += own.hits
         number += 1
         yield own
