@@ -22,6 +22,7 @@ _FEW = 20
 
 
 def _write(state: dict[str, Any], out: Path) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_suffix(".part")
     part.write_text(json.dumps(state, indent=0))
     os.replace(part, out)
