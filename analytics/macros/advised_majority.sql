@@ -8,7 +8,7 @@ create macro advised_majority(row) as
             or coalesce(row.is_rb_at_10_judged and row.rb_at_10_verdict in ('lower', 'higher'), false)
             or coalesce(row.mean_f1_reason is null and row.mean_f1_verdict in ('lower', 'higher'), false)
             then case
-                when not coalesce(row.is_above_constant, false) then 'not enough'
+                when not coalesce(row.is_above_constant, false) then 'helps, not enough'
                 when row.mean_f1_reason is null and row.mean_f1_verdict = 'lower' then 'at a price'
                 else 'helps in part'
             end

@@ -37,6 +37,7 @@ heads as (
             when bool_or(word = 'better') then 'Better'
             when bool_or(word = 'worse') then 'Worse'
         end as overall,
+        overall is not null and not bool_or(word in ('better', 'worse') and measures = 'performance') as is_bias_first,
         not bool_or(word in ('better', 'negligible') and measures = 'performance') as is_open, bool_or(doubt is not null) as has_doubt,
         any_value(format('In {} neither is as good as always answering one label ({}).', shown, as_rate(baseline)))
             filter (number = 1 and measures = 'performance' and greatest(value, other_value) < baseline) as warning
@@ -50,7 +51,7 @@ detectable as (
     from (
         select run, other_run, who, against, number, any_value(shown) as shown, max(verdict_smallest_detectable) as least
         from told
-        where verdict = 'unclear' and metric <> 'gap' and verdict_smallest_detectable > 0
+        where verdict = 'unclear' and metric <> 'gap' and verdict_smallest_detectable > 0 and is_first and is_headline
         group by all
     )
     group by run, other_run, who, against
@@ -63,7 +64,7 @@ lines as (
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
             else capitalized(coalesce(format('{} ({})', heads.overall, heads.setting), heads.setting))
-                || format(': {}.', concat_ws('; ', heads.performance, heads.bias))
+                || format(': {}.', if(is_bias_first, concat_ws('; ', bias, performance), concat_ws('; ', performance, bias)))
         end as lead,
         format('{} against {}, on {}', who, against, scope)
         || case
@@ -112,7 +113,7 @@ lines as (
         run, other_run, who, against, 9, 'How sure:',
         format(
             'the chance of any false finding is about 5 %, for {}.{} "No difference shown" means that these data cannot tell.',
-            holds_for, coalesce(format(' The runs may miss differences of up to {}.', detectable.told), '')
+            holds_for, coalesce(format(' In the settings compared first, the runs may miss differences of up to {}.', detectable.told), '')
         )
     from pairs
     left join detectable using (run, other_run, who, against)

@@ -9,9 +9,9 @@ create macro compared_phrase(told, high, low, thing) as
         )
         when len(list_filter(told, lambda one: one.word in ('higher', 'lower'))) > 0
             then format(
-                '{} cannot be compared, as {}', thing, listed(list_sort(list_distinct([one.doubt for one in told if one.doubt is not null])))
+                'no verdict on {}, because {}', thing, listed(list_sort(list_distinct([one.doubt for one in told if one.doubt is not null])))
             )
         when len(list_filter(told, lambda one: one.word not like 'not %')) = 0 then thing || ' cannot be tested'
         when len(list_filter(told, lambda one: one.word <> 'negligible')) = 0 then 'no more than a negligible difference in ' || thing
-        else 'no difference in ' || thing || ' shown'
+        else thing || ' is not shown to differ'
     end

@@ -214,7 +214,7 @@ lines as (
     select
         4, 'Price:',
         listed(list(format('{} for {}', counted(n_prompts, 'prompt'), name) order by number))
-        || ', per draw of demonstrations, once for all rows.'
+        || ', per draw of demonstrations. The price is paid once, not per row.'
     from prices
     having count(*) > 0
     union all

@@ -69,14 +69,14 @@ _NOT = {"is_above_constant": None}
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ((), ["^CC: no difference in performance shown; no difference in bias shown. new against old, on 9 rows.\n",
+    ((), ["^CC: performance is not shown to differ; bias is not shown to differ. new against old, on 9 rows.\n",
         "Switch from old to new. No test speaks for it or against it"]),
-    (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; no difference in bias shown. new",
+    (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; bias is not shown to differ. new",
         "new. The tests speak for it"]),
-    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy", "The runs may miss differences of up to 0.300 in"]),
-    (({"at": "CC", **_RSD},), ["^Better .CC.: no difference in performance shown; less bias in rsd. new", "!higher",
-        "Without mitigation: new against old: no difference in perf"]),
-    (({"at": "none", **_HIGHER},), ["^CC: no difference in performance", "tion: new against old: better acc"]),
+    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy", "In the settings compared first, the runs may miss differences of up to 0.300 in"]),
+    (({"at": "CC", **_RSD},), ["^Better .CC.: less bias in rsd; performance is not shown to differ. new", "!higher",
+        "Without mitigation: new against old: perf"]),
+    (({"at": "none", **_HIGHER},), ["^CC: performance is not shown", "tion: new against old: better acc"]),
     (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd",
         "No: the tests speak against it"]),
     (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}),
@@ -85,12 +85,12 @@ _NOT = {"is_above_constant": None}
         "!may miss", "mitigation: new against old: no more than"]),
     (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be"]),
     # A side that is not shown to be better than always answering one label earns no praise.
-    (({**_HIGHER, "other_is_above_constant": False},), ["^CC: performance cannot be compared, as new is no better",
+    (({**_HIGHER, "other_is_above_constant": False},), ["^CC: no verdict on performance, because new is no better",
         "!better acc"]),
     (({**_HIGHER, **_NOT},), ["^Better .CC.: better accuracy", "!is not shown to be better"]),
-    (({**_RSD, **_NOT},), ["bias cannot be compared, as old is not shown to be better than always",
+    (({**_RSD, **_NOT},), ["no verdict on bias, because old is not shown to be better than always",
         "!less bias"]),
-    (({**_LOWER, **_NOT},), ["^CC: performance cannot be compared", "!worse accuracy"]),
+    (({**_LOWER, **_NOT},), ["^CC: no verdict on performance", "!worse accuracy"]),
     (({"baseline": 0.7, "metric": "accuracy"},), ["In accuracy neither is as good as always answering one label .0.7"]),
     (({"baseline": 0.55, "metric": "accuracy"},), ["!neither is as good"]),
     (({"estimate": 0.0},),
@@ -116,7 +116,7 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     found = call(capsys, monkeypatch, "compare", *labels, "--out", str(out))
     assert found.code == 0, found.err
     headline = (
-        "Better (no mitigation, without demonstrations): better accuracy and macro-F1; no difference in bias shown."
+        "Better (no mitigation, without demonstrations): better accuracy and macro-F1; bias is not shown to differ."
     )
     accuracy = r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268"
     assert_said(found.out, [f"^{re.escape(headline)}", accuracy, f"page: {out}\n$", "!further differences"])
@@ -216,6 +216,6 @@ def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(compare
     source = Path(write_comparison(runs, str(tmp_path / "page.html"))).read_text()
     assert_said(
         conclusions(compared),
-        ["erformance cannot be compared, as often is no better than always answering one label; bias cannot"],
+        ["o verdict on performance, because often is no better than always answering one label; no verdict on bias"],
     )
     assert not re.search(r'class="word (gain|cost)"', source)

@@ -82,14 +82,14 @@ def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relation
 
 
 @pytest.mark.parametrize(("advice", "word", "where_less_accurate"), [
-    ("bias falls, accuracy rises", "helps", "not enough"),
-    ("bias falls, no loss", "helps", "not enough"),
-    ("bias falls, loss not ruled out", "may cost accuracy", "not enough"),
+    ("bias falls, accuracy rises", "helps", "helps, not enough"),
+    ("bias falls, no loss", "helps", "helps, not enough"),
+    ("bias falls, loss not ruled out", "may cost accuracy", "helps, not enough"),
     ("bias falls, accuracy falls", "at a price", "at a price"),
     ("mixed", "mixed", "mixed"),
     ("bias rises", "mixed", "mixed"),
-    ("bias falls, no better than a constant answer", "not enough", "not enough"),
-    ("bias falls, not shown to be better than a constant answer", "not enough", "not enough"),
+    ("bias falls, no better than a constant answer", "helps, not enough", "helps, not enough"),
+    ("bias falls, not shown to be better than a constant answer", "helps, not enough", "helps, not enough"),
     ("not shown", "no change shown", "no change shown"),
     ("do not use: bias rises or performance falls", "do not use", "do not use"),
     (None, None, None),

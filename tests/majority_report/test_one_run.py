@@ -112,9 +112,9 @@ REMEDY |= {"sd_f1_reason": None, "mean_f1_reason": None}
     ({"rb_at_10_verdict": "higher"}, "helps in part"),
     ({"rb_at_10_verdict": "higher", "is_rb_at_10_judged": False}, "no change shown"),
     ({"sd_f1_verdict": "lower", "sd_f1_reason": "too few rows"}, "no change shown"),
-    ({"sd_f1_verdict": "lower", "is_above_constant": None}, "not enough"),
+    ({"sd_f1_verdict": "lower", "is_above_constant": None}, "helps, not enough"),
     ({"mean_f1_verdict": "lower"}, "at a price"),
-    ({"mean_f1_verdict": "lower", "is_above_constant": False}, "not enough"),
+    ({"mean_f1_verdict": "lower", "is_above_constant": False}, "helps, not enough"),
 ])  # fmt: skip
 def test_the_verdicts_of_a_mitigation_amount_to_a_word(
     relations: Relations, changes: dict[str, Any], word: str

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
 from biaseval.analytics_files import modules_sent
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, TransientError
 from biaseval.execute.address import LOCAL, ray_address, refuse_unusable_address
 from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import NodeType, Resources, local_cpus, share_of
@@ -81,6 +82,7 @@ class Cluster:
         Raises:
             InputError: no Ray answers at ``RAY_ADDRESS``.
             BiasevalError: Ray cannot be started or reached.
+            TransientError: its nodes are gone.
         """
         import ray
 
@@ -89,6 +91,8 @@ class Cluster:
         threads = os.environ.get("OMP_NUM_THREADS", "")
         types = [] if self._is_local else node_types()
         found = Resources(nodes, self._is_local, n_cores(), int(threads) if threads.isdigit() else None, types)
+        if not (found.cpus or found.reachable_gpus or found.may_grow(self._execution)):
+            raise TransientError("no node of Ray has CPUs or GPUs now; run the same command again when one has")
         return found if self._at_once is None else share_of(found, self._at_once)
 
     def settle(self) -> None:
@@ -136,7 +140,7 @@ class Cluster:
         refuse_unusable_address()  # Ray itself would wait for a head for ever
         with _held_signals():
             try:
-                with _without_chatter(), _on_loopback() if address == LOCAL else nullcontext():
+                with _witnessed(), _without_chatter(), _on_loopback() if address == LOCAL else nullcontext():
                     ray.init(address=address, **options)
             except Exception as error:  # Ray raises bare ones where a node does not start
                 raise BiasevalError(
@@ -177,6 +181,17 @@ def _held_signals() -> Iterator[None]:
             signal.signal(number, handler or signal.SIG_DFL)
         for one in came:
             signal.raise_signal(one)
+
+
+@contextmanager
+def _witnessed() -> Iterator[None]:
+    """Have another process say so where Ray's core ends this one without a message, as it does if its GCS dies."""
+    said = "error: Ray ended while it started; run the same command again"
+    with subprocess.Popen(["sh", "-c", 'read -r _ || echo "$0" >&2', said], stdin=subprocess.PIPE) as witness:
+        try:
+            yield
+        finally:
+            witness.communicate(b"\n")
 
 
 @contextmanager

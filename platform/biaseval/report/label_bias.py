@@ -236,7 +236,7 @@ _TERMS = (
     ("helps, at a price", "Bias falls: RSD, BiasScore or both. Accuracy does not fall, or at a price it does."),
     ("may cost accuracy", "Bias falls, and a loss of accuracy cannot be excluded."),
     ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
-    ("not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
+    ("helps, not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
     ("no clear change", "The test cannot tell: that is no evidence of no change."),
     ("negligible", "The difference is significantly smaller than 0.01."),
     (
