@@ -172,10 +172,11 @@ class Draw:
         random.Random(f"{self.seed}/{number // len(order)}").shuffle(order)
         kind, point = order[number % len(order)]
         chance = random.Random(f"{self.seed}/{number}/round")
-        strikes, events = [_strike(chance, point, self.bench.events(kind)[point])], self.bench.events(kind)
+        events = self.bench.events(kind)
+        strikes = [_strike(chance, kind, point, events[point])]
         while len(strikes) < _MOST_STRIKES and chance.random() < _AGAIN:
             point = chance.choice([own for own in POINTS if events.get(own)])
-            strikes.append(_strike(chance, point, max(1, events[point] // 2)))
+            strikes.append(_strike(chance, kind, point, max(1, events[point] // 2)))
         return Round(number, kind, "s3" if chance.random() < self.on_s3 else "disk", strikes)
 
     def remembers(self, own: Round, strike: Strike) -> bool:
@@ -184,8 +185,10 @@ class Draw:
         return strike.point != _QUERY and chance.random() >= _FROM_NOTHING
 
 
-def _strike(chance: random.Random, point: str, most: int) -> Strike:
-    return Strike(point, chance.choice(["kill", *POINTS[point].faults]), chance.randint(1, most))
+def _strike(chance: random.Random, kind: str, point: str, most: int) -> Strike:
+    # A search records a trial whose model fails, and goes on: no later command makes it again.
+    faults = [own for own in POINTS[point].faults if (kind, own) != ("search", "error")]
+    return Strike(point, chance.choice(["kill", *faults]), chance.randint(1, most))
 
 
 def made(draw: Draw, number: int, variables: Mapping[str, str]) -> Round:
