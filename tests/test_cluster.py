@@ -25,7 +25,7 @@ from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingReque
 from ray.core.generated.autoscaler_pb2 import ResourceRequest, ResourceRequestByCount
 
 from biaseval.cache import FOLDER
-from biaseval.errors import InputError
+from biaseval.errors import InputError, TransientError
 from biaseval.execute import address as addresses
 from biaseval.execute import cluster
 from biaseval.execute.cluster import Cluster, types_of
@@ -121,6 +121,17 @@ def test_somebody_elses_ray_stays(rays: list[str]) -> None:
 
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_a_cluster_whose_nodes_are_gone_may_have_some_again(rays: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    rays.append("init")
+    monkeypatch.setattr(
+        "ray.nodes", lambda: [{"Alive": True, "Resources": {}}, {"Alive": False, "Resources": {"CPU": 2}}]
+    )
+    with pytest.raises(TransientError, match=r"^no node of Ray has CPUs or GPUs now;"), Cluster(ExecutionSpec()) as own:
+        own.resources()
+    with Cluster(ExecutionSpec(gpus_per_actor=1)) as own:
+        assert own.resources().n_gpus == 0
 
 
 def test_cluster_yaml_is_valid_against_rays_schema_and_runs_the_tested_version() -> None:
@@ -361,6 +372,13 @@ with resumable():
     with own_ray() as ray_s:
         ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, **ray_s}, stderr=subprocess.PIPE)
     assert (ended.returncode, (b"stopped" if number == 15 else b"interrupted") in ended.stderr) == (code, True)
+
+
+@pytest.mark.parametrize(("end", "said"), [("os._exit(1)", b"error: Ray ended while it started; "), ("int('')", b"")])
+def test_a_process_that_ray_ends_while_it_starts_has_a_witness(end: str, said: bytes) -> None:
+    program = f"import os; from biaseval.execute.cluster import _witnessed\nwith _witnessed(): {end}"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert (ended.returncode, b"error: Ray" in ended.stderr, ended.stderr[: len(said)]) == (1, bool(said), said)
 
 
 @pytest.mark.slow

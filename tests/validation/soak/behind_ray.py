@@ -64,7 +64,7 @@ TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "raylet": (_ALL, ("/raylet/raylet",), ()),
     "Ray's GCS": (_ALL, ("gcs_server",), ()),
     "Ray's agents and monitors": (_ALL, ("agent",), ("monitor",)),
-    NODE: (("scoring", "lora", "answering"), (), ()),
+    NODE: (("scoring", "generating", "answering"), (), ()),  # adapters that nodes train differ by rounding
     POINT: (tuple(_WORKER_POINTS), (), ()),
 }
 """What is killed: kinds of runs, and one or two lists of words that its command line holds."""
