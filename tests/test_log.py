@@ -11,7 +11,7 @@ from biaseval.environment import COMMIT, FILE, describe_environment
 from biaseval.errors import BiasevalError, InputError
 from biaseval.pipelines.log import logged
 from biaseval.progress import say
-from biaseval.store import LOG, Run
+from biaseval.store import LOGS, Run
 
 
 def _sitting(run: Run, text: str, error: BaseException | None = None) -> None:
@@ -24,18 +24,20 @@ def _sitting(run: Run, text: str, error: BaseException | None = None) -> None:
 
 
 @pytest.mark.parametrize("is_local", [True, False])
-def test_each_sitting_appends_what_it_says(is_local: bool, tmp_path: Path, object_store: str) -> None:
+def test_each_sitting_has_a_file_of_what_it_says(is_local: bool, tmp_path: Path, object_store: str) -> None:
     run = Run.open(str(tmp_path / "run") if is_local else f"{object_store}/logged")
     run.create()
     _sitting(run, "one")
     with pytest.raises(BiasevalError):
         _sitting(run, "two", BiasevalError("no room"))
     say("nobody hears this")
-    lines = run.read_text(LOG).splitlines()
+    files = sorted(run.listed(LOGS))
+    assert len(files) == 2
+    lines = [line for file in files for line in run.read_text(file).splitlines()]
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line) for line in lines)
     own = [line.partition(" ")[2] for line in lines]
     said = ["one", "warning: few cores", "ends", "two", "warning: few cores", "error: no room"]
-    assert [line for line in own if not line.startswith("begins: ")] == said
+    assert sorted(line for line in own if not line.startswith("begins: ")) == sorted(said)
     assert re.fullmatch(r"begins: .+ \(biaseval [\w.]+\)", own[0])
 
 
@@ -64,7 +66,7 @@ def test_a_directory_that_became_no_run_has_no_log(tmp_path: Path) -> None:
 
     with pytest.raises(InputError):
         plan()
-    assert not run.has(LOG)
+    assert not run.has(LOGS)
 
 
 def test_a_commit_can_be_named_where_the_code_is_no_checkout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.runs import run_spec, run_status, score_prompts
 from biaseval.runs.commands import claimed_run
 from biaseval.spec import ExecutionSpec, ModelSpec, load_spec
-from biaseval.store import LOG, Run
+from biaseval.store import LOGS, Run
 from tests.inprocess import in_this_process
 from tests.processes import ROOT, killed_in_the_end, wait_until
 from tests.taskfiles import write_task
@@ -59,8 +59,8 @@ def marts(run_dir: Path) -> dict[str, list[Any]]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a run by its name; the log, which says when, is left out."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != LOG)
+    """Return the SHA-256 of each file of a run by its name; logs, which say when, are left out."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.parent.name != LOGS)
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

@@ -68,7 +68,7 @@ def driver(begun: Run) -> Iterator[psutil.Popen]:
 def test_a_run_that_nothing_works_on_says_so_and_what_to_do(begun: Run, command: Command) -> None:
     shown = command("status", begun.uri)
     assert shown.code == 0
-    *lines, pace = shown.out.splitlines()
+    *lines, pace, log = shown.out.splitlines()
     assert lines == [
         "rows    9 of 12 scored (3 of 4 parts)",
         "damaged label_scores/part-00003.parquet: is gone, or differs from the recorded digest; the same command "
@@ -77,6 +77,7 @@ def test_a_run_that_nothing_works_on_says_so_and_what_to_do(begun: Run, command:
         "driver  none",
     ]
     assert re.fullmatch(r"pace    0\.30 rows/s, last part 1:\d\d ago", pace)
+    assert begun.read_text(log.removeprefix("log     ")).splitlines()[-1].endswith(" ends")
     assert shown.err == "run the same command again to go on\n"
 
 
@@ -85,7 +86,7 @@ def test_a_live_run_says_who_works_on_it_and_how_long(begun: Run, driver: psutil
     assert shown.err == ""
     assert f"driver  live: process {driver.pid} on " in shown.out
     # The parts are of a sitting before this one.
-    assert re.fullmatch(r"pace    last part 1:\d\d ago", shown.out.splitlines()[-1])
+    assert re.fullmatch(r"pace    last part 1:\d\d ago", shown.out.splitlines()[-2])
     wait_until(lambda: json.loads(begun.read_text(LEASE))["held_s"] > 0, driver)
     now = time.time()
     for number in range(3):

@@ -176,8 +176,8 @@ def test_a_summary_has_the_rows_of_marts_and_nothing_that_sql_has_not(kind: str,
     assert "/tmp" not in json.dumps(found)
 
 
-BESIDE_TABLES = {"run.log",
-    ".lock", "digests.json", "spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml",
+BESIDE_TABLES = {
+    "logs", ".lock", "digests.json", "spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml",
     "summary.json",
 }  # fmt: skip
 

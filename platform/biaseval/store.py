@@ -58,8 +58,8 @@ ASIDE = "aside"
 _OWN_DIGEST = "own_sha256"
 """The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
 
-LOG = "run.log"
-"""The file of a run with the output of the processes that worked on it."""
+LOGS = "logs"
+"""The folder of a run with the output of each start of a command, in a file each."""
 
 LEASE = "lease.json"
 """The file of a run that says which process works on it (`biaseval.lease`)."""
@@ -474,7 +474,7 @@ class Run:
 
     def leftovers(self) -> set[str]:
         """Return the names directly in the run that a killed process may leave and that say nothing."""
-        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE, LOG) or _TEMPORARY_MARK in name}
+        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE, LOGS) or _TEMPORARY_MARK in name}
 
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""

@@ -166,7 +166,7 @@ def test_the_same_command_ends_it_as_if_nothing_were(
     assert stored["role"].to_pylist().count("held_out") == 2
     # No checkpoint, nothing of Ray Train's, no word of progress.
     assert sorted(path.name for path in run_dir.iterdir() if path.name != ".lock") == [
-        *("conversations", "digests.json", "environment.json", "model", "plan.json", "run.log", "spec.yaml"),
+        *("conversations", "digests.json", "environment.json", "logs", "model", "plan.json", "spec.yaml"),
         "training",
     ]
     [sitting] = json.loads((run_dir / "environment.json").read_text())["training"]

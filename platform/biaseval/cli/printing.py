@@ -186,6 +186,8 @@ def print_status(status: Status, anew: bool = False) -> None:
         typer.echo(f"driver  {_driver(status.driver)}")
     if status.pace is not None:
         typer.echo(f"pace    {_pace(status.pace)}")
+    if status.log is not None:
+        typer.echo(f"log     {status.log}")
 
 
 def _driver(driver: Sight | None) -> str:

@@ -16,7 +16,7 @@ from biaseval.pipelines.kind import Stage
 from biaseval.pipelines.run import needed_units
 from biaseval.runs.kinds import kind_of
 from biaseval.runs.measured_rate import Pace, rate_of, written_units
-from biaseval.store import Run
+from biaseval.store import LOGS, Run
 from biaseval.units import lost_files, missing_units
 
 
@@ -70,6 +70,8 @@ class Status:
     """Files that are missing or differ from their recorded digest; the same command makes them again."""
     is_planned: bool = True
     """Whether the plan is complete; otherwise a process is planning, and the stages are unknown."""
+    log: str | None = None
+    """The file with the output of the last command that wrote to the run; None: none is there."""
 
     @property
     def is_live(self) -> bool:
@@ -137,6 +139,7 @@ def run_status(run_uri: str) -> Status:
         pace=pace,
         given_up=kind.given_up(run, spec),
         damaged=damaged,
+        log=max(run.listed(LOGS), default=None),
     )
 
 

@@ -15,7 +15,7 @@ from biaseval.digests import inspected
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.runs.kinds import kind_of
 from biaseval.spec import SearchSpec
-from biaseval.store import ASIDE, LOG, Run, sha256_of
+from biaseval.store import ASIDE, LOGS, Run, sha256_of
 from biaseval.units import lost_files
 
 TIMES = {"seconds", "scoring_seconds"}
@@ -38,7 +38,7 @@ def contents(run: Run) -> dict[str, str]:
     found = {}
     for own in names(run):
         last = own.rpartition("/")[2]
-        if last in (LOG, ".lock"):
+        if last == ".lock" or f"/{own}".rpartition("/")[0].endswith(f"/{LOGS}"):
             continue
         if last in _EXISTENCE:
             found[own] = ""
