@@ -15,7 +15,7 @@ from biaseval.analysis.sql_files import (
     needed,
     relations,
 )
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 from biaseval.metric_files import METRICS, Metric, Sql
 from biaseval.prompting.calibration import known_calibrations
 from biaseval.spec.shared_sections import RunSpec
@@ -69,5 +69,4 @@ def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[st
 
 def refuse_own_sql(spec: RunSpec) -> None:
     """Make sure that DuckDB can run the spec's SQL; Raises InputError: the message lists all mistakes."""
-    if problems := own_sql_problems(spec):
-        raise InputError.of(problems)
+    refuse(own_sql_problems(spec))

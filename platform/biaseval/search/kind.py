@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from biaseval.analysis import query
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.digests import recorded
-from biaseval.errors import InputError, Problems
+from biaseval.errors import Problems, refuse
 from biaseval.parsing import json_value
 from biaseval.pipelines.cost_lines import cost_lines
 from biaseval.pipelines.directory import read_plan
@@ -113,8 +113,7 @@ def _refuse_idle(spec: SearchSpec) -> None:
     ]
     if spec.stop_early is not None and not own_readers(spec, list(spec.search)):
         problems.append("stop_early: no trial trains a reader that is watched; leave it out")
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
 
 
 def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
