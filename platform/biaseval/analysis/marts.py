@@ -129,8 +129,7 @@ def _check(run: Run, checks: Sequence[sql_files.Relation], connection: duckdb.Du
     """Raise BiasevalError with the first problems of each check that returns a row."""
     lines = []
     for check in checks:
-        problems = connection.execute(f"select problem from ({check.sql}\n) limit {_N_SHOWN}").fetchall()
-        if problems:
+        if problems := connection.execute(f"select problem from ({check.sql}\n) limit {_N_SHOWN}").fetchall():
             [(n_problems,)] = connection.execute(f"select count(*) from ({check.sql}\n)").fetchall()
             shown = "; ".join(str(problem) for (problem,) in problems)
             lines.append(f"{check.name}: {n_problems} problems, first: {shown}")

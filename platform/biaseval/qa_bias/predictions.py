@@ -77,8 +77,7 @@ def read_predictions(
             f"{uri}: has no prediction for {len(missing):,} of {len(questions):,} questions, which are left out for "
             f"this model ({first_ids(missing)})"
         )
-    unknown = [_shown(example_id) for example_id in predictions if example_id not in found]
-    if unknown:
+    if unknown := [_shown(example_id) for example_id in predictions if example_id not in found]:
         notes.append(f"{uri}: left out {len(unknown):,} predictions for questions that are not measured")
     return found, notes
 

@@ -144,8 +144,7 @@ def _indistinct(labels: Sequence[str], sequences: Sequence[Ids]) -> Iterator[str
 
 def check_prompts(prompts: pa.Table) -> tuple[list[str], list[str]]:
     """Return ``prompt_id`` and ``text`` of all prompts; InputError where they are missing or an id is repeated."""
-    missing = [name for name in ("prompt_id", "text") if name not in prompts.column_names]
-    if missing:
+    if missing := [name for name in ("prompt_id", "text") if name not in prompts.column_names]:
         raise InputError(f"prompts: column {', '.join(missing)} missing; prompt_id and text are needed")
     prompt_ids, texts = prompts["prompt_id"].to_pylist(), prompts["text"].to_pylist()
     seen: set[str] = set()

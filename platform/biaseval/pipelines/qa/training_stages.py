@@ -86,13 +86,12 @@ class TrainingStages:
         """Yield the stages by which readers answer the run's questions."""
         left_out, sizes = self.left_out, {part["part"]: part["n_questions"] for part in self.plan["parts"]}
         for is_there in (True, False):
-            units = [
+            if units := [
                 Unit(own, sizes[part], tuple(files("qa_predictions", [own])), self._reading(reader, part))
                 for reader in measured(self._readers)
                 if (reader.name not in left_out) == is_there
                 for part, own in self._files.answers[reader.name].items()
-            ]
-            if units:
+            ]:
                 yield self._answered(units, "qa_examples") if is_there else self._unanswered(units)
 
     @property
