@@ -370,7 +370,7 @@ SEARCH = Kind(
     given_up=_given_up,
     derive=_derive,
     conclude=_conclude,
-    page=Deferred("biaseval.report:search_page"),
+    page=Deferred("biaseval.report:run_page"),
     headline=lambda spec: _HEADLINE.format(
         scope="scope, " if spec.per else "", above="is_above_constant, " if isinstance(spec.spec, CausalSpec) else ""
     ),

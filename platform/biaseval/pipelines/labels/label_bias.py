@@ -226,7 +226,7 @@ LABEL_BIAS = Kind(
     changes=_changes,
     refuse_analysis=_refuse_analysis,
     derive=derive_label_bias,
-    page=Deferred("biaseval.report:label_bias_page"),
+    page=Deferred("biaseval.report:run_page"),
     headline=lambda spec: HEADLINE,
     needs=lambda spec: [Need("data.lm_eval needs", "harness", ("lm_eval",))] if _lm_eval_tasks(spec) else [],
 )

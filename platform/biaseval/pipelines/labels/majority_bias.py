@@ -110,6 +110,6 @@ MAJORITY_BIAS = Kind(
     stages=lambda run, spec, plan: causal.causal_stages(run, spec, plan, spec.predict),
     refuse_stopped=refuse_given_up,
     derive=derive_majority_bias,
-    page=Deferred("biaseval.report:majority_bias_page"),
+    page=Deferred("biaseval.report:run_page"),
     headline=lambda spec: _HEADLINE,
 )

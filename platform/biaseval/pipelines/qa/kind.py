@@ -366,6 +366,6 @@ QA_BIAS = Kind(
     derive=_derive,
     given_up=_left_out,
     refuse_given_up=lambda run, spec: refuse_left_out(run, _left_out(run, spec)),
-    page=Deferred("biaseval.report:qa_bias_page"),
+    page=Deferred("biaseval.report:run_page"),
     headline=_headline,
 )
