@@ -92,7 +92,10 @@ class TrainingStages:
                 if (reader.name not in left_out) == is_there
                 for part, own in self._files.answers[reader.name].items()
             ]:
-                yield self._answered(units, "qa_examples") if is_there else self._unanswered(units)
+                # Readers that are not there have empty predictions, so that no part is missing.
+                verb = "left unanswered by readers that were given up"
+                empty = Written(verb, "questions", units, lambda run: lambda unit: QA_PREDICTIONS.empty())
+                yield self._answered(units, "qa_examples") if is_there else empty
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -322,11 +325,6 @@ class TrainingStages:
             worker=worker,
             **settings,
         )
-
-    def _unanswered(self, units: Sequence[Unit]) -> Stage:
-        """Return the stage that writes empty predictions of readers that are not there, so that no part is missing."""
-        verb = "left unanswered by readers that were given up"
-        return Written(verb, "questions", units, lambda run: lambda unit: QA_PREDICTIONS.empty())
 
 
 def given_up_readers(run: Run) -> dict[str, str]:
