@@ -1,19 +1,14 @@
 -- Rows here: a prompt of an unknown task, with other labels than its task's, or without the gold label it needs.
 -- The gold of a main or held-out row is one of the labels; the other rows are drawn apart, and theirs need not be.
 with
-task_labels as (
-    select task, labels
-    from tasks
-),
-
 texts as (
     select
-        prompts.*, task_labels.task is not null as is_known,
+        prompts.*, tasks.task is not null as is_known,
         purpose in ('main', 'bias_score', 'held_out') or coalesce(leaves_one_out, false) as needs_gold,
-        task_labels.labels as task_labels, coalesce(prompts.task, 'null') as task_text,
+        tasks.labels as task_labels, coalesce(prompts.task, 'null') as task_text,
         coalesce(prompts.gold, 'null') as gold_text, coalesce(prompts.labels::varchar, 'null') as labels_text
     from prompts
-    left join task_labels using (task)
+    left join tasks using (task)
     left join calibration_methods on prompts.purpose = calibration_methods.method
 )
 

@@ -92,10 +92,6 @@ units as (
     where named.n_tasks = 1
 ),
 
-tests as (
-    from sign_flip_tests('units', 'sign_flips')
-),
-
 -- What a task shows on its own.
 task_tests as (
     select
@@ -135,10 +131,6 @@ spread as (
     group by all
 ),
 
-same_tasks as (
-    from tests_over_rows('named')
-),
-
 -- For tasks like these and for these tasks, beside each other.
 measured as (
     select
@@ -156,9 +148,9 @@ measured as (
         if(spread.n_tasks > 1, same_tasks.simultaneous_low, tests.simultaneous_low) as same_tasks_simultaneous_low,
         if(spread.n_tasks > 1, same_tasks.simultaneous_high, tests.simultaneous_high) as same_tasks_simultaneous_high,
         if(spread.n_tasks > 1, spread.n_units, tests.n_units) as same_tasks_n_units
-    from tests
+    from sign_flip_tests('units', 'sign_flips') as tests
     inner join spread using (family, test)
-    inner join same_tasks using (family, test)
+    inner join tests_over_rows('named') as same_tasks using (family, test)
 ),
 
 judged as (

@@ -167,11 +167,6 @@ certainty as (
     having count(*) > 0
 ),
 
-size as (
-    select max(n_test_rows) as n_rows, max(n_seeds) as n_seeds
-    from majority_by_model
-),
-
 lines as (
     select 1 as line, lead, coalesce(followed.text, '') || capitalized(headline.text) || '.' as text
     from headline
@@ -255,7 +250,7 @@ lines as (
             counted(n_rows, 'row'), counted(n_seeds, 'seed')
         )
         || coalesce(format(' The run may miss changes of weighted F1 of up to {}.', as_rate(most)), '')
-    from certainty, size
+    from certainty, (select max(n_test_rows) as n_rows, max(n_seeds) as n_seeds from majority_by_model) as size
 )
 
 select line, lead, text from lines order by all

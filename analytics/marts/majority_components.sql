@@ -62,16 +62,12 @@ seed_variances as (
     group by all
 ),
 
-orders as (
-    select draw, seed, list_transform(numbers, lambda number: number + 1) as places
-    from setting_permutations
-),
-
 placed as (
-    select seed_lists.* exclude (f1s), draw, list_select(f1s, places) as f1s
+    select seed_lists.* exclude (f1s), draw,
+        list_select(f1s, list_transform(numbers, lambda number: number + 1)) as f1s
     from seed_lists
-    inner join orders using (seed)
-    where len(f1s) = len(places)
+    inner join setting_permutations using (seed)
+    where len(f1s) = len(numbers)
 ),
 
 -- The variance over settings of the mean over seeds grows with the products of pairs of seeds; all else in it is the same

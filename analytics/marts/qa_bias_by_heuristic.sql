@@ -20,12 +20,6 @@ asked as (
     cross join qa_settings
 ),
 
-measured_counts as (
-    select model, dataset, heuristic, count(*) as n_measured
-    from qa_measured
-    group by all
-),
-
 lists as (
     select
         model, dataset, heuristic, bool_or(is_fixed) as is_fixed, bool_or(is_measured) as is_measured,
@@ -95,7 +89,8 @@ labelled as (
         end as status,
         candidates.* exclude (model, dataset, heuristic, threshold, is_fixed, is_measured)
     from chosen
-    left join measured_counts using (model, dataset, heuristic)
+    left join (select model, dataset, heuristic, count(*) as n_measured from qa_measured group by all) as measured_counts
+        using (model, dataset, heuristic)
     left join qa_bias_candidates as candidates using (model, dataset, heuristic, threshold)
 ),
 

@@ -13,11 +13,6 @@ cumulated as (
     group by model, dataset, heuristic, value
 ),
 
-totals as (
-    select distinct model, dataset, heuristic, n_measured
-    from cumulated
-),
-
 tried as (
     select model, dataset, qa_thresholds.heuristic, qa_thresholds.threshold, qa_thresholds.is_fixed
     from qa_thresholds
@@ -37,7 +32,8 @@ sized as (
 segments as (
     select sized.*, coalesce(totals.n_measured, 0) - sized.n_lower as n_higher
     from sized
-    left join totals using (model, dataset, heuristic)
+    left join (select distinct model, dataset, heuristic, n_measured from cumulated) as totals
+        using (model, dataset, heuristic)
 ),
 
 trials as (

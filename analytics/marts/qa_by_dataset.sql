@@ -5,12 +5,6 @@
 -- share_most_frequent: the answers whose text is the most frequent one; an empty answer is a text of its own.
 -- is_constant: that share is above 95 %, so that nothing else that is measured of the model says anything but that.
 with
-sizes as (
-    select dataset, role, count(*) as n_questions
-    from qa_examples
-    group by all
-),
-
 articles as (
     select
         {'model': qa_predictions.model, 'dataset': dataset} as cell, qa_articles.article, count(*) as n_rows,
@@ -37,6 +31,7 @@ select
     sizes.n_questions - means.n_rows as n_missing, means.n_articles, means.exact_match_error, means.f1_error,
     texts.share_most_frequent, texts.share_most_frequent > 0.95 as is_constant
 from article_means('articles') as means
-inner join sizes on means.cell.dataset = sizes.dataset
+inner join (select dataset, role, count(*) as n_questions from qa_examples group by all) as sizes
+    on means.cell.dataset = sizes.dataset
 inner join texts on means.cell.model = texts.model and means.cell.dataset = texts.dataset
 order by all

@@ -79,6 +79,12 @@ def how_to_install(extra: str) -> str:
     return f"run pip install '.[{extra}]' in the source folder of biaseval"
 
 
+def refuse(problems: Sequence[str], where: str = "") -> None:
+    """Raise one InputError with all problems, each behind the place that all are in; nothing happens without any."""
+    if problems:
+        raise InputError.of([f"{where}{problem}" for problem in problems])
+
+
 class Problems:
     """Collects the mistakes of independent inputs, so that one message lists all."""
 
@@ -95,5 +101,4 @@ class Problems:
 
     def refuse(self) -> None:
         """Raise one InputError with all that was noted; nothing happens if nothing was."""
-        if self.found:
-            raise InputError.of(self.found)
+        refuse(self.found)

@@ -43,7 +43,8 @@ class _Loader(yaml.SafeLoader):
                 continue
             own, line = key.value if key.tag == _MERGE else self.key(key), key.start_mark.line + 1
             if own in lines:
-                self.repeated.append(_repeated(own, lines[own], line))
+                times = "twice" if lines[own] == line else f"a second time, after line {lines[own]}"
+                self.repeated.append(f"line {line}: has the key {own!r} {times}")
             lines.setdefault(own, line)
         return node
 
@@ -188,11 +189,6 @@ _decode = json.JSONDecoder(object_pairs_hook=_once_each).decode
 def _key(key: str) -> str:
     written = yaml_flow(key)
     return written if len(written) < _LONGEST_KEY else f"? {written} "
-
-
-def _repeated(key: object, first: int, second: int) -> str:
-    times = "twice" if first == second else f"a second time, after line {first}"
-    return f"line {second}: has the key {key!r} {times}"
 
 
 def _yaml(text: str, loader: type[_Loader]) -> Any:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from biaseval.cache import object_store
 from biaseval.delimited import how_written, table_rows
-from biaseval.errors import InputError, first_of
+from biaseval.errors import InputError, first_of, refuse
 from biaseval.parsing import ParseError, is_json, json_value
 from biaseval.store import absolute_uri
 
@@ -374,8 +374,7 @@ def json_values(
                 yield f"line {number}", value
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{file}is no complete gzip file ({error}); fetch it again") from error
-    if problems:
-        raise InputError.of(first_of(problems, _SHOWN_PROBLEMS, file, "lines"))
+    refuse(first_of(problems, _SHOWN_PROBLEMS, file, "lines"))
 
 
 def decompressed(content: bytes) -> IO[bytes]:

@@ -65,10 +65,6 @@ LEASE = "lease.json"
 """The file of a run that says which process works on it (`biaseval.lease`)."""
 
 
-def _is_own_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
-
-
 def part_name(number: int) -> str:
     """Return the file name of part ``number`` (0-based)."""
     return f"part-{number:05d}.parquet"
@@ -330,11 +326,8 @@ class Run:
 
     def sha256(self, name: str) -> str:
         """Return the SHA-256 of the file ``name``, of which little is in memory at a time; Raises: as `read_bytes`."""
-        digest = hashlib.sha256()
         with self.reached(), self.fs.open_input_stream(self.path(name)) as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-        return digest.hexdigest()
+            return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def read_text(self, name: str) -> str:
         """Return the content of ``name``, which is UTF-8."""
@@ -479,7 +472,8 @@ class Run:
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""
         if self.is_local and os.path.isdir(self.root):
-            for folder in (Path(self.root), *filter(_is_own_folder, Path(self.root).iterdir())):
+            own_folders = (path for path in Path(self.root).iterdir() if path.is_dir() and not path.is_symlink())
+            for folder in (Path(self.root), *own_folders):
                 for path in folder.glob(f"*{_TEMPORARY_MARK}*"):
                     path.unlink(missing_ok=True)
 

@@ -47,7 +47,8 @@ def test_templates_fit_every_input_and_leave_some_to_be_inferred(tmp_path: Path)
 
 def test_the_bundled_files_are_what_the_generator_writes(tmp_path: Path) -> None:
     written = write_demo_tasks(tmp_path)
-    assert {path.name for path in written} == {path.name for path in demo.TASKS_PATH.iterdir()}
+    folder = demo.SPEC_PATH.parent
+    assert {path.name for path in written} == {path.name for path in (folder / "task_files").iterdir()}
     for path in written:
-        assert path.read_bytes() == (demo.TASKS_PATH / path.name).read_bytes()
-    assert write_demo_templates(tmp_path / "templates.csv").read_bytes() == demo.TEMPLATES_PATH.read_bytes()
+        assert path.read_bytes() == (folder / "task_files" / path.name).read_bytes()
+    assert write_demo_templates(tmp_path / "templates.csv").read_bytes() == (folder / "templates.csv").read_bytes()

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from biaseval.errors import InputError
-from biaseval.label_bias.prompts import build_prompt
 from biaseval.parsing import json_value
 from tests.bench.demo_models import words
+from tests.bench.demo_models.tasks import build_prompt
 
 _N_RESERVED = 16
 _N_GENERATED = 400

@@ -14,19 +14,13 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
 from biaseval.label_bias.plan import TaskPlan, _blocks
-from biaseval.label_bias.prompts import (
-    PromptFitter,
-    build_prompt,
-    definition_text,
-    demonstration_text,
-    test_text,
-    with_full_stop,
-)
+from biaseval.label_bias.prompts import PromptFitter, definition_text, demonstration_text, test_text, with_full_stop
 from biaseval.label_bias.splits import Sampler, read_splits, reproduce
 from biaseval.prompting.lengths import TokenCounter
 from biaseval.prompting.parts import n_prompts
 from biaseval.prompting.task_files import read_task
 from biaseval.spec import ExecutionSpec, LabelBiasSpec, ModelSpec, PromptSpec, TasksSpec
+from tests.bench.demo_models.tasks import build_prompt
 from tests.labelplans import plan_tasks
 from tests.taskfiles import WORDS, write_task
 from tests.tinymodels import make_tokenizer

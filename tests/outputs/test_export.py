@@ -64,7 +64,7 @@ def test_what_is_exported_comes_back_with_the_same_predictions(own: str, tmp_pat
 
 def test_a_line_is_as_the_harness_writes_it() -> None:
     task = ExportedTask("t", "", ["no", "yes"], [ExportedRow(3, "id", "Is it?", "Is it? A:", "yes", [-1.5, -1.25])])
-    [sample] = task.samples()
+    [sample] = map(task.sample, task.rows)
     doc = {"id": "id", "input": "Is it?", "prompt": "Is it? A:", "label": "yes"}
     expected: dict[str, Any] = {
         "doc_id": 3, "doc": doc, "target": "yes",

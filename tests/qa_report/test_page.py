@@ -9,7 +9,7 @@ import pytest
 from biaseval.analysis import query
 from biaseval.cli.printing import print_metrics
 from biaseval.pipelines.directory import read_spec
-from biaseval.report import qa_bias_page
+from biaseval.report import run_page
 from biaseval.report.charts import Chart
 from biaseval.runs import headline, write_report
 from biaseval.store import Run
@@ -157,7 +157,7 @@ def test_markup_in_texts_is_shown_and_not_interpreted(tmp_path: Path) -> None:
 
 
 def test_figures_mark_what_is_significant_by_shape_and_width(run: Run) -> None:
-    figures: dict[str, Chart] = {figure.name: figure for figure in qa_bias_page(run).figures}
+    figures: dict[str, Chart] = {figure.name: figure for figure in run_page(run).figures}
     tests = [row for row in mart(run, "qa_bias_tests") if row["dataset"] == "squad"]
     dots = json.loads(figures["significance_squad_exact_match"].json)["data"]["values"]
     shown = {(dot["series"], re.sub(r" \(T.*", "", dot["y"])): dot for dot in dots}

@@ -10,7 +10,7 @@ import pytest
 from biaseval.analysis import query
 from biaseval.analysis.summary_marts import HEADLINES
 from biaseval.report import Page as ReportPage
-from biaseval.report import qa_bias_page
+from biaseval.report import run_page
 from biaseval.store import Run
 from tests.pages import Page, assert_said, assert_whole, printed_queries
 from tests.publishedstudy import BIASES, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
@@ -30,7 +30,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture(scope="session")
 def page(whole: Run) -> ReportPage:
-    return qa_bias_page(whole)
+    return run_page(whole)
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,7 @@ def test_the_page_is_whole_and_its_queries_are_over_its_marts(source: str, whole
 
 def test_a_run_without_trained_readers_has_no_section_on_them(tmp_path: Path) -> None:
     run = measured_run(tmp_path / "plain", [{"name": "t5", "path": "t5"}], ["ans_len"], ())
-    page = qa_bias_page(run)
+    page = run_page(run)
     assert_said(page.html, ['!id="(trained|debiasing|training)"'])
     assert not [figure for figure in page.figures if figure.name.startswith(("debiasing", "training"))]
 

@@ -8,21 +8,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from biaseval import tables
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.analysis.sql_files import connect, read_parquet, rows
 from biaseval.environment import read_environment
 from biaseval.spec import BASE, CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run
-from biaseval.tables import (
-    BOOTSTRAP_DRAWS,
-    PROMPTS,
-    ROW_DRAWS,
-    RUN_SETTINGS,
-    SETTING_PERMUTATIONS,
-    SETTINGS,
-    SIGN_FLIPS,
-    TASKS,
-)
 
 N_DRAWS = 1000
 """Bootstrap resamples for every interval: of tasks (label bias), or of test rows (majority bias)."""
@@ -37,24 +28,24 @@ _FEWEST_TASKS = 6
 
 def derive_label_bias(run: Run, spec: LabelBiasSpec | ImportedSpec) -> None:
     """Write ``bootstrap_draws``, ``sign_flips`` and ``run_settings`` of a scored label-bias run."""
-    tasks = run.read_table(TASKS.name).sort_by("task")
+    tasks = run.read_table(tables.TASKS.name).sort_by("task")
     names = tasks["task"].to_pylist()
     equivalent = tasks.filter(pc.field("is_semantically_equivalent"))["task"].to_pylist()
     suites = {"all": names, "semantically_equivalent": equivalent, **spec.members(names)}
     draws = _bootstrap_draws(suites, spec.seed)
-    run.write_part(BOOTSTRAP_DRAWS.name, 0, draws)
-    run.write_part(SIGN_FLIPS.name, 0, sign_flips(_n_tested(draws), spec.seed))
-    run.write_part(RUN_SETTINGS.name, 0, _run_settings(run, spec, ["likelihood"]))
+    run.write_part(tables.BOOTSTRAP_DRAWS.name, 0, draws)
+    run.write_part(tables.SIGN_FLIPS.name, 0, sign_flips(_n_tested(draws), spec.seed))
+    run.write_part(tables.RUN_SETTINGS.name, 0, _run_settings(run, spec, ["likelihood"]))
 
 
 def derive_majority_bias(run: Run, spec: MajorityBiasSpec) -> None:
     """Write the draws of rows, signs and settings, and ``run_settings``, for a scored majority-bias run."""
     n_rows, seeds = _test_rows(run)
-    run.write_part(ROW_DRAWS.name, 0, row_draws(n_rows, spec.seed))
-    run.write_part(SIGN_FLIPS.name, 0, sign_flips(max(n_rows, len(seeds)), spec.seed))
-    n_settings = run.read_table(SETTINGS.name).num_rows
-    run.write_part(SETTING_PERMUTATIONS.name, 0, setting_permutations(n_settings, seeds, spec.seed))
-    run.write_part(RUN_SETTINGS.name, 0, _run_settings(run, spec, spec.predict))
+    run.write_part(tables.ROW_DRAWS.name, 0, row_draws(n_rows, spec.seed))
+    run.write_part(tables.SIGN_FLIPS.name, 0, sign_flips(max(n_rows, len(seeds)), spec.seed))
+    n_settings = run.read_table(tables.SETTINGS.name).num_rows
+    run.write_part(tables.SETTING_PERMUTATIONS.name, 0, setting_permutations(n_settings, seeds, spec.seed))
+    run.write_part(tables.RUN_SETTINGS.name, 0, _run_settings(run, spec, spec.predict))
 
 
 def _bootstrap_draws(suites: Mapping[str, Sequence[str]], seed: int) -> pa.Table:
@@ -63,7 +54,7 @@ def _bootstrap_draws(suites: Mapping[str, Sequence[str]], seed: int) -> pa.Table
     Draws 1 to `N_DRAWS` take as many tasks as the suite has, with replacement; a suite of one task has no draws. Each
     suite has its own ``default_rng(seed)``, so that its draws do not depend on other suites.
     """
-    tables = []
+    drawn = []
     for suite, members in suites.items():
         n_drawn = _n_drawn(len(members), seed)
         draw, position = np.indices(n_drawn.shape, dtype=np.int32).reshape(2, -1)
@@ -73,8 +64,8 @@ def _bootstrap_draws(suites: Mapping[str, Sequence[str]], seed: int) -> pa.Table
             "task": pa.array(members, pa.string()).take(pa.array(position)),
             "n_drawn": n_drawn.ravel(),
         }
-        tables.append(pa.table(columns, schema=BOOTSTRAP_DRAWS.schema))
-    return pa.concat_tables(tables)
+        drawn.append(pa.table(columns, schema=tables.BOOTSTRAP_DRAWS.schema))
+    return pa.concat_tables(drawn)
 
 
 def _n_tested(draws: pa.Table) -> int:
@@ -100,7 +91,7 @@ def row_draws(n_rows: int, seed: int) -> pa.Table:
         "draw": pa.array(range(len(n_drawn)), pa.int32()),
         "n_drawn": pa.ListArray.from_arrays(pa.array(ends), pa.array(n_drawn.ravel())),
     }
-    return pa.table(columns, schema=ROW_DRAWS.schema)
+    return pa.table(columns, schema=tables.ROW_DRAWS.schema)
 
 
 def _n_drawn(n_members: int, seed: int) -> npt.NDArray[np.int32]:
@@ -128,12 +119,12 @@ def setting_permutations(n_settings: int, seeds: Sequence[int], seed: int) -> pa
         "seed": np.tile(np.array(seeds, dtype=np.int32), N_PERMUTATIONS),
         "numbers": pa.ListArray.from_arrays(pa.array(ends), pa.array(placed.ravel())),
     }
-    return pa.table(columns, schema=SETTING_PERMUTATIONS.schema)
+    return pa.table(columns, schema=tables.SETTING_PERMUTATIONS.schema)
 
 
 def _test_rows(run: Run) -> tuple[int, list[int]]:
     """Return the number of test rows of a majority-bias run, and the seeds of its demonstrations."""
-    prompts = read_parquet(run, f"{PROMPTS.name}/part-*.parquet")
+    prompts = read_parquet(run, f"{tables.PROMPTS.name}/part-*.parquet")
     select = (
         "select count(distinct row) as n_rows, list_sort(list(distinct demo_set)) as seeds "
         f"from ({prompts}) where purpose = 'majority'"
@@ -162,4 +153,4 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
     }
     if primary := getattr(spec, "primary", None):
         settings |= {"primary_metric": primary.metric, "primary_method": primary.method}
-    return RUN_SETTINGS.rows([settings])
+    return tables.RUN_SETTINGS.rows([settings])

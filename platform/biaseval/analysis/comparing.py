@@ -189,8 +189,7 @@ def _one_kind(runs: Sequence[Run]) -> str:
 
 def _refuse_without_signs(runs: Sequence[Run]) -> None:
     """Make sure that the runs have the inputs of the tests; Raises BiasevalError: an older version analysed them."""
-    lacking = [run.uri for run in runs if not run.parts(SIGN_FLIPS.name)]
-    if lacking:
+    if lacking := [run.uri for run in runs if not run.parts(SIGN_FLIPS.name)]:
         raise BiasevalError(
             f"{', '.join(lacking)}: analysed by a version that stored no {SIGN_FLIPS.name}; "
             f"biaseval report {' '.join(lacking)} adds them"

@@ -287,7 +287,8 @@ def _source(condition: str, headline: str, connection: duckdb.DuckDBPyConnection
     """Return the relation of a condition; Raises InputError: an unknown mart, several, or several metrics are named."""
     words = _outside_selects([word for word, _, _, _ in _words(condition)])
     before = [word.strip('"') for word, following in pairwise(words) if following == "."]
-    every = _relations(connection)
+    listed = "select table_name from information_schema.tables where table_schema = 'main' order by all"
+    every = [name for (name,) in connection.execute(listed).fetchall()]
     if unknown := [name for name in before if name not in every]:
         raise InputError(f"there is no {unknown[0]}{did_you_mean(unknown[0], every)}")
     if len(set(before)) > 1:
@@ -315,11 +316,6 @@ def _differences(condition: str, connection: duckdb.DuckDBPyConnection) -> str:
     judged = "reason is distinct from 'constant answer'" if has_reason else "true"
     own = ", ".join(f"case when {judged} then {column} end as {asked[0]}{end}" for end, column in _OF_METRIC.items())
     return f"(select *, {own} from {DIFFERENCES} where metric = {literal(asked[0])}) as {DIFFERENCES}"
-
-
-def _relations(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    listed = "select table_name from information_schema.tables where table_schema = 'main' order by all"
-    return [name for (name,) in connection.execute(listed).fetchall()]
 
 
 def _values(column: str, source: str, connection: duckdb.DuckDBPyConnection) -> list[str]:

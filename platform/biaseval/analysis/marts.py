@@ -8,23 +8,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from biaseval.analysis import sql_files
 from biaseval.analysis.checks import key_check, range_check
 from biaseval.analysis.dictionary import Dictionary, write_comments
-from biaseval.analysis.sql_files import (
-    Relation,
-    begin_tables,
-    chosen_by,
-    complete_tables,
-    connect,
-    create,
-    create_methods,
-    create_tables,
-    create_views,
-    local_copy,
-    needed,
-    read_parquet,
-    relations,
-)
 from biaseval.errors import BiasevalError
 from biaseval.store import Run
 from biaseval.tables import tables_of
@@ -90,22 +76,22 @@ def mart_file(name: str) -> str:
 
 def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     """Return the marts by name after every check passes."""
-    tables, chosen = tables_of(kind), chosen_by(run)
-    checks = relations("checks", tables=tables)
-    every = relations("intermediate", "marts", tables=tables, chosen=chosen)
+    tables, chosen = tables_of(kind), sql_files.chosen_by(run)
+    checks = sql_files.relations("checks", tables=tables)
+    every = sql_files.relations("intermediate", "marts", tables=tables, chosen=chosen)
     marts = [relation for relation in every if relation.layer == "marts"]
-    below = needed(every, [*checks, *marts])
+    below = sql_files.needed(every, [*checks, *marts])
     made = [relation for relation in every if relation in below or relation in marts]
     # Metrics need correct tables, so the checks that read only the run's tables come first.
     mart_checks = [check for check in checks if check.reads & {mart.name for mart in marts}]
     first_checks = [check for check in checks if check not in mart_checks]
-    first = needed(made, first_checks)
+    first = sql_files.needed(made, first_checks)
     read = {name for relation in (*made, *checks) for name in relation.reads & tables.keys()}
     texts = [relation.sql for relation in (*made, *checks)]
-    with local_copy(run, read) as source, closing(connect([source], asked=texts)) as connection:
+    with sql_files.local_copy(run, read) as source, closing(sql_files.connect([source], asked=texts)) as connection:
         stored = [table for name, table in tables.items() if name in read]
-        create_methods(connection, chosen)
-        create_tables(source, stored, connection)
+        sql_files.create_methods(connection, chosen)
+        sql_files.create_tables(source, stored, connection)
         store(first, connection)
         dictionary = Dictionary(kind)
         ranges = [range_check(table.name, dictionary, connection, table.key) for table in stored]
@@ -116,35 +102,34 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
         return {mart.name: connection.sql(f"from {mart.name}").to_arrow_table() for mart in marts}
 
 
-def store(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+def store(made: Sequence[sql_files.Relation], connection: duckdb.DuckDBPyConnection) -> None:
     """Create relations, each after those that it reads, as tables where DuckDB can hold them: it computes them once."""
     for relation in made:
-        create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
+        sql_files.create("view" if relation.name in LARGE else "table", relation.name, relation.sql, connection)
 
 
 def results_database(run: Run, kind: str) -> bytes:
     """Return a DuckDB file with the macros, the marts as tables, and all else as views over the run's Parquet."""
-    tables, chosen = tables_of(kind), chosen_by(run)
+    tables, chosen = tables_of(kind), sql_files.chosen_by(run)
     with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
         database = Path(folder) / "results.duckdb"
-        with closing(connect([run], database)) as connection:
-            create_methods(connection, chosen)
+        with closing(sql_files.connect([run], database)) as connection:
+            sql_files.create_methods(connection, chosen)
             listed = [(table, run.parts(table.name)) for table in tables.values()]
-            begin_tables(run, listed, connection)
-            for mart in relations("marts", tables=tables):
-                create("table", mart.name, read_parquet(run, mart_file(mart.name)), connection)
-            create_views(relations("intermediate", tables=tables, chosen=chosen), connection)
-            complete_tables(run, listed, connection)
+            sql_files.begin_tables(run, listed, connection)
+            for mart in sql_files.relations("marts", tables=tables):
+                sql_files.create("table", mart.name, sql_files.read_parquet(run, mart_file(mart.name)), connection)
+            sql_files.create_views(sql_files.relations("intermediate", tables=tables, chosen=chosen), connection)
+            sql_files.complete_tables(run, listed, connection)
             write_comments(kind, connection)
         return database.read_bytes()
 
 
-def _check(run: Run, checks: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
+def _check(run: Run, checks: Sequence[sql_files.Relation], connection: duckdb.DuckDBPyConnection) -> None:
     """Raise BiasevalError with the first problems of each check that returns a row."""
     lines = []
     for check in checks:
-        problems = connection.execute(f"select problem from ({check.sql}\n) limit {_N_SHOWN}").fetchall()
-        if problems:
+        if problems := connection.execute(f"select problem from ({check.sql}\n) limit {_N_SHOWN}").fetchall():
             [(n_problems,)] = connection.execute(f"select count(*) from ({check.sql}\n)").fetchall()
             shown = "; ".join(str(problem) for (problem,) in problems)
             lines.append(f"{check.name}: {n_problems} problems, first: {shown}")

@@ -6,16 +6,8 @@ from graphlib import CycleError
 
 import duckdb
 
-from biaseval.analysis.sql_files import (
-    Chosen,
-    begin_views,
-    calibration_columns,
-    connect,
-    create_methods,
-    needed,
-    relations,
-)
-from biaseval.errors import InputError
+from biaseval.analysis import sql_files
+from biaseval.errors import InputError, refuse
 from biaseval.metric_files import METRICS, Metric, Sql
 from biaseval.prompting.calibration import known_calibrations
 from biaseval.spec.shared_sections import RunSpec
@@ -32,16 +24,16 @@ _READ = {
 
 def own_sql_problems(spec: RunSpec) -> list[str]:
     """Return a line for each file of a spec whose query does not fit the tables of a run, with DuckDB's message."""
-    chosen = Chosen(spec.own_calibrations, spec.own_calibrations.keys(), spec.metric_files)
+    chosen = sql_files.Chosen(spec.own_calibrations, spec.own_calibrations.keys(), spec.metric_files)
     metrics = {name: sql for name, sql in chosen.metrics.items() if name not in METRICS}
     own: dict[str, Sql] = {"calibrations": chosen.own, "metrics": metrics}
     return [line for folder, files in own.items() if files for line in _problems(spec.kind, folder, files, chosen)]
 
 
-def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[str]:
+def _problems(kind: str, folder: str, files: Sql, chosen: sql_files.Chosen) -> Iterator[str]:
     tables = tables_of(kind)
     try:
-        between = relations("intermediate", tables=tables, chosen=chosen)
+        between = sql_files.relations("intermediate", tables=tables, chosen=chosen)
     except CycleError:
         names = ", ".join(f"{name}.sql" for name in files)
         yield f"analysis.sql: {folder}/{names}: a query depends on its own result in {folder}; read {_READ[folder]}"
@@ -50,16 +42,16 @@ def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[st
         yield from error.problems
         return
     given = [made for made in between if made.name in _MADE[folder]]
-    with closing(connect([])) as connection:
-        create_methods(connection, chosen)
+    with closing(sql_files.connect([])) as connection:
+        sql_files.create_methods(connection, chosen)
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)
-        begin_views([made for made in needed(between, given) if made not in given], connection)
+        sql_files.begin_views([made for made in sql_files.needed(between, given) if made not in given], connection)
         for name, sql in files.items():
             if folder == "metrics":
                 columns = Metric.of(name, sql).columns
             else:
-                columns = calibration_columns(known_calibrations(chosen.own)[name].gives)
+                columns = sql_files.calibration_columns(known_calibrations(chosen.own)[name].gives)
             try:
                 connection.sql(f"select {columns} from (\n{sql}\n)")
             except duckdb.Error as error:
@@ -69,5 +61,4 @@ def _problems(kind: str, folder: str, files: Sql, chosen: Chosen) -> Iterator[st
 
 def refuse_own_sql(spec: RunSpec) -> None:
     """Make sure that DuckDB can run the spec's SQL; Raises InputError: the message lists all mistakes."""
-    if problems := own_sql_problems(spec):
-        raise InputError.of(problems)
+    refuse(own_sql_problems(spec))

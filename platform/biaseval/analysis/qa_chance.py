@@ -9,39 +9,33 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow.compute as pc
 
+from biaseval import tables
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.analysis.sql_files import opened, rows
 from biaseval.qa_bias.splits.article_draws import article_draws
 from biaseval.qa_bias.splits.search_null import enough_permutations, search_nulls
 from biaseval.spec import QaBiasSpec
 from biaseval.store import Run
-from biaseval.tables import (
-    QA_ATTRIBUTES,
-    QA_BIAS_DRAWS,
-    QA_CHANGE_DRAWS,
-    QA_DRAWS,
-    QA_EXAMPLES,
-    QA_MODELS,
-    QA_PREDICTIONS,
-    QA_SEARCH_NULLS,
-    QA_SETTINGS,
-    QA_THRESHOLDS,
-    SIGN_FLIPS,
-    TRAINED_MODELS,
-    TableSchema,
-)
 
 N_UNITS = 64
 """The number of article groups whose signs are flipped in comparisons of models (``qa_model_comparisons``)."""
 
-_READ = (QA_EXAMPLES, QA_ATTRIBUTES, QA_PREDICTIONS, QA_SETTINGS, QA_MODELS, QA_THRESHOLDS, QA_DRAWS)
+_READ = (
+    tables.QA_EXAMPLES,
+    tables.QA_ATTRIBUTES,
+    tables.QA_PREDICTIONS,
+    tables.QA_SETTINGS,
+    tables.QA_MODELS,
+    tables.QA_THRESHOLDS,
+    tables.QA_DRAWS,
+)
 
 
 @contextmanager
-def _with_chosen(run: Run, *further: TableSchema) -> Iterator[duckdb.DuckDBPyConnection]:
+def _with_chosen(run: Run, *further: tables.TableSchema) -> Iterator[duckdb.DuckDBPyConnection]:
     """Yield a connection with a run's tables, and with ``chosen``: the threshold of each model and heuristic."""
-    tables = {table.name: table for table in (*_READ, *further)}
-    with opened(run, tables, ("qa_bias_candidates", "qa_bias_by_heuristic")) as connection:
+    read = {table.name: table for table in (*_READ, *further)}
+    with opened(run, read, ("qa_bias_candidates", "qa_bias_by_heuristic")) as connection:
         connection.execute(_CHOSEN).fetchall()
         yield connection
 
@@ -54,7 +48,7 @@ def derive_chance(run: Run, spec: QaBiasSpec) -> None:
     Raises:
         BiasevalError: a file cannot be read.
     """
-    run.write_part(SIGN_FLIPS.name, 0, sign_flips(N_UNITS, spec.seed))
+    run.write_part(tables.SIGN_FLIPS.name, 0, sign_flips(N_UNITS, spec.seed))
     with _with_chosen(run) as connection:
         connection.execute(_ANSWERS).fetchall()
         models = rows("select number, model from qa_models order by number", connection)
@@ -69,10 +63,10 @@ def derive_chance(run: Run, spec: QaBiasSpec) -> None:
             permutations=enough_permutations(len(models) * len(spec.heuristics)),
         )
         for number, model in zip(models["number"].to_pylist(), models["model"].to_pylist(), strict=True):
-            run.write_part(QA_SEARCH_NULLS.name, number, nulls.filter(pc.field("model") == model))
+            run.write_part(tables.QA_SEARCH_NULLS.name, number, nulls.filter(pc.field("model") == model))
             connection.execute("set variable asked = $model", {"model": model})
-            drawn = article_draws(QA_BIAS_DRAWS, model, rows(_SPLIT, connection), seed=spec.seed)
-            run.write_part(QA_BIAS_DRAWS.name, number, drawn)
+            drawn = article_draws(tables.QA_BIAS_DRAWS, model, rows(_SPLIT, connection), seed=spec.seed)
+            run.write_part(tables.QA_BIAS_DRAWS.name, number, drawn)
 
 
 def derive_changes(run: Run, seed: int) -> None:
@@ -84,7 +78,7 @@ def derive_changes(run: Run, seed: int) -> None:
     Raises:
         BiasevalError: a file cannot be read.
     """
-    with _with_chosen(run, TRAINED_MODELS) as connection:
+    with _with_chosen(run, tables.TRAINED_MODELS) as connection:
         compared = rows(
             "select number, model from trained_models where standard is not null and path is not null order by number",
             connection,
@@ -93,8 +87,8 @@ def derive_changes(run: Run, seed: int) -> None:
             connection.execute("set variable asked = $model", {"model": model})
             answers = rows(_PAIRED, connection)
             if answers.num_rows:
-                drawn = article_draws(QA_CHANGE_DRAWS, model, answers, seed=seed)
-                run.write_part(QA_CHANGE_DRAWS.name, number, drawn)
+                drawn = article_draws(tables.QA_CHANGE_DRAWS, model, answers, seed=seed)
+                run.write_part(tables.QA_CHANGE_DRAWS.name, number, drawn)
 
 
 _CHOSEN = """

@@ -10,30 +10,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from biaseval.analysis import sql_files
 from biaseval.analysis.compared_kinds import Row
 from biaseval.analysis.marts import ADDED_LAST, mart_file, store
 from biaseval.analysis.paths import without_partitions
-from biaseval.analysis.sql_files import (
-    Chosen,
-    Listed,
-    Relation,
-    as_pattern,
-    begin_tables,
-    begin_views,
-    chosen_by,
-    complete_tables,
-    complete_views,
-    connect,
-    create,
-    create_methods,
-    create_metric_heads,
-    create_views,
-    literal,
-    reached,
-    read_parquet,
-    relations,
-    rows,
-)
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError, refuse_broken
@@ -76,15 +56,17 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
     finished = [_finished(run) for run in runs]
     names = _distinct_names(runs)
     every = {name for own in finished for name in own.names}
-    comparisons = relations("comparisons", tables=every) if len(runs) > 1 else []
+    comparisons = sql_files.relations("comparisons", tables=every) if len(runs) > 1 else []
     wanted = None if asked is None else _named(asked, every.union(made.name for made in comparisons))
     if wanted is not None:
-        wanted = reached(comparisons, wanted)
+        wanted = sql_files.reached(comparisons, wanted)
         comparisons = [made for made in comparisons if made.name in wanted]
         finished = [_only(own, wanted) for own in finished]
     texts = [made.sql for made in (*(made for own in finished for made in own.relations), *comparisons)]
-    connection = connect(runs, asked=None if asked is None or wanted is None else [asked, *texts])
-    create_metric_heads(connection, {name: sql for own in finished for name, sql in own.chosen.metrics.items()})
+    connection = sql_files.connect(runs, asked=None if asked is None or wanted is None else [asked, *texts])
+    sql_files.create_metric_heads(
+        connection, {name: sql for own in finished for name, sql in own.chosen.metrics.items()}
+    )
     # For views over views it takes seconds, longer than it ever saves.
     connection.execute("set disabled_optimizers = 'projection_placement'").fetchall()
     if len(runs) == 1:
@@ -97,15 +79,15 @@ def open_runs(run_dirs: Sequence[str | Path], asked: str | None = None) -> duckd
         connection.execute(f"create schema run_{number}; use run_{number}")
         _begin(own, connection, is_asked=wanted is not None)
         for view in own.names:
-            selects.setdefault(view, []).append(f"select {literal(name)} as run, * from run_{number}.{view}")
+            selects.setdefault(view, []).append(f"select {sql_files.literal(name)} as run, * from run_{number}.{view}")
     connection.execute("use memory.main")
-    of_all = [Relation("runs", view, " union all by name ".join(parts)) for view, parts in selects.items()]
+    of_all = [sql_files.Relation("runs", view, " union all by name ".join(parts)) for view, parts in selects.items()]
     if wanted is not None:
         for made in of_all:
-            create("view", made.name, made.sql, connection)
+            sql_files.create("view", made.name, made.sql, connection)
         store(comparisons, connection)
         return connection
-    create_views([*of_all, *comparisons], connection)
+    sql_files.create_views([*of_all, *comparisons], connection)
     for number, own in enumerate(finished):
         connection.execute(f"use run_{number}")
         _complete(own, connection)
@@ -121,14 +103,14 @@ def answers(run: Run) -> Ask:
         BiasevalError: the run is not finished.
     """
     finished = _finished(run)
-    connection, made = connect([run]), set[str]()
-    create_metric_heads(connection, finished.chosen.metrics)
+    connection, made = sql_files.connect([run]), set[str]()
+    sql_files.create_metric_heads(connection, finished.chosen.metrics)
 
     def ask(sql: str) -> list[Row]:
         own = _only(finished, set(re.findall(r"\w+", sql.lower())), without=made)
         _begin(own, connection, is_asked=True)
         made.update(own.names)
-        found: list[Row] = rows(sql, connection).to_pylist()
+        found: list[Row] = sql_files.rows(sql, connection).to_pylist()
         return found
 
     return ask
@@ -150,9 +132,9 @@ def confine(connection: duckdb.DuckDBPyConnection, runs: Sequence[Run], files: S
         if not file.exists():
             raise InputError(f"{file}: no such file; a query can read it only where it exists")
     places += [str(file) for file in map(Path, files) if file.is_dir()]
-    folders = [own for place in places for own in (place, as_pattern(place))]  # DuckDB compares patterns, too
+    folders = [own for place in places for own in (place, sql_files.as_pattern(place))]  # DuckDB compares patterns, too
     for name, own in (("directories", folders), ("paths", [str(file) for file in files])):
-        connection.execute(f"set allowed_{name} = [{', '.join(map(literal, dict.fromkeys(own)))}]").fetchall()
+        connection.execute(f"set allowed_{name} = [{', '.join(map(sql_files.literal, dict.fromkeys(own)))}]").fetchall()
     lock(connection)
 
 
@@ -220,11 +202,11 @@ class _Finished(NamedTuple):
     """A complete run."""
 
     run: Run
-    listed: Listed
+    listed: sql_files.Listed
     """All tables of its kind, or the requested ones."""
-    relations: Sequence[Relation]
+    relations: Sequence[sql_files.Relation]
     """Its relations, or the requested ones; a stored mart reads its file."""
-    chosen: Chosen
+    chosen: sql_files.Chosen
     """Calibrations and metrics of its spec."""
 
     @property
@@ -242,15 +224,15 @@ def _finished(run: Run) -> _Finished:
     run = inspected(run)
     parts = {name: run.parts(name) for name in tables}
     _refuse_missing_parts(run, _rounds(run, kind, parts), parts)
-    marts = [mart_file(mart.name) for mart in relations("marts", tables=tables)]
+    marts = [mart_file(mart.name) for mart in sql_files.relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]
     # The database is written last: with it and other marts in place, a missing mart belongs to a later version.
     if lacking and (len(lacking) == len(marts) or not run.has("results.duckdb")):
         raise BiasevalError(f"{run.uri}: {lacking[0]} is missing; biaseval report {run.uri} writes it")
-    chosen = chosen_by(run)
+    chosen = sql_files.chosen_by(run)
     made = [
-        made._replace(sql=read_parquet(run, mart_file(made.name))) if _is_stored(run, made) else made
-        for made in relations("intermediate", "marts", tables=tables, chosen=chosen)
+        made._replace(sql=sql_files.read_parquet(run, mart_file(made.name))) if _is_stored(run, made) else made
+        for made in sql_files.relations("intermediate", "marts", tables=tables, chosen=chosen)
     ]
     return _Finished(run, [(table, parts[name]) for name, table in tables.items()], made, chosen)
 
@@ -317,7 +299,7 @@ def _named(asked: str, every: Collection[str]) -> set[str] | None:
 
 def _only(finished: _Finished, names: Collection[str], without: Collection[str] = ()) -> _Finished:
     """Return the tables and relations of a run that these names need, except those of ``without``."""
-    needed = reached(finished.relations, names).difference(without)
+    needed = sql_files.reached(finished.relations, names).difference(without)
     return finished._replace(
         listed=[(table, parts) for table, parts in finished.listed if table.name in needed],
         relations=[made for made in finished.relations if made.name in needed],
@@ -330,21 +312,21 @@ def _begin(finished: _Finished, connection: duckdb.DuckDBPyConnection, *, is_ask
     If queries ask for all of them (``is_asked``), DuckDB computes each once.
     """
     if finished.chosen.own:
-        create_methods(connection, finished.chosen)
-    begin_tables(finished.run, finished.listed, connection)
+        sql_files.create_methods(connection, finished.chosen)
+    sql_files.begin_tables(finished.run, finished.listed, connection)
     if is_asked:
-        complete_tables(finished.run, finished.listed, connection)
+        sql_files.complete_tables(finished.run, finished.listed, connection)
         store(finished.relations, connection)
     else:
-        begin_views(finished.relations, connection)
+        sql_files.begin_views(finished.relations, connection)
 
 
 def _complete(finished: _Finished, connection: duckdb.DuckDBPyConnection) -> None:
-    complete_views(finished.relations, connection)
-    complete_tables(finished.run, finished.listed, connection)
+    sql_files.complete_views(finished.relations, connection)
+    sql_files.complete_tables(finished.run, finished.listed, connection)
 
 
-def _is_stored(run: Run, mart: Relation) -> bool:
+def _is_stored(run: Run, mart: sql_files.Relation) -> bool:
     """Return whether a mart's file has all its columns, some of which an older version did not write."""
     file, column = mart_file(mart.name), ADDED_LAST.get(mart.name)
     if column is None or not run.has(file):

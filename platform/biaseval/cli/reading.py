@@ -8,20 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from biaseval.cli import printing
 from biaseval.cli.arguments import JsonOption, RunArgument, RunsArgument, SetOption, SpecArgument, each_run
-from biaseval.cli.printing import (
-    Format,
-    print_comparison,
-    print_finding,
-    print_json,
-    print_lines,
-    print_result,
-    print_status,
-    print_tasks,
-    say_files,
-    say_made,
-    show,
-)
 from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.progress import say
 
@@ -64,7 +52,7 @@ def status(
             say(str(error))
             time.sleep(watch)
             continue
-        show(found, partial(print_status, anew=watch is not None), as_json=as_json)
+        printing.show(found, partial(printing.print_status, anew=watch is not None), as_json=as_json)
         sys.stdout.flush()
         if watch is None or found.is_complete:
             if not found.is_complete and not found.is_live:
@@ -82,7 +70,7 @@ def sql(
         list[str],
         typer.Argument(metavar="RUN... QUERY", help="Run directories, local or s3://, then one statement that reads."),
     ],
-    output: Annotated[Format, typer.Option("--format", help="json is one array of objects.")] = "table",
+    output: Annotated[printing.Format, typer.Option("--format", help="json is one array of objects.")] = "table",
     schema: Annotated[
         bool,
         typer.Option(
@@ -110,14 +98,14 @@ def sql(
         is_run = Run.open(arguments[-1]).has("spec.yaml") or each_run(arguments[-1:]) != arguments[-1:]
         has_name = len(arguments) > 1 and not is_run
         runs, name = (arguments[:-1], arguments[-1]) if has_name else (arguments, None)
-        print_result(describe_tables(each_run(runs), name), output)
+        printing.print_result(describe_tables(each_run(runs), name), output)
         return
     if len(arguments) < 2:
         raise InputError('sql: give a run directory and a query, for example biaseval sql runs/x "from tasks"')
     *named, question = arguments
     runs = each_run(named)
     found = query(runs, question, files or (), unsafe=unsafe)
-    print_result(found, output)
+    printing.print_result(found, output)
     if is_vain(found):
         for sentence in vain_literals(runs, question):
             say(f"note: {sentence}")
@@ -139,7 +127,7 @@ def report(
     if out is not None:
         from biaseval.report import write_comparison
 
-        say_made({"report": write_comparison(runs, out)}, as_json=as_json)
+        printing.say_made({"report": write_comparison(runs, out)}, as_json=as_json)
         return
     from biaseval.runs.commands import report_run
 
@@ -147,9 +135,9 @@ def report(
     for directory in runs:
         made.append({"report": f"{report_run(directory).uri}/report.html"})
         if not as_json:
-            say_made(made[-1], as_json=False)
+            printing.say_made(made[-1], as_json=False)
     if as_json:
-        print_json({"reports": [own["report"] for own in made]})
+        printing.print_json({"reports": [own["report"] for own in made]})
 
 
 def compare(
@@ -175,7 +163,7 @@ def compare(
     if out is not None:
         refuse_other_names(out)
     with comparing(runs, "" if out is None else RELATIONS) as (compared, ask):
-        show(compared, print_comparison, as_json=as_json)
+        printing.show(compared, printing.print_comparison, as_json=as_json)
         if out is not None:
             page = write_page(compared, ask, out)
             (say if as_json else typer.echo)(f"page: {page}")
@@ -206,7 +194,7 @@ def figures(
     endings = tables.split(",")
     if unknown := [ending for ending in endings if ending not in TABLE_FILES]:
         raise InputError(f"--tables {tables}: {', '.join(unknown)} is not one of {', '.join(TABLE_FILES)}")
-    say_files(write_figures(runs, out, output, endings), as_json=as_json)
+    printing.say_files(write_figures(runs, out, output, endings), as_json=as_json)
 
 
 def check(
@@ -252,7 +240,7 @@ def check(
     from biaseval.store import write_file
 
     checked = check_run(run, expressions or [], against, preset or [])
-    show(checked, print_gates, as_json=as_json)
+    printing.show(checked, print_gates, as_json=as_json)
     if junit is not None:
         write_file(junit, gates_junit(checked))
     if not checked.holds:
@@ -277,7 +265,7 @@ def tasks_check(
     from biaseval.spec import MIN_INSTANCES
 
     checked = check_tasks(path, min_instances=MIN_INSTANCES if min_instances is None else min_instances)
-    show(checked, print_tasks, as_json=as_json)
+    printing.show(checked, printing.print_tasks, as_json=as_json)
     if checked.bad:
         raise typer.Exit(2)
 
@@ -295,7 +283,7 @@ def data_check(spec: SpecArgument, overrides: SetOption = None, as_json: JsonOpt
     specs = load_specs(spec, overrides or ()).values()
     checked = list(dict.fromkeys(one for own in specs for one in check_data(own)))
     lines = [(own.state, f"{own.key}: {own.text}") for own in checked]
-    show(checked, lambda _: print_lines(lines), as_json=as_json)
+    printing.show(checked, lambda _: printing.print_lines(lines), as_json=as_json)
     raise typer.Exit(max(({"missing": 2, "differs": 1}.get(own.state, 0) for own in checked), default=0))
 
 
@@ -321,9 +309,9 @@ def doctor(
     for finding in examine(run_dir, cluster):
         findings.append(finding)
         if not as_json:
-            print_finding(finding)
+            printing.print_finding(finding)
     has_problem = any(finding.state == "problem" for finding in findings)
     if as_json:
-        print_json({"has_problem": has_problem, "checks": findings})
+        printing.print_json({"has_problem": has_problem, "checks": findings})
     if has_problem:
         raise typer.Exit(1)

@@ -15,9 +15,3 @@ READER_PATH = _FOLDER / "reader"
 
 MODEL_PATH = _FOLDER / "model"
 """The tiny model's directory, in the Hugging Face layout."""
-
-TASKS_PATH = _FOLDER / "task_files"
-"""What ``write_demo_tasks`` of ``tests/bench/demo_models/tasks.py`` writes with its defaults."""
-
-TEMPLATES_PATH = _FOLDER / "templates.csv"
-"""What ``write_demo_templates`` of the same file writes."""

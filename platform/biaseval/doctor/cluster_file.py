@@ -22,8 +22,7 @@ def cluster_file(path: Path) -> Iterator[Finding]:
     except (OSError, ValueError) as error:
         yield Finding(_NAME, State.problem, f"{path}: cannot be read ({error})", "name a YAML file as cluster.yaml")
         return
-    problems = _by_schema(config)
-    if problems:
+    if problems := _by_schema(config):
         found = f"{path}: {'; '.join(problems)}"
         yield Finding(_NAME, State.problem, found, "see docs.ray.io, Cluster YAML Configuration Options")
         return
@@ -52,8 +51,7 @@ def _judged(config: Mapping[str, Any], path: Path) -> Iterator[Finding]:
         found = f"head_node_type: {head} is none of {', '.join(types)}"
         yield Finding(_NAME, State.problem, found, "name one of available_node_types")
     images = {name: str((own.get("node_config") or {}).get("ImageId", "")) for name, own in types.items()}
-    unnamed = [name for name, image in images.items() if set(image.removeprefix("ami-")) == {"0"}]
-    if unnamed:
+    if unnamed := [name for name, image in images.items() if set(image.removeprefix("ami-")) == {"0"}]:
         found = f"available_node_types: {', '.join(unnamed)}: node_config.ImageId names no image"
         yield Finding(_NAME, State.problem, found, "name one of your region, as the file says at its beginning")
     for there, here in config.get("file_mounts", {}).items():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from biaseval.errors import InputError, did_you_mean, first_of
+from biaseval.errors import InputError, did_you_mean, first_of, refuse
 from biaseval.records import Records, Row, is_missing
 from biaseval.spec import label_key
 
@@ -163,8 +163,7 @@ def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str
         problems += [f"{uri}: {problem}" for problem in records.problems]
     if not problems and not counts:
         problems = [f"{key}: no row says which option is right; fill in {key}.label"]
-    if problems:
-        raise InputError.of(first_of(problems, _MANY))
+    refuse(first_of(problems, _MANY))
     n_options = max(counts, key=lambda number: counts[number])
     if not 2 <= n_options <= len(string.ascii_uppercase):
         raise InputError(f"{key}.options: most rows have {n_options} options; 2 to 26 have letters")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from biaseval.errors import InputError, first_of
+from biaseval.errors import InputError, first_of, refuse
 from biaseval.prompting.labels import same_number
 from biaseval.records import Records, is_missing
 from biaseval.spec import is_label, label_key
@@ -56,8 +56,7 @@ def survey(uri: str) -> Survey:
     """Return the findings about a file; Raises InputError: it cannot be read, or no column can be a label or a text."""
     records = Records(uri)
     rows = [row for _, row in itertools.islice(records, MOST_ROWS + 1)]
-    if records.problems:
-        raise InputError.of(first_of(records.problems, _SHOWN_PROBLEMS, f"{uri}: "))
+    refuse(first_of(records.problems, _SHOWN_PROBLEMS, f"{uri}: "))
     if not rows:
         raise InputError(f"{uri}: holds no row; check the path")
     is_whole, rows = len(rows) <= MOST_ROWS, rows[:MOST_ROWS]

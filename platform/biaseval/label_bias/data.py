@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from biaseval.errors import InputError, Problems
+from biaseval.errors import InputError, Problems, refuse
 from biaseval.inputs.files import Example, ExampleFile, Wanted
 from biaseval.inputs.harness import read_lm_eval
 from biaseval.inputs.options import Options, read_options
@@ -244,12 +244,10 @@ def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
         raise InputError(f"{key}.test: is {key}.train; name another file, or leave it out: main rows are drawn")
     options = None if data.options is None else read_options(list(uris.values()), data.options, data.label, key)
     known = _known_fields(spec.prompt.item, options)
-    if problems := list(_field_problems(spec.prompt, data, options, key)):
-        raise InputError.of(problems)
+    refuse(list(_field_problems(spec.prompt, data, options, key)))
     wanted = Wanted(data=data, fields=known, labels=data.labels or {}, seed=spec.seed, key=key, options=options)
     files = [ExampleFile(uri, role, wanted) for role, uri in uris.items()]
-    if problems := [problem for file in files for problem in file.shown_problems()]:
-        raise InputError.of(problems)
+    refuse([problem for file in files for problem in file.shown_problems()])
     notes = [note for file in files for note in file.notes]
     if options is not None and options.n_left_out:
         notes.append(f"{key}: {options.n_left_out:,} rows do not have {len(options.labels)} options and are left out")

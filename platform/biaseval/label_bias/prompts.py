@@ -33,12 +33,6 @@ def test_text(text: str) -> str:
     return with_full_stop("Input: " + text.strip()) + "\n\nOutput:"
 
 
-def build_prompt(definition: str, demonstrations: Sequence[tuple[str, str]], text: str) -> str:
-    """Return the prompt of one test input after its demonstrations, (input, label) pairs in order."""
-    demos = "".join(demonstration_text(*demonstration) for demonstration in demonstrations)
-    return definition_text(definition) + demos + test_text(text)
-
-
 @dataclass(frozen=True)
 class PublishedFormat:
     """The format of P1's prompts, whose one field is ``input``."""

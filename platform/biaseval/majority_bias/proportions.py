@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from biaseval.errors import InputError, first_of
+from biaseval.errors import InputError, first_of, refuse
 from biaseval.spec import MajorityBiasSpec, SimplexSpec
 
 BINARY_11 = tuple((tenths / 10, (10 - tenths) / 10) for tenths in range(11))
@@ -168,8 +168,7 @@ def _grid(
                 "keep one"
             )
         first.setdefault(name, number)
-    if problems:
-        raise InputError.of(problems[:_SHOWN_PROBLEMS])
+    refuse(problems[:_SHOWN_PROBLEMS])
     return listed
 
 

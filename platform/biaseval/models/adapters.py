@@ -53,8 +53,7 @@ def target_names(model: torch.nn.Module, lora: LoraShape) -> list[str]:
         if not linear:
             raise InputError(f"lora.targets: {type(model).__name__} has no linear layer; LoRA cannot change this model")
         return sorted(linear)
-    unknown = [name for name in lora.targets if name not in linear]
-    if unknown:
+    if unknown := [name for name in lora.targets if name not in linear]:
         raise InputError(
             f"lora.targets: {', '.join(unknown)}: no such linear layer in {type(model).__name__}; it has "
             f"{', '.join(sorted(linear))}"

@@ -168,12 +168,10 @@ def missing_weights(folder: Path) -> str | None:
     """Return what the weights of a local directory lack, or None: all are there, as safetensors."""
     if (folder / "model.safetensors").is_file() or (folder / _INDEX_FILE).is_file():
         files = weights_files(folder)
-        missing = [file.name for file in files if not file.is_file()]
-        if missing:
+        if missing := [file.name for file in files if not file.is_file()]:
             return f"{len(missing)} of {len(files)} weights files missing (first: {missing[0]}); copy them there"
     else:
-        pickled = sorted(folder.glob("pytorch_model*.bin"))
-        if pickled:
+        if pickled := sorted(folder.glob("pytorch_model*.bin")):
             return (
                 f"weights only as pickle ({pickled[0].name}), which can run code when read; "
                 "convert them to safetensors (save_pretrained of the loaded model writes them)"

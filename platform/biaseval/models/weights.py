@@ -15,7 +15,7 @@ from safetensors import safe_open
 from transformers import PreTrainedModel
 from transformers.utils import logging as chatter
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 from biaseval.models.sources import local_folder, missing_weights, reading, weights_files
 
 _UNUSED = re.compile(
@@ -118,8 +118,7 @@ def refuse_unfit(path: str, model: PreTrainedModel, found: Mapping[str, Any], *,
             f"{path}: {len(unlike)} weights do not fit {kind} as config.json describes it (first: {name} has the shape "
             f"{list(stored)} and should have {list(asked)}); {_REMEDY}"
         )
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
     return heads
 
 

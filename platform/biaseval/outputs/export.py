@@ -38,10 +38,6 @@ class ExportedTask:
     labels: Sequence[str]
     rows: Sequence[ExportedRow]
 
-    def samples(self) -> list[dict[str, Any]]:
-        """Return the lines of samples."""
-        return [self._sample(row) for row in self.rows]
-
     def accuracy(self, row: ExportedRow) -> float:
         """Return 1 if the most likely label of a row is right, else 0; the first of equally likely labels counts."""
         values = list(row.log_likelihoods)
@@ -62,7 +58,8 @@ class ExportedTask:
             "repeats": 1,
         }
 
-    def _sample(self, row: ExportedRow) -> dict[str, Any]:
+    def sample(self, row: ExportedRow) -> dict[str, Any]:
+        """Return the line of samples of a row."""
         doc = dict(zip(EXPORTED, (row.instance_id, row.input, row.prompt, row.gold), strict=True))
         # The harness does not name the labels of a greedy continuation, and scores of labels do not contain them.
         responses = [[repr(value), "False"] for value in row.log_likelihoods]

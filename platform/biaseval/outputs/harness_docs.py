@@ -69,8 +69,7 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
     Raises:
         DocError: the line lacks data, or the right choice is unknown, or several choices are right.
     """
-    lacking = [key for key in _NEEDED if key not in record]
-    if lacking:
+    if lacking := [key for key in _NEEDED if key not in record]:
         raise DocError(f"has no {', '.join(lacking)}; is no sample that lm_eval --log_samples wrote")
     requests = _requests(record["arguments"])
     logprobs = _logprobs(record["filtered_resps"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from biaseval.errors import InputError, Problems
+from biaseval.errors import InputError, Problems, refuse
 from biaseval.outputs.scored import Setting
 from biaseval.parsing import ParseError, json_value
 
@@ -102,8 +102,7 @@ def settings_of(files: Sequence[TaskFile]) -> list[Setting]:
                 "the same few-shot seed; name one of them"
             )
         seen.setdefault((file.task, setting), file.path)
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
     return settings
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 from biaseval.records import Records, read_file
 
 Record = dict[str, Any]
@@ -23,8 +23,7 @@ def records(path: Path, notes: list[str]) -> Iterator[tuple[str, Record]]:
     place = None
     for place, row in found:
         yield f"{path}: {place}", {name: None if cell == "" or cell != cell else cell for name, cell in row.items()}
-    if found.problems:
-        raise InputError.of([f"{path}: {problem}" for problem in found.problems])
+    refuse(found.problems, f"{path}: ")
     notes += [f"{path}: {note}" for note in found.notes]
     if place is None:
         raise InputError(f"{path}: holds no row; name a file with scores")

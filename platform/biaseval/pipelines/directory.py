@@ -19,7 +19,7 @@ from biaseval.environment import (
     seal_spec,
     write_spec,
 )
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError, InputError, refuse
 from biaseval.pipelines.kind import Inputs, Kind, Plan
 from biaseval.pipelines.planning import read_with_weights
 from biaseval.progress import say
@@ -133,8 +133,7 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> Change:
             problems.append(
                 f"{path}: is not the model that {run.uri} was planned with; restore it, or choose another directory"
             )
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
     if not different:
         return Change.NONE
     if not grown:

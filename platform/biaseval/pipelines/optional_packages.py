@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from biaseval.errors import InputError, how_to_install
+from biaseval.errors import how_to_install, refuse
 from biaseval.pipelines.kind import AnyKind, Need
 from biaseval.spec import AnySpec
 
@@ -26,8 +26,7 @@ def refuse_missing_extras(kind: AnyKind, spec: AnySpec) -> None:
             line = f"{need.why} {named}, which {'are' if len(lacking) > 1 else 'is'} not installed"
             missing.setdefault(need.extra, []).append(line)
     problems = [f"{'; '.join(lines)}; {how_to_install(extra)}" for extra, lines in missing.items()]
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
 
 
 def needs_of(kind: AnyKind, spec: AnySpec) -> Iterator[Need]:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 from biaseval.parsing import json_value
 from biaseval.records import Records, is_missing
 
@@ -73,8 +73,7 @@ def file_questions(records: Records, fields: Mapping[str, str]) -> Iterator[File
         # MRQA's files begin with a header line.
         if place != "line 1" or entry.keys() != {"header"}:
             yield from _entry_rows(place, entry, "", problems)
-    if records.problems:
-        raise InputError.of([f"{records.uri}: {problem}" for problem in records.problems])
+    refuse(records.problems, f"{records.uri}: ")
     if problems:
         n_more = len(problems) - _SHOWN_PROBLEMS
         more = [f"{records.uri}: {n_more:,} more places like these"] if n_more > 0 else []

@@ -6,7 +6,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError, InputError, refuse
 from biaseval.qa_bias.data import first_ids, is_id, is_text
 from biaseval.qa_bias.files import whole
 from biaseval.qa_bias.squad_metric import exact_match, f1
@@ -58,8 +58,7 @@ def read_predictions(
             f"{uri}: the prediction of {_ids(no_texts)} is no text; write one string for each (a file of n-best lists "
             "cannot be read)"
         )
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
     found = {example_id: str(predictions[example_id]) for example_id in questions if example_id in predictions}
     missing = [example_id for example_id in questions if example_id not in predictions]
     if missing and not found:
@@ -78,8 +77,7 @@ def read_predictions(
             f"{uri}: has no prediction for {len(missing):,} of {len(questions):,} questions, which are left out for "
             f"this model ({first_ids(missing)})"
         )
-    unknown = [_shown(example_id) for example_id in predictions if example_id not in found]
-    if unknown:
+    if unknown := [_shown(example_id) for example_id in predictions if example_id not in found]:
         notes.append(f"{uri}: left out {len(unknown):,} predictions for questions that are not measured")
     return found, notes
 
@@ -108,8 +106,7 @@ def _rows(uri: str, notes: list[str]) -> Iterator[tuple[str, object, bool]]:
         records = Records(uri)
         for place, row in records:
             yield place, row, False
-        if records.problems:
-            raise InputError.of([f"{uri}: {problem}" for problem in records.problems])
+        refuse(records.problems, f"{uri}: ")
         notes += [f"{uri}: {note}" for note in records.notes]
         return
     for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS):

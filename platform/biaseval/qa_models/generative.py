@@ -7,17 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from biaseval import models
 from biaseval.errors import InputError
-from biaseval.models import (
-    ON_CPU,
-    Loading,
-    ModelSource,
-    is_sequence_model,
-    load_model,
-    load_sequence_model,
-    load_tokenizer,
-    read_tokenizer,
-)
 from biaseval.qa_bias.predictions import written_answers
 from biaseval.qa_models.questions import check_questions, distinct
 from biaseval.qa_models.sequences import SequenceWriter
@@ -55,17 +46,19 @@ class GenerativeReader:
         self._pieces = re.split(r"(\{context\}|\{question\})", prompt)
 
     @classmethod
-    def load(cls, source: ModelSource, loading: Loading = ON_CPU, *, prompt: str = PROMPT) -> GenerativeReader:
+    def load(
+        cls, source: models.ModelSource, loading: models.Loading = models.ON_CPU, *, prompt: str = PROMPT
+    ) -> GenerativeReader:
         """Load model and tokenizer and return their reader; which kind of model it is, its configuration says.
 
         Raises:
             InputError: what ``models.load_sequence_model`` and ``models.load_model`` refuse.
         """
-        if not is_sequence_model(source):
-            tokenizer = load_tokenizer(source)
-            return cls(LabelScorer(load_model(source, loading), tokenizer), prompt=prompt)
-        tokenizer = read_tokenizer(source)
-        model = load_sequence_model(source, loading)
+        if not models.is_sequence_model(source):
+            tokenizer = models.load_tokenizer(source)
+            return cls(LabelScorer(models.load_model(source, loading), tokenizer), prompt=prompt)
+        tokenizer = models.read_tokenizer(source)
+        model = models.load_sequence_model(source, loading)
         return cls(SequenceWriter(model, tokenizer, max_tokens=MAX_TOKENS), prompt=prompt)
 
     def facts(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 
 Integers = npt.NDArray[np.int64]
 
@@ -29,11 +29,9 @@ def check_questions(questions: pa.Table) -> tuple[list[str], list[str], list[str
             problems.append(f"questions: column {column!r} is {kind}; give strings")
         elif questions[column].null_count:
             problems.append(f"questions: column {column!r} has {questions[column].null_count} nulls; fill them")
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
     ids, asked, contexts = (questions[column].to_pylist() for column in _COLUMNS)
-    twice = [name for name, count in Counter(ids).items() if count > 1]
-    if twice:
+    if twice := [name for name, count in Counter(ids).items() if count > 1]:
         raise InputError(f"questions: {len(twice)} values of example_id come twice ({named(twice)}); make them unique")
     return ids, asked, contexts
 

@@ -122,8 +122,7 @@ class SequenceWriter:
             model.generation_config = own
 
     def _refuse_unfit(self, lengths: Integers, names: list[str]) -> None:
-        empty = [names[row] for row in np.flatnonzero(lengths == 0)]
-        if empty:
+        if empty := [names[row] for row in np.flatnonzero(lengths == 0)]:
             raise InputError(f"{len(empty)} prompts have no token ({named(empty)}); give the prompt a text")
         window = encoder_window(self.model)
         too_long = [] if window is None else [names[row] for row in np.flatnonzero(lengths > window)]

@@ -1,8 +1,7 @@
 """The HTML report of one or several runs, as one file that works offline, and a run's figures as SVG files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from biaseval.analysis import answers
 from biaseval.environment import raw_spec, read_environment
@@ -16,7 +15,9 @@ from biaseval.report.search import search_charts, search_layout, search_notes
 from biaseval.report.settings import loss_charts, notes_block
 from biaseval.store import Run
 
-__all__ = ["label_bias_page", "majority_bias_page", "qa_bias_page", "search_page", "write_comparison"]
+__all__ = ["run_page", "write_comparison"]
+
+_Layout = Callable[[Run, Ask, Sequence[Chart]], Layout]
 
 
 @dataclass(frozen=True)
@@ -36,42 +37,29 @@ class Page:
         return self.render()
 
 
-def label_bias_page(run: Run) -> Page:
-    """Return the report of a label-bias run that has its metrics.
+_PARTS: Mapping[str, tuple[Callable[[Run, Ask], list[Chart]], _Layout, Callable[[Run], Sequence[str]]]] = {
+    "label_bias": (
+        lambda run, ask: [*label_bias_charts(ask), *loss_charts(ask)],
+        label_bias_layout,
+        lambda run: label_bias_notes(run, raw_spec(run), read_environment(run)),
+    ),
+    "majority_bias": (lambda run, ask: [*f1_charts(ask), *loss_charts(ask)], majority_bias_layout, notes_block),
+    "qa_bias": (lambda run, ask: qa_bias_charts(ask), qa_bias_layout, qa_bias_notes),
+    "search": (search_charts, search_layout, search_notes),
+}
+"""Kind to the charts of its page, its layout, and the notes from files of the run."""
 
-    The same run gives the same bytes.
+
+def run_page(run: Run) -> Page:
+    """Return the report of a run that has its metrics; the same run gives the same bytes.
 
     Raises:
         BiasevalError: the run has no metrics yet; the message says how to compute them.
     """
-    notes = label_bias_notes(run, raw_spec(run), read_environment(run))
-    return _page(run, lambda ask: [*label_bias_charts(ask), *loss_charts(ask)], label_bias_layout, notes)
-
-
-def _page(
-    run: Run,
-    charts_of: Callable[[Ask], list[Chart]],
-    layout: Callable[[Run, Ask, Sequence[Chart]], Layout],
-    notes: Sequence[str],
-) -> Page:
-    """Return a page with notes and the sentences of the relations ``KIND_conclusions`` and ``KIND_cautions``."""
     kind, ask, said = raw_spec(run)["kind"], answers(run), {}
+    charts_of, layout, notes_of = _PARTS[kind]
+    notes = notes_of(run)
     for name in ("conclusions", "cautions"):
         said[name] = [f"{row['lead']} {row['text']}".strip() for row in ask(f"from {kind}_{name}")]
-    charts = charts_of(ask)
+    charts = charts_of(run, ask)
     return Page(charts, lambda: render(layout(run, ask, charts), ask), [*said["cautions"], *notes], said["conclusions"])
-
-
-def majority_bias_page(run: Run) -> Page:
-    """Return the report of a majority-bias run; details as for `label_bias_page`."""
-    return _page(run, lambda ask: [*f1_charts(ask), *loss_charts(ask)], majority_bias_layout, notes_block(run))
-
-
-def qa_bias_page(run: Run) -> Page:
-    """Return the report of a QA-bias run; details as for `label_bias_page`."""
-    return _page(run, qa_bias_charts, qa_bias_layout, qa_bias_notes(run))
-
-
-def search_page(run: Run) -> Page:
-    """Return the report of a search; details as for `label_bias_page`."""
-    return _page(run, partial(search_charts, run), search_layout, search_notes(run))

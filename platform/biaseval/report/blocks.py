@@ -198,8 +198,7 @@ def _template() -> Any:
 def _filled(blocks: Sequence[Any], ask: Ask) -> Iterator[Mapping[str, Any]]:
     """Yield the template data of each block that is not empty."""
     for block in blocks:
-        filled = _FILL[type(block)](block, ask)
-        if filled:
+        if filled := _FILL[type(block)](block, ask):
             yield {"kind": type(block).__name__, "block": block, **filled}
 
 

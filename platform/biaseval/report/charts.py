@@ -167,13 +167,8 @@ def line_chart(
     """
     names = list(looks or dict.fromkeys(str(row["series"]) for row in rows))
     x = {"field": "x", "type": "ordinal" if is_ordinal else "quantitative", "title": axes[0], "axis": {"labelAngle": 0}}
-    scale = {"domainMin": domain[0], "domainMax": domain[1]}
-    y = {
-        "field": "y",
-        "type": "quantitative",
-        "title": axes[1],
-        "scale": {k: v for k, v in scale.items() if v is not None},
-    }
+    ends = {key: value for key, value in zip(("domainMin", "domainMax"), domain, strict=True) if value is not None}
+    y = {"field": "y", "type": "quantitative", "title": axes[1], "scale": ends}
     several = len({row["x"] for row in rows}) > 1
     told = series(names, looks=looks)
     # With one value of x, the intervals of several lines would overlap.
@@ -199,16 +194,9 @@ def line_chart(
         {
             "mark": {"type": "point", "filled": looks is None, "size": 45},
             "params": [{"name": "legend", "select": {"type": "point", "fields": ["series"]}, "bind": "legend"}],
-            "encoding": {
-                "x": x,
-                "y": y,
-                "color": told["color"],
-                "shape": told["shape"],
-                **({} if looks is None else {"fill": told["fill"]}),
-                **aside,
-                "opacity": _shown(1),
-                "tooltip": tips,
-            },
+            "encoding": {"x": x, "y": y, "color": told["color"], "shape": told["shape"]}
+            | ({} if looks is None else {"fill": told["fill"]})
+            | {**aside, "opacity": _shown(1), "tooltip": tips},
         },
     ]
     if not several:
@@ -329,6 +317,7 @@ def forest_chart(
     color, fill = {"condition": judged, "value": SOFT}, {"condition": judged, "value": "#ffffff"}
     shape = {"condition": {"test": "datum.word == 'worse'", "value": "square"}, "value": "circle"}
     tips = [{"field": "y", "title": "of"}, *({"field": one, "format": "+.4f"} for one in ("x", "low", "high"))]
+    tips.append({"field": "word", "title": "verdict"})
     layers: list[dict[str, Any]] = [
         {
             "data": {"values": [{"x": -least, "high": least}]},
@@ -343,14 +332,7 @@ def forest_chart(
         },
         {
             "mark": {"type": "point", "size": 60, "strokeWidth": 1.5, "opacity": 1},
-            "encoding": {
-                "x": x,
-                "y": y,
-                "color": color,
-                "fill": fill,
-                "shape": shape,
-                "tooltip": [*tips, {"field": "word", "title": "verdict"}],
-            },
+            "encoding": {"x": x, "y": y, "color": color, "fill": fill, "shape": shape, "tooltip": tips},
         },
     ]
     heading = {"text": title, "subtitle": subtitle.split("\n")} if subtitle else title

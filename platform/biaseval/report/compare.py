@@ -103,13 +103,8 @@ def _chart(name: str, rows: Sequence[Row]) -> Chart:
     return forest_chart(
         name,
         [
-            {
-                "y": place,
-                "x": row["estimate"],
-                "low": row["verdict_low"],
-                "high": row["verdict_high"],
-                "word": row["word"],
-            }
+            {"y": place, "x": row["estimate"], "low": row["verdict_low"], "high": row["verdict_high"]}
+            | {"word": row["word"]}
             for place, row in zip(names, rows, strict=True)
         ],
         title=f"{shown[0].upper()}{shown[1:]} ({'lower' if first['is_low_better'] else 'higher'} is better)",

@@ -260,8 +260,7 @@ def model_sections(compared: Compared, ask: Ask) -> list[Section]:
 
 def _label_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:
     charts = _label_bias_charts(ask) if len(compared.runs) > 2 else []
-    sizes = _LARGER
-    return [Figures(charts, _SEEN_LABELS), sizes]
+    return [Figures(charts, _SEEN_LABELS), _LARGER]
 
 
 def _majority_bias_blocks(compared: Compared, ask: Ask) -> list[Any]:

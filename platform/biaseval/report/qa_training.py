@@ -76,8 +76,7 @@ order by number, list_position(heuristics, heuristic)""")
             ]
             name = _name(blocks, block)
             charts += _biases(f"debiasing_{number}_{_slug(name, dataset)}", f"{name} on {dataset}", [*rows, *people])
-        others = [_bias(row["model"], row) for row in own if not row["is_people"]]
-        if others:
+        if others := [_bias(row["model"], row) for row in own if not row["is_people"]]:
             charts += _biases(
                 f"debiasing_given_{_slug(dataset)}", f"models of the spec on {dataset}", [*others, *people]
             )
@@ -185,7 +184,7 @@ def _over_standard(name: str, rows: Sequence[Row]) -> Iterator[Chart]:
         }
         biases = list(dict.fromkeys(row["bias"] for row in own))
         for metric, axis in (("f1", "F1 (%, higher is better)"), ("loss", "loss (nats, lower is better)")):
-            panels = [
+            if panels := [
                 line_chart(
                     metric,
                     [
@@ -201,8 +200,7 @@ def _over_standard(name: str, rows: Sequence[Row]) -> Iterator[Chart]:
                     looks=looks,
                 )
                 for bias in biases
-            ]
-            if panels:
+            ]:
                 title = f"{shown[method]} and standard readers by shortcut"
                 yield panels_chart(f"{name}_by_shortcut_{method}_{metric}", panels, title=title, columns=3)
 

@@ -10,7 +10,7 @@ from typing import Any
 from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import kept
 from biaseval.environment import SPEC
-from biaseval.errors import BiasevalError, InputError, Problems
+from biaseval.errors import BiasevalError, InputError, Problems, refuse
 from biaseval.pipelines.cost_lines import idle_budget
 from biaseval.pipelines.directory import adopt_analysis, fingerprints, is_planned, read_plan, read_spec
 from biaseval.pipelines.instruct import instruct_summary
@@ -201,7 +201,7 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool =
         BiasevalError: the run is not finished, or a check failed.
     """
     with _finished(run_uri) as (run, kind, own):
-        _refuse(run, of_no_section(own, overrides))
+        refuse(of_no_section(own, overrides), f"{run.uri}: ")
         content = own.model_dump(mode="json")
         override_keys(content, overrides)
         keys = {override.partition("=")[0].strip() for override in overrides}
@@ -210,7 +210,7 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool =
         spec = stored_spec(content, "--set")
         if is_other_sql:
             spec = with_own_sql(spec, "--set", Path.cwd())
-        _refuse(run, of_analysis(own, spec))
+        refuse(of_analysis(own, spec), f"{run.uri}: ")
         refuse_own_sql(spec)
         kind.refuse_analysis(run, spec)
         if spec != own:
@@ -220,11 +220,6 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool =
             adopt_analysis(run, spec)
         finish(run, kind, spec, page=page)
     return run
-
-
-def _refuse(run: Run, problems: Sequence[str]) -> None:
-    if problems:
-        raise InputError.of([f"{run.uri}: {problem}" for problem in problems])
 
 
 def write_report(run_uri: str | Path) -> list[str]:

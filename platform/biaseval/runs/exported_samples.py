@@ -82,7 +82,7 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
         folder = f"k{n_demos}.s{demo_set}"
         stamp = f"{facts['date']}T00-00-00.000000"
         for task in tasks:
-            lines = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in task.samples())
+            lines = "".join(json.dumps(task.sample(row), ensure_ascii=False) + "\n" for row in task.rows)
             written.append(_write(out, f"{folder}/samples_{task.task}_{stamp}.jsonl", lines))
         results = json.dumps(results_of(tasks, n_demos, demo_set, facts), indent=2, ensure_ascii=False)
         written.append(_write(out, f"{folder}/results_{stamp}.json", results + "\n"))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 from biaseval.parsing import json_value
 from biaseval.prompting.beginnings import without_second_bos
 from biaseval.prompting.labels import separator
@@ -120,8 +120,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, prompts: pa.Table) -> pa.Table:
             for name, value in zip(ENCODED.names, (prompt_id, label, ids, n_before, n_label), strict=True):
                 rows[name].append(value)
         problems += [f"prompt {prompt_id!r}: {problem}" for problem in _indistinct(own, sequences)]
-    if problems:
-        raise InputError.of(problems[:20])
+    refuse(problems[:20])
     return pa.table({**rows, "token_ids": _list_array(rows["token_ids"])}, schema=ENCODED)
 
 
@@ -145,8 +144,7 @@ def _indistinct(labels: Sequence[str], sequences: Sequence[Ids]) -> Iterator[str
 
 def check_prompts(prompts: pa.Table) -> tuple[list[str], list[str]]:
     """Return ``prompt_id`` and ``text`` of all prompts; InputError where they are missing or an id is repeated."""
-    missing = [name for name in ("prompt_id", "text") if name not in prompts.column_names]
-    if missing:
+    if missing := [name for name in ("prompt_id", "text") if name not in prompts.column_names]:
         raise InputError(f"prompts: column {', '.join(missing)} missing; prompt_id and text are needed")
     prompt_ids, texts = prompts["prompt_id"].to_pylist(), prompts["text"].to_pylist()
     seen: set[str] = set()
@@ -157,8 +155,7 @@ def check_prompts(prompts: pa.Table) -> tuple[list[str], list[str]]:
         elif not isinstance(text, str):
             problems.append(f"prompt {prompt_id!r}: no text")
         seen.add(prompt_id)
-    if problems:
-        raise InputError.of(problems[:20])
+    refuse(problems[:20])
     return prompt_ids, texts
 
 
@@ -172,8 +169,7 @@ def _columns(prompts: pa.Table) -> tuple[list[str], list[str], list[list[str]]]:
         for prompt_id, own in zip(prompt_ids, labels, strict=True)
         if not own or not all(isinstance(label, str) and label for label in own)
     ]
-    if problems:
-        raise InputError.of(problems[:20])
+    refuse(problems[:20])
     return prompt_ids, texts, labels
 
 

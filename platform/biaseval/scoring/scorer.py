@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from biaseval.errors import BiasevalError, InputError
+from biaseval.errors import BiasevalError, InputError, refuse
 from biaseval.models import (
     AdapterSlot,
     Loading,
@@ -232,8 +232,7 @@ class LabelScorer:
         encoded = self.tokenizer(written, return_attention_mask=False, verbose=False)["input_ids"] if written else []
         sequences = [np.asarray(ids, dtype=np.int64) for ids in encoded]
         empty = [prompts["prompt_id"][row].as_py() for row, ids in enumerate(sequences) if not len(ids)]
-        if empty:
-            raise InputError.of([f"prompt {name!r}: no token to continue; give the prompt a text" for name in empty])
+        refuse([f"prompt {name!r}: no token to continue; give the prompt a text" for name in empty])
         lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
         texts = Texts(prepare_texts(sequences), np.arange(len(sequences) + 1), lengths, prompts["prompt_id"])
         self._refuse_unfit(texts, n_more=max_new_tokens)
@@ -279,8 +278,7 @@ class LabelScorer:
                 f"{texts.name(texts.owner(int(slot)))}: token {largest} is outside the model's vocabulary of "
                 f"{vocabulary}; use the tokenizer that belongs to the model"
             )
-        if problems:
-            raise InputError.of(problems[:20])
+        refuse(problems[:20])
 
 
 def _length(tokens: Integers, ends: set[int]) -> int:

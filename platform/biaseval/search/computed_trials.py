@@ -20,22 +20,9 @@ from biaseval.pipelines.directory import read_spec
 from biaseval.pipelines.trial_kinds import trial_kind
 from biaseval.prompting.calibration import PURPOSES
 from biaseval.qa_bias.splits.significance import given_thresholds
+from biaseval.search import trials
 from biaseval.search.objectives import Computing, Value, is_by_threshold
 from biaseval.search.samplers import Point, sampler_of
-from biaseval.search.trials import (
-    SHARED,
-    Came,
-    deriving,
-    files_of_trials,
-    objective_of,
-    reason,
-    refuse_failure,
-    refuse_other_points,
-    result_of,
-    row_of,
-    rows_of,
-    write_trials,
-)
 from biaseval.spec import SearchedSpec, SearchSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
@@ -59,7 +46,10 @@ class Computed:
     def units(self) -> list[Unit]:
         """Blocks of trials, numbered by the first of each."""
         n_trials, size = self.spec.n_trials, self.spec.batch if self.spec.algorithm == "optuna" else _BLOCK
-        return [Unit(first, min(size, n_trials - first), files_of_trials(first)) for first in range(0, n_trials, size)]
+        return [
+            Unit(first, min(size, n_trials - first), trials.files_of_trials(first))
+            for first in range(0, n_trials, size)
+        ]
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Compute the missing blocks, and yield each.
@@ -77,20 +67,20 @@ class Computed:
             points = {unit.number: sampler.ask(unit.size) for unit in blocks}
             mine = [unit.number for unit in blocks if unit.number in due]
             for number in mine:  # of trials whose values are lost
-                run.delete(row_of(number))
+                run.delete(trials.row_of(number))
             for unit in blocks:
                 if unit.number not in due:
-                    refuse_other_points(run, unit.number, points[unit.number])
+                    trials.refuse_other_points(run, unit.number, points[unit.number])
             told = {"run_uri": run.uri, "points": {number: points[number] for number in mine}}
             attempts = Attempts(make_block, told, blocks_at_once(execution.at_once, len(mine), resources), num_cpus=1)
             wait = Wait("the search", execution.of_a_trial, resources)
-            for number, problem in try_all(mine, attempts, lambda one: run.has(row_of(one)), wait):
+            for number, problem in try_all(mine, attempts, lambda one: run.has(trials.row_of(one)), wait):
                 if problem is not None:
                     raise BiasevalError(f"trials from {number} on: {problem}; run the same command again to resume")
                 yield Done(due[number])
-            refuse_failure(run, blocks[0].number)
+            trials.refuse_failure(run, blocks[0].number)
             if learns:
-                sampler.tell([result_of(row, ()) for row in rows_of(run, blocks[0].number)])
+                sampler.tell([trials.result_of(row, ()) for row in trials.rows_of(run, blocks[0].number)])
 
 
 def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point]]) -> None:
@@ -98,29 +88,29 @@ def make_block(number: int, *, run_uri: str, points: Mapping[int, Sequence[Point
     run, started = Run.open(run_uri), time.monotonic()
     search = cast(SearchSpec, read_spec(run))
     specs: dict[int, SearchedSpec] = {}
-    failed: dict[int, Came] = {}
+    failed: dict[int, trials.Came] = {}
     block = dict(enumerate(points[number], number))
     for trial, point in block.items():
         try:
             specs[trial] = search.at(point)
         except ValidationError as error:
-            failed[trial] = Came("failed", problem=reason(error))
+            failed[trial] = trials.Came("failed", problem=trials.reason(error))
     by_threshold = is_by_threshold(search.spec.kind, search.objective.sql)
     kind, groups = trial_kind(search.spec), together(specs, by_threshold=by_threshold)
-    computings = [Computing(deriving(kind, own.spec), list(own.own.values())) for own in groups]
-    trials = [trial for own in groups for trial in own.own]
-    found: dict[int, list[Value | BiasevalError]] = {trial: [] for trial in trials}
-    objective = objective_of(run, search)
+    computings = [Computing(trials.deriving(kind, own.spec), list(own.own.values())) for own in groups]
+    asked = [trial for own in groups for trial in own.own]
+    found: dict[int, list[Value | BiasevalError]] = {trial: [] for trial in asked}
+    objective = trials.objective_of(run, search)
     try:
-        for place, value in objective.values(inspected(Run.open(f"{run.uri}/{SHARED}")), computings, threads=1):
-            found[trials[place]].append(value)
+        for place, value in objective.values(inspected(Run.open(f"{run.uri}/{trials.SHARED}")), computings, threads=1):
+            found[asked[place]].append(value)
     except TransientError:
         raise
     except BiasevalError as error:
-        failed |= {trial: Came("failed", problem=str(error)) for trial in trials}
-    came = {trial: Came.of(own, objective.name) for trial, own in found.items()} | failed
+        failed |= {trial: trials.Came("failed", problem=str(error)) for trial in asked}
+    came = {trial: trials.Came.of(own, objective.name) for trial, own in found.items()} | failed
     seconds = (time.monotonic() - started) / len(block)
-    write_trials(run, search, number, {trial: came[trial] for trial in block}, block, seconds, have_runs=False)
+    trials.write_trials(run, search, number, {trial: came[trial] for trial in block}, block, seconds, have_runs=False)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from biaseval.analysis import query
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.digests import recorded
-from biaseval.errors import InputError, Problems
+from biaseval.errors import Problems, refuse
 from biaseval.parsing import json_value
 from biaseval.pipelines.cost_lines import cost_lines
 from biaseval.pipelines.directory import read_plan
@@ -24,24 +24,12 @@ from biaseval.pipelines.qa.trained_models import readers_of
 from biaseval.pipelines.run import make_missing, planned_run
 from biaseval.pipelines.trial_kinds import trial_kind
 from biaseval.progress import say
+from biaseval.search import trials
 from biaseval.search.computed_trials import Computed
 from biaseval.search.halving import Cutoffs, Reached, cutoffs
 from biaseval.search.objectives import objective_columns
 from biaseval.search.samplers import Point, sampler_of
 from biaseval.search.shared_work import made_files, methods_of, own_readers, shared_stages, varies
-from biaseval.search.trials import (
-    MADE,
-    SHARED,
-    Came,
-    files_of_trials,
-    make_trial,
-    refuse_failure,
-    refuse_other_points,
-    result_of,
-    row_of,
-    rows_of,
-    write_trials,
-)
 from biaseval.spec import CausalSpec, QaTrainSpec, SearchSpec, dump_spec
 from biaseval.store import Run
 from biaseval.tables import SEARCH_SETTINGS, SIGN_FLIPS, TRIAL_EVALUATIONS
@@ -113,8 +101,7 @@ def _refuse_idle(spec: SearchSpec) -> None:
     ]
     if spec.stop_early is not None and not own_readers(spec, list(spec.search)):
         problems.append("stop_early: no trial trains a reader that is watched; leave it out")
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
 
 
 def _stages(run: Run, spec: SearchSpec, plan: Plan) -> Iterator[Stage]:
@@ -136,8 +123,8 @@ class SharedWork:
     @cached_property
     def units(self) -> list[Unit]:
         """All work as one unit; lost files are made again."""
-        shared = recorded(Run.open(f"{self.run.uri}/{SHARED}")) or {}
-        return [Unit(0, 1, (*(f"{SHARED}/{name}" for name in sorted(shared)), MADE))]
+        shared = recorded(Run.open(f"{self.run.uri}/{trials.SHARED}")) or {}
+        return [Unit(0, 1, (*(f"{trials.SHARED}/{name}" for name in sorted(shared)), trials.MADE))]
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the shared work, as a part of a run of the spec as it is.
@@ -151,11 +138,11 @@ class SharedWork:
         if not self.spec.is_arithmetic:
             _at_once(self.spec, self.spec.n_trials, cluster.resources())  # refuses before anything is made
         cluster.resources()  # connects, so that stages find Ray running
-        with planned_run(kind, spec, f"{run.uri}/{SHARED}") as shared:
+        with planned_run(kind, spec, f"{run.uri}/{trials.SHARED}") as shared:
             for stage in shared_stages(kind.stages(shared, spec, read_plan(shared)), varies(self.spec)):
                 make_missing(shared, [stage], spec.execution, kind)
             files = made_files(shared, spec.kind) - plan_files(read_plan(shared))
-        run.write_sealed(MADE, {"files": sorted(files)})
+        run.write_sealed(trials.MADE, {"files": sorted(files)})
         yield Done(missing[0])
 
 
@@ -171,7 +158,7 @@ class Trials:
     @cached_property
     def units(self) -> list[Unit]:
         """All trials."""
-        return [Unit(number, 1, files_of_trials(number)) for number in range(self.plan["n_trials"])]
+        return [Unit(number, 1, trials.files_of_trials(number)) for number in range(self.plan["n_trials"])]
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Iterator[Done]:
         """Make the missing trials, and yield each when it has ended, however it did.
@@ -190,19 +177,19 @@ class Trials:
             points = dict(zip(numbers, sampler.ask(len(numbers)), strict=True))
             due = [number for number in numbers if number in left]
             for number in due:  # of a trial whose values are lost
-                run.delete(row_of(number))
+                run.delete(trials.row_of(number))
             for number in set(numbers) - set(due):
-                refuse_other_points(run, number, [points[number]])
+                trials.refuse_other_points(run, number, [points[number]])
             if due:
                 asked_of = {} if spec.stop_early is None else cutoffs(spec.stop_early, reached)
                 wait = Wait("the search", spec.execution.of_a_trial, resources)
                 for number in self._tried(run, due, points, asked_of, at_once, wait):
                     yield Done(left[number])
             if numbers[0] == 0:
-                refuse_failure(run, *numbers)
-            rows = rows_of(run, *numbers)
+                trials.refuse_failure(run, *numbers)
+            rows = trials.rows_of(run, *numbers)
             batch = [_reached(run, number) for number in numbers]
-            sampler.tell([result_of(row, own) for row, own in zip(rows, batch, strict=True)])
+            sampler.tell([trials.result_of(row, own) for row, own in zip(rows, batch, strict=True)])
             reached += batch
 
     def _tried(
@@ -212,11 +199,13 @@ class Trials:
         from biaseval.execute.tune import Attempts, try_all
 
         told = {"run_uri": run.uri, "points": points, "cutoffs": cutoffs, "at_once": at_once}
-        attempts = Attempts(make_trial, told, at_once)
-        for number, problem in try_all(numbers, attempts, lambda one: run.has(row_of(one)), wait):
+        attempts = Attempts(trials.make_trial, told, at_once)
+        for number, problem in try_all(numbers, attempts, lambda one: run.has(trials.row_of(one)), wait):
             if problem is not None:
-                write_trials(run, self.spec, number, {number: Came("failed", problem=problem)}, points, 0.0)
-            [row] = rows_of(run, number)
+                trials.write_trials(
+                    run, self.spec, number, {number: trials.Came("failed", problem=problem)}, points, 0.0
+                )
+            [row] = trials.rows_of(run, number)
             say(f"trial {number} ({_shown(points[number])}): {_outcome(row)}")
             yield number
 
@@ -257,14 +246,14 @@ def _gpus(spec: SearchSpec) -> int:
 
 
 def _reached(run: Run, number: int) -> list[Reached]:
-    rows = rows_of(run, number, table=TRIAL_EVALUATIONS.name)
+    rows = trials.rows_of(run, number, table=TRIAL_EVALUATIONS.name)
     return [Reached(row["model"], row["n_steps"], row["f1"]) for row in rows]
 
 
 def _derive(run: Run, spec: SearchSpec) -> None:
     """Write what SQL reads beside the trials."""
-    shared = Run.open(f"{run.uri}/{SHARED}")
-    steps = sum(row["steps"] or 0 for row in rows_of(shared, table="trained_models"))
+    shared = Run.open(f"{run.uri}/{trials.SHARED}")
+    steps = sum(row["steps"] or 0 for row in trials.rows_of(shared, table="trained_models"))
     row: dict[str, object] = {
         **spec.model_dump(include={"name", "per", "algorithm", "choose_on", "batch", "seed"}),
         "searched": spec.spec.kind,
@@ -356,7 +345,7 @@ def _training_cost(
 
 
 def _given_up(run: Run, spec: SearchSpec) -> Mapping[str, str]:
-    return {f"trial {row['trial']}": str(row["problem"]) for row in rows_of(run) if row["state"] == "failed"}
+    return {f"trial {row['trial']}": str(row["problem"]) for row in trials.rows_of(run) if row["state"] == "failed"}
 
 
 _HEADLINE = """
@@ -381,7 +370,7 @@ SEARCH = Kind(
     given_up=_given_up,
     derive=_derive,
     conclude=_conclude,
-    page=Deferred("biaseval.report:search_page"),
+    page=Deferred("biaseval.report:run_page"),
     headline=lambda spec: _HEADLINE.format(
         scope="scope, " if spec.per else "", above="is_above_constant, " if isinstance(spec.spec, CausalSpec) else ""
     ),

@@ -11,22 +11,8 @@ from typing import NamedTuple
 
 import duckdb
 
+from biaseval.analysis import sql_files
 from biaseval.analysis.paths import without_partitions
-from biaseval.analysis.sql_files import (
-    EVERY,
-    Chosen,
-    Relation,
-    connect,
-    create,
-    create_methods,
-    create_tables,
-    literal,
-    local_copy,
-    needed,
-    read_parquet,
-    relations,
-    rows,
-)
 from biaseval.errors import BiasevalError, InputError
 from biaseval.search.samples import (
     ROW_BY_ROW,
@@ -113,10 +99,10 @@ class Computing:
 
 def is_by_threshold(kind: str, sql: str) -> bool:
     """Return whether a query asks of single thresholds, so that those of several specs may be tried as one."""
-    views = relations("intermediate", "marts", tables=tables_of(kind))
-    for name in Relation("objective", "", sql).reads:
+    views = sql_files.relations("intermediate", "marts", tables=tables_of(kind))
+    for name in sql_files.Relation("objective", "", sql).reads:
         own = [view for view in views if view.name == name]
-        under = {name}.union(*(view.reads for view in (*needed(views, own), *own)))
+        under = {name}.union(*(view.reads for view in (*sql_files.needed(views, own), *own)))
         if under & _DRAWS and name != "qa_bias_candidates":
             return False
     return any(view.name == "qa_bias_candidates" for view in views)
@@ -131,12 +117,12 @@ def objective_columns(kind: str, sql: str, per: Sequence[str] = (), choose_on: C
         InputError: the query fails, has other columns, has no number, or ignores the data.
     """
     tables = tables_of(kind)
-    with closing(connect([])) as connection:
+    with closing(sql_files.connect([])) as connection:
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)
         # Tables without rows, not views: each reader would bind a view again, with all below it.
-        for view in relations("intermediate", "marts", tables=tables):
-            create("table", view.name, f"from ({view.sql}\n) limit 0", connection)
+        for view in sql_files.relations("intermediate", "marts", tables=tables):
+            sql_files.create("table", view.name, f"from ({view.sql}\n) limit 0", connection)
         try:
             relation = connection.sql(f"from ({without_partitions(sql)}\n)")
             columns = dict(zip(relation.columns, map(str, relation.types), strict=True))
@@ -177,7 +163,7 @@ class Objective:
     """The rows for the choice."""
     seed: int
     """Of the halves."""
-    chosen: Chosen = EVERY
+    chosen: sql_files.Chosen = sql_files.EVERY
     """Calibrations and metrics of the specs."""
 
     def values(
@@ -200,11 +186,11 @@ class Objective:
             (sample, left_out) for sample in samples_of(members) for left_out in (None, *groups(members, sample))
         ]
         reading = _Reading(self.kind, self.sql, self.chosen)
-        with local_copy(run, reading.tables) as source, closing(connect([source])) as connection:
+        with sql_files.local_copy(run, reading.tables) as source, closing(sql_files.connect([source])) as connection:
             if threads is not None:
                 connection.execute(f"set threads = {threads}").fetchall()
-            create_methods(connection, self.chosen)
-            create_tables(source, [TABLES[name] for name in reading.tables], connection)
+            sql_files.create_methods(connection, self.chosen)
+            sql_files.create_tables(source, [TABLES[name] for name in reading.tables], connection)
             connection.from_arrow(members).create("members")
             first = 0
             for computing in computings:
@@ -281,13 +267,13 @@ class _Reading:
     and ``seen`` the part of one of several specs.
     """
 
-    def __init__(self, kind: str, sql: str, chosen: Chosen = EVERY) -> None:
+    def __init__(self, kind: str, sql: str, chosen: sql_files.Chosen = sql_files.EVERY) -> None:
         known = tables_of(kind)
-        query = Relation("objective", "", sql)
-        made = needed(relations("intermediate", "marts", tables=known, chosen=chosen), [query])
+        query = sql_files.Relation("objective", "", sql)
+        made = sql_files.needed(sql_files.relations("intermediate", "marts", tables=known, chosen=chosen), [query])
         row_by_row = [view for view in made if view.name in ROW_BY_ROW]
-        self._whole = [view for view in made if view in row_by_row or view in needed(made, row_by_row)]
-        self._sampled = needed([view for view in made if view not in row_by_row], [query])
+        self._whole = [view for view in made if view in row_by_row or view in sql_files.needed(made, row_by_row)]
+        self._sampled = sql_files.needed([view for view in made if view not in row_by_row], [query])
         self._seen = sorted(query.reads & {view.name for view in made})
         readers = [*self._sampled, query]
         self._once = {view.name for view in self._sampled if sum(map(_uses(view.name), readers)) == 1} - {*self._seen}
@@ -321,13 +307,13 @@ class _Reading:
                 self._derived(run, Run.open(folder), "main", computing.derive, connection)
                 self._take(Run.open(folder), self._settings, "whole", connection)
         if "prompts" in self.parts:  # read once, as each sample has a part of it
-            create("table", "whole.prompts", "from main.prompts", connection)
+            sql_files.create("table", "whole.prompts", "from main.prompts", connection)
         connection.execute("set search_path = 'whole,main'").fetchall()
         for view in self._whole:
             if view.name in ROW_BY_ROW:
-                create("table", f"whole.{view.name}", made_once(view.name, view.sql), connection)
+                sql_files.create("table", f"whole.{view.name}", made_once(view.name, view.sql), connection)
             else:
-                create("view", f"whole.{view.name}", view.sql, connection)
+                sql_files.create("view", f"whole.{view.name}", view.sql, connection)
 
     def draw(
         self, run: Run, computing: Computing, sample: str, left_out: int | None, connection: duckdb.DuckDBPyConnection
@@ -339,7 +325,7 @@ class _Reading:
         for name in self.parts:
             part = part_of(name, self._place(name), sample, left_out)
             is_read_often = name in ("prompts", "prediction_counts")
-            create("table" if is_read_often else "view", f"drawn.{name}", part, connection)
+            sql_files.create("table" if is_read_often else "view", f"drawn.{name}", part, connection)
         connection.execute("set search_path = 'drawn,whole,main'").fetchall()
         if self._draws:
             with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
@@ -347,19 +333,19 @@ class _Reading:
                 self._take(Run.open(folder), self._draws, "drawn", connection)
         for view in self._sampled:
             if view.name in self._once:
-                create("view", f"drawn.{view.name}", view.unordered, connection)
+                sql_files.create("view", f"drawn.{view.name}", view.unordered, connection)
             else:
                 select = view.sql
                 if view.name in self._narrow:
                     select = self._narrowed(view, computing, connection, judges=left_out is None)
-                create("table", f"drawn.{view.name}", select, connection)
+                sql_files.create("table", f"drawn.{view.name}", select, connection)
         if computing.by is not None:
             drawn = {view.name for view in self._sampled}
             for name in self._seen:
                 if computing.by in connection.table(name).columns:
                     place = "drawn" if name in self.parts or name in drawn else "whole"
                     chosen = f"select * from {place}.{name} where {_IS_SEEN[computing.by]}"
-                    create("view", f"seen.{name}", chosen, connection)
+                    sql_files.create("view", f"seen.{name}", chosen, connection)
             connection.execute("set search_path = 'seen,drawn,whole,main'").fetchall()
         self.judged = self._judged(computing, connection) if left_out is None else {}
 
@@ -371,12 +357,14 @@ class _Reading:
             connection.execute(f"drop schema if exists {schema} cascade; create schema {schema}").fetchall()
             for name, own in judging.items():
                 place = "seen" if computing.by in own else "drawn"
-                create("view", f"{schema}.{name}", f"select * from {place}.{name} where {condition}", connection)
+                sql_files.create(
+                    "view", f"{schema}.{name}", f"select * from {place}.{name} where {condition}", connection
+                )
         [[path]] = connection.execute("select current_setting('search_path')").fetchall()
         return {True: f"above,{path}", False: f"beside,{path}"} if judging else {}
 
     def _narrowed(
-        self, view: Relation, computing: Computing, connection: duckdb.DuckDBPyConnection, *, judges: bool
+        self, view: sql_files.Relation, computing: Computing, connection: duckdb.DuckDBPyConnection, *, judges: bool
     ) -> str:
         """Return the query over the columns of a relation that are asked for."""
         if self._columns is None:
@@ -400,13 +388,17 @@ class _Reading:
         for table in self._derived_of:
             if run.parts(table):
                 own = schema if table in self.parts else "main"
-                sample.write_part(table, 0, rows(f"from {own}.{table}", connection).cast(TABLES[table].schema))
+                sample.write_part(
+                    table, 0, sql_files.rows(f"from {own}.{table}", connection).cast(TABLES[table].schema)
+                )
         derive(sample)
 
     def _take(self, sample: Run, tables: Sequence[str], schema: str, connection: duckdb.DuckDBPyConnection) -> None:
         for table in tables:
             if sample.parts(table):
-                create("table", f"{schema}.{table}", read_parquet(sample, f"{table}/part-*.parquet"), connection)
+                sql_files.create(
+                    "table", f"{schema}.{table}", sql_files.read_parquet(sample, f"{table}/part-*.parquet"), connection
+                )
 
 
 def _is_in(own: tuple[str, str, float | None], asked: Mapping[tuple[str, str], float | None]) -> bool:
@@ -415,7 +407,7 @@ def _is_in(own: tuple[str, str, float | None], asked: Mapping[tuple[str, str], f
     return value is not None and other is not None and math.isclose(value, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def _uses(name: str) -> Callable[[Relation], int]:
+def _uses(name: str) -> Callable[[sql_files.Relation], int]:
     """Return what counts how often a relation reads the one of this name."""
     pattern = re.compile(rf"(?:from|join) {name}\b|'{name}'")
     return lambda relation: len(pattern.findall(relation.sql))
@@ -424,8 +416,8 @@ def _uses(name: str) -> Callable[[Relation], int]:
 def _variable(own: Collection[str] | Mapping[str, float]) -> str:
     """Return as SQL what tells one of several specs from the others."""
     if isinstance(own, Mapping):
-        return f"map {{{', '.join(f'{literal(name)}: {value!r}::double' for name, value in own.items())}}}"
-    return f"[{', '.join(map(literal, sorted(own)))}]::varchar[]"
+        return f"map {{{', '.join(f'{sql_files.literal(name)}: {value!r}::double' for name, value in own.items())}}}"
+    return f"[{', '.join(map(sql_files.literal, sorted(own)))}]::varchar[]"
 
 
 def _finite(value: object) -> float | None:

@@ -140,8 +140,7 @@ def _dealt(units: pa.Table, choose_on: ChooseOn, seed: int) -> pa.Table:
     for row in units.to_pylist():
         by_set.setdefault(row["named"], []).append((row["unit"], row["size"]))
     n_halves = 1 if choose_on == "published" else 2
-    lacking = [named for named, own in by_set.items() if len(own) < n_halves]
-    if lacking:
+    if lacking := [named for named, own in by_set.items() if len(own) < n_halves]:
         raise BiasevalError(
             f"choose_on: {', '.join(lacking)} has a single article or row, which cannot be halved; give more, or "
             "choose on all of it (choose_on: published)"

@@ -141,8 +141,7 @@ class Came:
     def of(cls, found: Iterable[Value | BiasevalError], objective: str, **facts: Any) -> Self:
         """Return the result of a trial with these values; a trial without a value has failed."""
         found = list(found)
-        problems = [str(own) for own in found if not isinstance(own, Value)]
-        if problems:
+        if problems := [str(own) for own in found if not isinstance(own, Value)]:
             return cls("failed", problem=problems[0], **facts)
         return cls("done", [own for own in found if isinstance(own, Value)], objective, **facts)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from biaseval.cache import local_path
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 from biaseval.parsing import ParseError, yaml_text, yaml_value
 from biaseval.spec.shared_sections import RunSpec, is_among
 from biaseval.spec.spec_errors import problems_of
@@ -58,8 +58,7 @@ def validated(content: Mapping[str, Any], source: str, kinds: Mapping[str, type[
     if not isinstance(kind, str) or kind not in kinds:
         found = "is missing" if kind is None else f"{kind!r} is unknown"
         raise InputError(f"{source}: kind: {found}; use {' or '.join(kinds)}")
-    if problems := [f"{source}: {problem}" for problem in _unusable(content)]:
-        raise InputError.of(problems)
+    refuse([f"{source}: {problem}" for problem in _unusable(content)])
     try:
         return kinds[kind].model_validate(content)
     except ValidationError as error:

@@ -83,8 +83,7 @@ class QaDatasetsSpec(Section):
 
     @model_validator(mode="after")
     def _names_differ(self) -> QaDatasetsSpec:
-        twice = sorted(self.in_distribution.keys() & self.out_of_distribution.keys())
-        if twice:
+        if twice := sorted(self.in_distribution.keys() & self.out_of_distribution.keys()):
             raise ValueError(f"{', '.join(twice)}: stands under in_distribution and out_of_distribution; keep one")
         return self
 
@@ -264,10 +263,9 @@ class QaBiasSpec(RunSpec):
     @field_validator("thresholds")
     @classmethod
     def _thresholds_have_their_heuristics(cls, thresholds: Any, info: ValidationInfo) -> Any:
-        if isinstance(thresholds, dict) and "heuristics" in info.data:
-            unknown = [name for name in thresholds if name not in info.data["heuristics"]]
-            if unknown:
-                raise SpecError(f"thresholds: {', '.join(unknown)} not among heuristics; add or remove it")
+        known = info.data.get("heuristics", thresholds)
+        if isinstance(thresholds, dict) and (unknown := [name for name in thresholds if name not in known]):
+            raise SpecError(f"thresholds: {', '.join(unknown)} not among heuristics; add or remove it")
         return thresholds
 
     @field_validator("train")

@@ -303,8 +303,7 @@ class QaTrainSpec(TrainingSpec):
     @field_validator("thresholds")
     @classmethod
     def _thresholds_have_their_biases(cls, thresholds: Any, info: ValidationInfo) -> Any:
-        if isinstance(thresholds, dict) and "biases" in info.data:
-            foreign = [name for name in thresholds if name not in info.data["biases"]]
-            if foreign:
-                raise SpecError(f"train.thresholds: {', '.join(foreign)} not among train.biases; add or remove it")
+        known = info.data.get("biases", thresholds)
+        if isinstance(thresholds, dict) and (foreign := [name for name in thresholds if name not in known]):
+            raise SpecError(f"train.thresholds: {', '.join(foreign)} not among train.biases; add or remove it")
         return thresholds

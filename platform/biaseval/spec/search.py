@@ -260,8 +260,7 @@ class SearchSpec(RunSpec):
         if not isinstance(name, str) or name not in PRESETS:
             raise SpecError(f"preset: {name!r} is unknown; use {' or '.join(PRESETS)}")
         own = PRESETS[name].content
-        other = [key for key in (*own, "trials") if content.get(key, own.get(key)) != own.get(key)]
-        if other:
+        if other := [key for key in (*own, "trials") if content.get(key, own.get(key)) != own.get(key)]:
             raise SpecError(f"preset: {name} says what {', '.join(own)} are; leave out {', '.join(other)}")
         return {**content, **own}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 from biaseval.parsing import ParseError, json_value
 from biaseval.spec import TrainingSpec
 from biaseval.training.recipe import Recipe
@@ -62,8 +62,7 @@ def deepspeed_config(training: TrainingSpec, n_trainable: int) -> dict[str, Any]
         return derived
     added = deepspeed_file(training)
     problems = [f"{training.deepspeed_config}: {problem}" for problem in _contradictions(added, derived, training)]
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
     # Its purpose is met: the model comes in this precision.
     added.pop("bf16", None)
     added.pop("fp16", None)
@@ -109,8 +108,7 @@ def check_deepspeed(recipe: Recipe) -> None:
                 f"{training.deepspeed_config}: zero_optimization.{key} {own}: checkpoints hold only weights "
                 "in memory; use the device cpu, and no ratio"
             )
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
 
 
 def offloaded_parts(training: TrainingSpec) -> dict[int, list[str]]:

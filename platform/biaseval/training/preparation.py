@@ -9,19 +9,8 @@ import torch
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from biaseval import models
 from biaseval.errors import InputError
-from biaseval.models import (
-    Loading,
-    attached,
-    load_extractive_model,
-    load_model,
-    load_reader_tokenizer,
-    load_tokenizer,
-    new_reader,
-    torch_dtype,
-    unfilled_model,
-    unfilled_reader,
-)
 from biaseval.spec import TrainingSpec
 from biaseval.training.objectives import Loss, Objective, Share
 from biaseval.training.optimization import Optimization
@@ -70,28 +59,28 @@ def load_base(recipe: Recipe, device: torch.device, rank: int = 0, n_workers: in
     # Below an adapter norms keep all that their files have.
     stored = None if recipe.adapter is not None and dtype == "bfloat16" else dtype
     if training.zero != 3:
-        model = _loaded(recipe, Loading(stored, str(device)))
+        model = _loaded(recipe, models.Loading(stored, str(device)))
     elif rank == 0:
-        model = _loaded(recipe, Loading(stored))
+        model = _loaded(recipe, models.Loading(stored))
     else:
-        unfilled = unfilled_model if recipe.task == "causal" else unfilled_reader
+        unfilled = models.unfilled_model if recipe.task == "causal" else models.unfilled_reader
         model = unfilled(recipe.model, dtype)
     if recipe.adapter is not None:
         set_precision(model, training.precision)
     partition(model, training, device)
-    load = load_tokenizer if recipe.task == "causal" else load_reader_tokenizer
+    load = models.load_tokenizer if recipe.task == "causal" else models.load_reader_tokenizer
     # Nobody has measured what a pass costs a GPU beside its tokens: far more of them, as it works on all at once.
     pass_tokens = _PASS_TOKENS if device.type == "cpu" and n_workers == 1 else None
     return Base(model, load(recipe.model), device, Share(training.batch_size, rank, n_workers, pass_tokens))
 
 
-def _loaded(recipe: Recipe, loading: Loading) -> PreTrainedModel:
+def _loaded(recipe: Recipe, loading: models.Loading) -> PreTrainedModel:
     """Return the base model; weights that the files of a reader lack are drawn at random, because it is trained."""
     if recipe.task == "causal":
-        return load_model(recipe.model, loading)
+        return models.load_model(recipe.model, loading)
     if recipe.is_new:
-        return new_reader(recipe.model, loading, seed=recipe.seed)
-    return load_extractive_model(recipe.model, loading, allow_untrained_head=True, seed=recipe.seed)
+        return models.new_reader(recipe.model, loading, seed=recipe.seed)
+    return models.load_extractive_model(recipe.model, loading, allow_untrained_head=True, seed=recipe.seed)
 
 
 @contextmanager
@@ -110,7 +99,7 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
         loss = Loss(model, objective, recipe.training.precision, base.device)
         if objective.layers is not None:
             # One dtype for all that is trained: ZeRO lays it out together.
-            layers = objective.layers.to(base.device, torch_dtype(recipe.weights_dtype))
+            layers = objective.layers.to(base.device, models.torch_dtype(recipe.weights_dtype))
             trained |= {f"objective.{name}": parameter for name, parameter in layers.named_parameters()}
         parameters = list(trained.values())
         if recipe.training.zero is None:
@@ -127,7 +116,7 @@ def prepared(base: Base, recipe: Recipe, objective: Objective) -> Iterator[Prepa
 def _subject(model: PreTrainedModel, recipe: Recipe) -> Iterator[PeftModel | None]:
     """Yield the adapter that is trained in the block; None: all parameters are."""
     if recipe.adapter is not None:
-        with attached(model, recipe.adapter, recipe.seed, in_float32=recipe.adapter_in_float32) as adapter:
+        with models.attached(model, recipe.adapter, recipe.seed, in_float32=recipe.adapter_in_float32) as adapter:
             yield adapter
         return
     model.requires_grad_(True)

@@ -22,13 +22,7 @@ from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError
 from biaseval.scoring.blocks import on_device
-from biaseval.training.debias import (
-    ConfidenceVariant,
-    LearnedMixinVariant,
-    confidence_regularization_loss,
-    learned_mixin_loss,
-    product_of_experts_loss,
-)
+from biaseval.training import debias
 from biaseval.training.objectives import Objective, Share
 
 Integers = npt.NDArray[np.int64]
@@ -89,7 +83,7 @@ class LearnedMixin(Method):
     layers: nn.Linear
     bias_scale: float
     entropy_penalty: float
-    variant: LearnedMixinVariant = "paper"
+    variant: debias.LearnedMixinVariant = "paper"
     guides = ("bias",)
 
     @classmethod
@@ -104,7 +98,7 @@ class LearnedMixin(Method):
         """Return the mean over windows and over start and end."""
         if reading.hidden_states is None:
             raise ValueError("the gate needs hidden states")
-        return learned_mixin_loss(
+        return debias.learned_mixin_loss(
             reading.logits,
             reading.guides["bias"],
             reading.hidden_states,
@@ -122,14 +116,14 @@ class ConfidenceRegularization(Method):
     """Confidence regularisation, see `debias.confidence_regularization_loss`."""
 
     bias_scale: float
-    variant: ConfidenceVariant = "utama"
+    variant: debias.ConfidenceVariant = "utama"
     guides = ("teacher", "bias")
     layers = None
 
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean over windows and over start and end; not a number where the variant ``head`` overflows."""
         try:
-            return confidence_regularization_loss(
+            return debias.confidence_regularization_loss(
                 reading.logits,
                 reading.guides["teacher"],
                 reading.guides["bias"],
@@ -152,7 +146,7 @@ class ProductOfExperts(Method):
 
     def loss(self, reading: Reading) -> Tensor:
         """Return the mean over windows and over start and end."""
-        return product_of_experts_loss(
+        return debias.product_of_experts_loss(
             reading.logits, reading.guides["bias"], reading.positions, bias_scale=self.bias_scale, mask=reading.mask
         )
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from biaseval.label_bias.prompts import build_prompt
 from biaseval.label_bias.templates import infer_template
 from biaseval.prompting.calibration import CC_INPUTS, domain_context
-from tests.bench.demo_models.tasks import DEMO_TASKS, DemoInstance, DemoTask, demo_instances
+from tests.bench.demo_models.tasks import DEMO_TASKS, DemoInstance, DemoTask, build_prompt, demo_instances
 
 Probs = npt.NDArray[np.float64]
 """``[n_prompts, n_labels]``, each row sums to 1."""

@@ -14,9 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from biaseval.label_bias.prompts import definition_text, demonstration_text, test_text
 from tests.bench.demo_models import words
 
 Kind = Literal["binary", "three_labels", "multi_choice"]
+
+
+def build_prompt(definition: str, demonstrations: Sequence[tuple[str, str]], text: str) -> str:
+    """Return the prompt of one test input after its demonstrations, (input, label) pairs in order."""
+    demos = "".join(demonstration_text(*demonstration) for demonstration in demonstrations)
+    return definition_text(definition) + demos + test_text(text)
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from biaseval.demo import MODEL_PATH
-from biaseval.label_bias.prompts import build_prompt, definition_text, demonstration_text
+from biaseval.label_bias.prompts import definition_text, demonstration_text
 from tests.bench.demo_models.measure import measure, table
-from tests.bench.demo_models.tasks import DEMO_TASKS, DemoInstance, DemoTask, demo_instances
+from tests.bench.demo_models.tasks import DEMO_TASKS, DemoInstance, DemoTask, build_prompt, demo_instances
 
 SEED = 20_240
 N_STEPS = 1600

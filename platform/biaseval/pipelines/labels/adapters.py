@@ -136,8 +136,7 @@ def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> Trained:
         rows = run.read_part("training", number).select(["adapter", "loss"]).to_pylist()
         if rows[0]["adapter"] in complete:
             losses[rows[0]["adapter"]] = [row["loss"] for row in rows]
-    unknown = complete - set(losses)
-    if unknown:
+    if unknown := complete - set(losses):
         raise BiasevalError(
             f"{run.uri}: {len(unknown)} adapters have no part in training (first: {min(unknown)}); delete their "
             "folders and run the same command again"
@@ -159,12 +158,11 @@ def training_summary(run: Run, stage: Stage, made: Sequence[Done]) -> Trained:
 
 def refuse_given_up(made: Sequence[Done]) -> None:
     """Make sure that no adapter was given up; Raises BiasevalError: some were; the message names each with its step."""
-    stopped = [
+    if stopped := [
         f"{done.unit.work['adapter']} (step {done.facts['n_steps'] - 1}, loss {done.facts['loss']:.4g})"
         for done in sorted(made, key=lambda done: done.unit.number)
         if not done.is_complete
-    ]
-    if stopped:
+    ]:
         raise BiasevalError(
             f"{len(stopped)} adapters stopped because loss or gradient was not finite: {'; '.join(stopped)}; their "
             "steps are in the table training; lower lora.learning_rate, or set lora.precision to float32, in another "

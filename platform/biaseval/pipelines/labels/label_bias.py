@@ -20,18 +20,8 @@ from biaseval.label_bias.plan import TaskPlan, plan_task
 from biaseval.label_bias.sources import Sources, read_sources
 from biaseval.label_bias.tasks import tasks_folder
 from biaseval.pipelines.kind import Deferred, Description, Kind, Need, Plan
+from biaseval.pipelines.labels import causal
 from biaseval.pipelines.labels.adapters import refuse_given_up
-from biaseval.pipelines.labels.causal import (
-    causal_stages,
-    describe_causal,
-    extend_causal,
-    model_inputs,
-    say_what_is_cut,
-    scored,
-    section_problems,
-    with_training_rows,
-    write_causal,
-)
 from biaseval.pipelines.labels.label_scores import LIKELIHOOD
 from biaseval.pipelines.planning import CausalInputs, Piece, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
@@ -45,7 +35,7 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
     with problems.noted():
         sources = read_sources(spec)
     with problems.noted():
-        facts, tokenizer = model_inputs(spec.model)
+        facts, tokenizer = causal.model_inputs(spec.model)
     problems.refuse()
     spec.members([source.name for source in sources.tasks])
 
@@ -65,7 +55,7 @@ def _read(spec: LabelBiasSpec) -> CausalInputs:
             n_gold_labels=0,
             n_fewest_rows=0,
         ),
-        problems=section_problems(spec),
+        problems=causal.section_problems(spec),
         pieces=lambda: _pieces(spec, sources, facts.window, tokenizer),
         most_prompts=n_settings * sum(source.most_rows for source in sources.tasks),
     )
@@ -90,7 +80,7 @@ class _Piece:
     def plan(self, tokenizer: Any) -> Planned:
         """Return its additions to the run."""
         spec, plan = self.spec, plan_task(self.spec, self.begun, tokenizer, self.window)
-        training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, self.window)
+        training, untrainable = causal.with_training_rows(spec, plan.training_rows, tokenizer, self.window)
         n_rows = Counter(plan.splits["role"].to_pylist())
         golds = Counter(plan.splits.filter(pc.field("role") == "main")["label"].to_pylist())
         return Planned(
@@ -99,9 +89,9 @@ class _Piece:
             summary=PlanSummary(
                 n_tasks=1,
                 n_prompts=n_prompts(plan.parts),
-                n_scores=n_scores(scored(plan.parts)),
-                tokens=sum(part.tokens for part in scored(plan.parts)),
-                tokens_unshared=sum(part.tokens_unshared for part in scored(plan.parts)),
+                n_scores=n_scores(causal.scored(plan.parts)),
+                tokens=sum(part.tokens for part in causal.scored(plan.parts)),
+                tokens_unshared=sum(part.tokens_unshared for part in causal.scored(plan.parts)),
                 n_shortened=plan.n_shortened,
                 n_cut=plan.n_cut,
                 notes=plan.notes,
@@ -129,7 +119,7 @@ def _lm_eval_tasks(spec: LabelBiasSpec) -> dict[str, str]:
 
 
 def _describe(spec: LabelBiasSpec, inputs: CausalInputs) -> Description:
-    described = describe_causal(spec, inputs)
+    described = causal.describe_causal(spec, inputs)
     lines, smallest = list(described.lines), _smallest_bias(described.facts)
     if spec.prompt.formats:
         names = spec.prompt.all_formats
@@ -182,15 +172,15 @@ def _smallest_bias(facts: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _write(run: Run, spec: LabelBiasSpec, inputs: CausalInputs) -> Plan:
-    plan = write_causal(run, spec, inputs)
-    say_what_is_cut(spec.prompt.max_tokens, plan)
+    plan = causal.write_causal(run, spec, inputs)
+    causal.say_what_is_cut(spec.prompt.max_tokens, plan)
     return plan
 
 
 def _extend(run: Run, spec: LabelBiasSpec, inputs: CausalInputs, plan: Plan) -> Plan:
     """Add to a plan; a run has rows of BiasScore that may have been drawn otherwise, by an older version."""
     sources = read_sources(spec).keeping(run.read_table("splits"))
-    return extend_causal(
+    return causal.extend_causal(
         run, spec, replace(inputs, pieces=lambda: _pieces(spec, sources, inputs.model.window, inputs.tokenizer)), plan
     )
 
@@ -231,12 +221,12 @@ LABEL_BIAS = Kind(
     describe=_describe,
     write=_write,
     extend=_extend,
-    stages=lambda run, spec, plan: causal_stages(run, spec, plan, LIKELIHOOD),
+    stages=lambda run, spec, plan: causal.causal_stages(run, spec, plan, LIKELIHOOD),
     refuse_stopped=refuse_given_up,
     changes=_changes,
     refuse_analysis=_refuse_analysis,
     derive=derive_label_bias,
-    page=Deferred("biaseval.report:label_bias_page"),
+    page=Deferred("biaseval.report:run_page"),
     headline=lambda spec: HEADLINE,
     needs=lambda spec: [Need("data.lm_eval needs", "harness", ("lm_eval",))] if _lm_eval_tasks(spec) else [],
 )

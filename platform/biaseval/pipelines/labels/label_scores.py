@@ -253,8 +253,7 @@ class LabelScoresWorker:
         tables = {}
         missing = dict(file.split("/") for file in task.files)
         for adapter, names in ((None, {table: table for table in ADAPTED}), (task.work.get("adapter"), ADAPTED)):
-            asked = {table: name for table, name in names.items() if name in missing}
-            if asked:
+            if asked := {table: name for table, name in names.items() if name in missing}:
                 self._use(adapter)
                 for table, rows in part_outputs(self.scorer, prepared, self._predict, asked):
                     how = {name: self.scorer.facts()[name] for name in HOW}

@@ -11,17 +11,8 @@ from biaseval.inputs.chat import chat_notes
 from biaseval.majority_bias.data import read_dataset
 from biaseval.majority_bias.plan import plan_settings
 from biaseval.pipelines.kind import Deferred, Description, Kind
+from biaseval.pipelines.labels import causal
 from biaseval.pipelines.labels.adapters import refuse_given_up
-from biaseval.pipelines.labels.causal import (
-    causal_stages,
-    describe_causal,
-    extend_causal,
-    model_inputs,
-    scored,
-    section_problems,
-    with_training_rows,
-    write_causal,
-)
 from biaseval.pipelines.labels.label_scores import n_passes
 from biaseval.pipelines.planning import CausalInputs, Planned, PlanSummary
 from biaseval.prompting.parts import n_prompts, n_scores
@@ -35,15 +26,15 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
     with problems.noted():
         dataset = read_dataset(spec)
     with problems.noted():
-        facts, tokenizer = model_inputs(spec.model)
+        facts, tokenizer = causal.model_inputs(spec.model)
     problems.refuse()
     is_scored = "label_scores" in output_tables(spec.predict)
     n_texts = n_passes(spec.predict) + is_scored * (len(dataset.labels) - 1)
 
     def pieces() -> Iterator[Planned]:
         for plan in plan_settings(spec, dataset, tokenizer, facts.window):
-            training, untrainable = with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
-            made = scored(plan.parts)
+            training, untrainable = causal.with_training_rows(spec, plan.training_rows, tokenizer, facts.window)
+            made = causal.scored(plan.parts)
             yield Planned(
                 tables={"settings": plan.settings, "contexts": plan.contexts, **training},
                 parts=plan.parts,
@@ -68,13 +59,13 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
             n_test_rows=len(dataset.test),
             n_settings=0,
         ),
-        problems=section_problems(spec),
+        problems=causal.section_problems(spec),
         pieces=pieces,
     )
 
 
 def _describe(spec: MajorityBiasSpec, inputs: CausalInputs) -> Description:
-    described = describe_causal(spec, inputs)
+    described = causal.describe_causal(spec, inputs)
     smallest = _smallest_bias(spec, described.facts["n_settings"])
     if len(spec.seeds) == 1:
         lines = [("smallest bias found", "none: one seed cannot separate proportions from the draw of demonstrations")]
@@ -114,11 +105,11 @@ order by instruction, predict, array_position({methods}, method)
 MAJORITY_BIAS = Kind(
     read=_read,
     describe=_describe,
-    write=write_causal,
-    extend=extend_causal,
-    stages=lambda run, spec, plan: causal_stages(run, spec, plan, spec.predict),
+    write=causal.write_causal,
+    extend=causal.extend_causal,
+    stages=lambda run, spec, plan: causal.causal_stages(run, spec, plan, spec.predict),
     refuse_stopped=refuse_given_up,
     derive=derive_majority_bias,
-    page=Deferred("biaseval.report:majority_bias_page"),
+    page=Deferred("biaseval.report:run_page"),
     headline=lambda spec: _HEADLINE,
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from biaseval.errors import InputError, Problems
+from biaseval.errors import InputError, Problems, refuse
 from biaseval.pipelines.kind import Description, Kind, Plan
 from biaseval.pipelines.labels.causal import model_inputs, part_entry
 from biaseval.pipelines.labels.label_scores import scoring_stage
@@ -101,8 +101,7 @@ def _read_prompts(path: Path) -> pa.Table:
     """Return ``prompt_id``, ``text`` and ``labels`` of a Parquet or JSONL file, validated."""
     records = Records(str(path))
     rows = [row for _, row in records]
-    if records.problems:
-        raise InputError.of([f"{path}: {problem}" for problem in records.problems])
+    refuse(records.problems, f"{path}: ")
     problems = []
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from biaseval.analysis.biased_segments_query import judged
-from biaseval.errors import InputError
+from biaseval.errors import refuse
 from biaseval.progress import say
 from biaseval.qa_bias.data import QuestionSet, question_rows
 from biaseval.qa_bias.heuristics.attributes import attributes
@@ -67,8 +67,7 @@ class Segments:
             )
             problems += self.problems(row)
             rows.append(row)
-        if problems:
-            raise InputError.of(problems)
+        refuse(problems)
         return rows
 
     def _judged(self, run: Run, work: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -90,8 +89,7 @@ class Segments:
             for row in found
             if row["biased_segment"] is None
         ]
-        if problems:
-            raise InputError.of(problems)
+        refuse(problems)
         for row in found:
             if row["bias_significance"] == 0:
                 say(

@@ -46,8 +46,7 @@ class FileLogits:
             InputError: the file lacks some, or has another number of logits than a window has tokens.
         """
         names = _keys(features)
-        lacking = [name for name in names if name not in self._places]
-        if lacking:
+        if lacking := [name for name in names if name not in self._places]:
             raise InputError(
                 f"{self._uri}: lacks {len(lacking):,} of {len(names):,} windows of a part of {work['data']} (first: "
                 f"window {lacking[0][1]} of question {lacking[0][0]}); add them, one row for each window"
@@ -77,8 +76,7 @@ def check_logits_file(uri: str, biases: Sequence[str], ids: Sequence[str]) -> No
     table = _parquet(uri)
     for bias in biases:
         known = set(_of_bias(uri, table, bias)["example_id"].to_pylist())
-        lacking = [name for name in ids if name not in known]
-        if lacking:
+        if lacking := [name for name in ids if name not in known]:
             raise InputError(
                 f"{uri}: has no logits of {len(lacking):,} of {len(ids):,} training questions for {bias} (first: "
                 f"{lacking[0]}); add them, or leave these questions out of train.data"

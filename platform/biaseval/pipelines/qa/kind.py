@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from biaseval.analysis.qa_chance import derive_chance, derive_changes
 from biaseval.analysis.qa_draws import derive_qa_bias
-from biaseval.errors import BiasevalError, InputError, Problems
+from biaseval.errors import BiasevalError, InputError, Problems, refuse
 from biaseval.pipelines.directory import read_plan, read_spec
 from biaseval.pipelines.kind import Deferred, Kind, Need, Plan, Stage, Trained
 from biaseval.pipelines.qa.biased_segments import SEGMENT_KEYS, segment_problems
@@ -109,8 +109,7 @@ def _read(spec: QaBiasSpec) -> QuestionsInputs:
     sizes = {name: len(own.questions) for name, (own, _) in sets.items()}
     plan = QuestionsPlan(sizes, models, list(dict.fromkeys(notes)))
     inputs = QuestionsInputs(sets=sets, train=train, plan=plan, text=text, training=training)
-    if found := _problems(spec, inputs):
-        raise InputError.of(found)
+    refuse(_problems(spec, inputs))
     return inputs
 
 
@@ -220,12 +219,6 @@ def _units(plan: Plan, table: str, numbers: Iterable[int]) -> list[Unit]:
         Unit(part["part"], part["n_questions"], (f"{table}/{part_name(number)}",), part)
         for part, number in zip(plan["parts"], numbers, strict=False)
     ]
-
-
-def _needs(spec: QaBiasSpec) -> Iterator[Need]:
-    resources = resources_of(spec.heuristics)
-    packages = tuple(name for resource, name in _PACKAGES.items() if resource in resources)
-    yield Need("heuristics need", "qa", packages)
 
 
 def _changes(spec: QaBiasSpec, environment: Mapping[str, Any]) -> list[str]:
@@ -359,7 +352,11 @@ def refuse_left_out(run: Run, left_out: Mapping[str, str]) -> None:
 QA_BIAS = Kind(
     read=_read,
     problems=_problems,
-    needs=_needs,
+    needs=lambda spec: [
+        Need(
+            "heuristics need", "qa", tuple(_PACKAGES[own] for own in _PACKAGES if own in resources_of(spec.heuristics))
+        )
+    ],
     describe=lambda spec, inputs: describe_questions(spec, inputs.plan, inputs.training),
     write=_write,
     extend=_extend,
@@ -369,6 +366,6 @@ QA_BIAS = Kind(
     derive=_derive,
     given_up=_left_out,
     refuse_given_up=lambda run, spec: refuse_left_out(run, _left_out(run, spec)),
-    page=Deferred("biaseval.report:qa_bias_page"),
+    page=Deferred("biaseval.report:run_page"),
     headline=_headline,
 )

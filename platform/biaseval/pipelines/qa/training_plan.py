@@ -307,8 +307,7 @@ def _overlaps(training: Sequence[QuestionSet], asked: Iterable[QuestionSet]) -> 
     for questions in training:
         known = {(own.question, own.context): own.example_id for own in questions.questions}
         for other in asked:
-            shared = [own.example_id for own in other.questions if (own.question, own.context) in known]
-            if shared:
+            if shared := [own.example_id for own in other.questions if (own.question, own.context) in known]:
                 named = ", ".join(shared[:_N_NAMED])
                 notes.append(
                     f"{len(shared):,} of {len(other.questions):,} questions of {other.name} are trained on, too "

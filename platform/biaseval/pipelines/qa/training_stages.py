@@ -86,14 +86,16 @@ class TrainingStages:
         """Yield the stages by which readers answer the run's questions."""
         left_out, sizes = self.left_out, {part["part"]: part["n_questions"] for part in self.plan["parts"]}
         for is_there in (True, False):
-            units = [
+            if units := [
                 Unit(own, sizes[part], tuple(files("qa_predictions", [own])), self._reading(reader, part))
                 for reader in measured(self._readers)
                 if (reader.name not in left_out) == is_there
                 for part, own in self._files.answers[reader.name].items()
-            ]
-            if units:
-                yield self._answered(units, "qa_examples") if is_there else self._unanswered(units)
+            ]:
+                # Readers that are not there have empty predictions, so that no part is missing.
+                verb = "left unanswered by readers that were given up"
+                empty = Written(verb, "questions", units, lambda run: lambda unit: QA_PREDICTIONS.empty())
+                yield self._answered(units, "qa_examples") if is_there else empty
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -323,11 +325,6 @@ class TrainingStages:
             worker=worker,
             **settings,
         )
-
-    def _unanswered(self, units: Sequence[Unit]) -> Stage:
-        """Return the stage that writes empty predictions of readers that are not there, so that no part is missing."""
-        verb = "left unanswered by readers that were given up"
-        return Written(verb, "questions", units, lambda run: lambda unit: QA_PREDICTIONS.empty())
 
 
 def given_up_readers(run: Run) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, refuse
 from biaseval.qa_bias.heuristics.annotation import SpacyAnnotator
 from biaseval.qa_bias.heuristics.built_in import annotated, heuristic_of
 
@@ -56,6 +56,5 @@ def load_annotator(name: str | None, heuristics: Collection[str]) -> SpacyAnnota
         for heuristic in heuristics
         if heuristic_of(heuristic).needs == need and value not in assigned
     ]
-    if problems:
-        raise InputError.of(problems)
+    refuse(problems)
     return SpacyAnnotator(pipeline)

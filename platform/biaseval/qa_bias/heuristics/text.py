@@ -145,8 +145,7 @@ def _read(folder: Path) -> tuple[frozenset[str], PunktParameters]:
     """
     from nltk.tokenize.punkt import PunktParameters
 
-    missing = [str(name) for name in _DATA_FILES if not (folder / name).is_file()]
-    if missing:
+    if missing := [str(name) for name in _DATA_FILES if not (folder / name).is_file()]:
         raise InputError(
             f"text.nltk_data: {folder} lacks {', '.join(missing)}; fill it with "
             f"nltk.download('punkt_tab', download_dir=...) and nltk.download('stopwords', download_dir=...), "
