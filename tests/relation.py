@@ -10,22 +10,11 @@ from typing import Any
 
 import duckdb
 
-from biaseval.analysis import ANALYTICS
+from biaseval.analysis import ANALYTICS, sql_files
 from biaseval.analysis.checks import key_check, range_check
 from biaseval.analysis.dictionary import Dictionary
 from biaseval.analysis.marts import LARGE
 from biaseval.analysis.queries import open_runs, stored_kind
-from biaseval.analysis.sql_files import (
-    Relation,
-    chosen_by,
-    connect,
-    create,
-    create_methods,
-    create_tables,
-    needed,
-    reached,
-    relations,
-)
 from biaseval.pipelines.directory import read_spec
 from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
@@ -49,11 +38,11 @@ class Relations:
         kind, self.kind = kind_of(spec), spec.kind
         if kind.derive is not None:
             kind.derive(run, spec)
-        tables, chosen = tables_of(spec.kind), chosen_by(run)
-        self._left = relations("intermediate", "marts", tables=tables, chosen=chosen)
-        self.connection = connect([run])
-        create_methods(self.connection, chosen)
-        create_tables(run, tables.values(), self.connection)
+        tables, chosen = tables_of(spec.kind), sql_files.chosen_by(run)
+        self._left = sql_files.relations("intermediate", "marts", tables=tables, chosen=chosen)
+        self.connection = sql_files.connect([run])
+        sql_files.create_methods(self.connection, chosen)
+        sql_files.create_tables(run, tables.values(), self.connection)
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
         """Return the rows of a query, having computed what it names."""
@@ -64,9 +53,9 @@ class Relations:
     def _compute(self, sql: str) -> None:
         named = set(re.findall(r"\w+", sql))
         asked = [made for made in self._left if made.name in named]
-        below = needed(self._left, asked)
+        below = sql_files.needed(self._left, asked)
         for made in [made for made in self._left if made in asked or made in below]:
-            create("view" if made.name in LARGE else "table", made.name, made.sql, self.connection)
+            sql_files.create("view" if made.name in LARGE else "table", made.name, made.sql, self.connection)
             self._left.remove(made)
 
     def changeable(self) -> Relations:
@@ -88,7 +77,9 @@ class Relations:
         """
         tables = tables_of(self.kind)
         with self.changed(*changes):
-            checks: list[Relation | None] = [one for one in relations("checks", tables=tables) if one.name == check]
+            checks: list[sql_files.Relation | None] = [
+                one for one in sql_files.relations("checks", tables=tables) if one.name == check
+            ]
             if not checks:
                 self._compute(check)
                 key = tables[check].key if check in tables else ()
@@ -124,9 +115,9 @@ class Together(Relations):
 
     def __init__(self, runs: Sequence[str], *names: str) -> None:
         self.kind = stored_kind(Run.open(runs[0]))
-        every = relations("intermediate", "marts", "comparisons", tables=tables_of(self.kind))
+        every = sql_files.relations("intermediate", "marts", "comparisons", tables=tables_of(self.kind))
         self._left = [made for made in every if made.layer == "comparisons"]
-        below = reached(self._left, names) - {made.name for made in self._left}
+        below = sql_files.reached(self._left, names) - {made.name for made in self._left}
         macros = [f"{path.stem}()" for path in ANALYTICS.glob("macros/*.sql")]
         self.connection = open_runs(runs, " ".join([*below, *macros]))
         self.changeable()
@@ -162,4 +153,4 @@ class Within(Relations):
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, kind: str) -> None:
         self.connection, self.kind = connection, kind
-        self._left = relations("intermediate", "marts", tables=tables_of(kind))
+        self._left = sql_files.relations("intermediate", "marts", tables=tables_of(kind))

@@ -4,6 +4,7 @@ Parts are prepared while others are scored, budgets last, and errors arrive as t
 """
 
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -140,6 +141,35 @@ def test_a_part_is_written_while_the_next_is_made_and_heard_of_behind_it(tmp_pat
             assert run.read_bytes(done.unit.files[0]) == b"whole"
             heard.append(done.facts["n_made"])
     assert sorted(heard) == [1, 2, 3, 4, 5]
+
+
+class DiesOnce:
+    """Makes parts, and dies once, between the write of a part and its report."""
+
+    def __init__(self, run: Run, allocation: Any) -> None:
+        def write(run: Run, file: str, rows: pa.Table) -> None:
+            run.write_bytes(file, b"whole")
+            with open(run.path("written"), "a") as written:
+                print(file, file=written)
+            if not run.has("died"):
+                run.write_text("died", "")
+                os._exit(1)
+
+        Run.write_table = write  # type: ignore[method-assign]  # of this process, which is the actor's own
+
+    def make(self, task: Task, prepared: None) -> Made:
+        return Made({file: pa.table({}) for file in task.files}, {"is_made": True})
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_part_whose_report_got_lost_is_not_made_again(tmp_path: Path, ray_cluster: None) -> None:
+    run, units = Run.open(str(tmp_path)), [Unit(number, 1, (f"files/{number}",)) for number in range(3)]
+    stage = Parts(units=units, worker=DiesOnce, name="w", verb="written", execution=ExecutionSpec(actors=1))
+    with Cluster(ExecutionSpec()) as cluster:
+        heard = {done.unit.number: dict(done.facts) for done in stage.make(run, units, cluster)}
+    written = run.read_text("written").split()
+    assert (len(heard), {} in heard.values(), len(written)) == (3, True, len(set(written)))
 
 
 def part(actor: str, arrived_s: float, ended_s: float, busy_s: float, **facts: Any) -> Done:

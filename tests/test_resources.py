@@ -11,20 +11,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from biaseval.errors import InputError
+from biaseval.execute import resources as sharing
 from biaseval.execute.machine import take_share
-from biaseval.execute.resources import (
-    LEADER_CPUS,
-    NodeType,
-    Resources,
-    actors_of_a_gpu,
-    allocate,
-    blocks_at_once,
-    gpu_bytes,
-    local_cpus,
-    runs_at_once,
-    share,
-    share_of,
-)
 from biaseval.scoring.memory import free_bytes
 from biaseval.spec import ExecutionSpec, LoraSpec
 from biaseval.spec.search import SearchExecutionSpec
@@ -34,10 +22,10 @@ def node(cpus: float, gpus: float = 0) -> dict[str, float]:
     return {"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus}
 
 
-def machine(n_cores: int, **execution: Any) -> Resources:
+def machine(n_cores: int, **execution: Any) -> sharing.Resources:
     """Return what a Ray of a search's own has on a machine without GPUs."""
     own = SearchExecutionSpec(**execution)
-    return Resources([node(local_cpus(own, n_cores))], is_local=True, n_cores=n_cores)
+    return sharing.Resources([node(sharing.local_cpus(own, n_cores))], is_local=True, n_cores=n_cores)
 
 
 # CPUs of a Ray of one's own
@@ -57,17 +45,17 @@ def machine(n_cores: int, **execution: Any) -> Resources:
     ],
 )
 def test_a_ray_of_its_own_has_room_for_what_runs(execution: ExecutionSpec, n_cores: int, expected: int) -> None:
-    assert local_cpus(execution, n_cores) == expected
+    assert sharing.local_cpus(execution, n_cores) == expected
 
 
 # Trials at a time
 
 
-def at_once(asked: int | None, resources: Resources, gpus_of_one: int = 1, n_runs: int = 100, **execution: Any) -> int:
-    return runs_at_once(asked, ExecutionSpec(**execution), gpus_of_one, n_runs, resources)
+def at_once(asked: int | None, there: sharing.Resources, gpus_of_one: int = 1, n_runs: int = 100, **own: Any) -> int:
+    return sharing.runs_at_once(asked, ExecutionSpec(**own), gpus_of_one, n_runs, there)
 
 
-EIGHT = Resources([node(32, 4), node(32, 4)], is_local=False, n_cores=32)
+EIGHT = sharing.Resources([node(32, 4), node(32, 4)], is_local=False, n_cores=32)
 """Eight GPUs on two nodes."""
 
 
@@ -92,11 +80,11 @@ def test_as_many_trials_run_at_a_time_as_gpus_allow(asked: int | None, how: dict
     assert at_once(asked, EIGHT, **how) == expected
 
 
-ON_DEMAND = Resources(
+ON_DEMAND = sharing.Resources(
     [node(8)],
     is_local=False,
     n_cores=8,
-    types=[NodeType("gpu", {"CPU": 8, "GPU": 1}, 16), NodeType("cpu", {"CPU": 8}, 4)],
+    types=[sharing.NodeType("gpu", {"CPU": 8, "GPU": 1}, 16), sharing.NodeType("cpu", {"CPU": 8}, 4)],
 )
 """A head, and sixteen GPUs that come one by one."""
 
@@ -104,11 +92,11 @@ ON_DEMAND = Resources(
 def test_no_more_is_asked_for_than_can_come() -> None:
     assert (ON_DEMAND.most("GPU"), ON_DEMAND.most("CPU")) == (16, 16 * 8 + 4 * 8)
     with pytest.raises(InputError, match=r"gpus_per_actor: 2 asked for, and no node .* \(gpu, cpu\), has more than 1"):
-        allocate(ExecutionSpec(gpus_per_actor=2), 9, ON_DEMAND)
+        sharing.allocate(ExecutionSpec(gpus_per_actor=2), 9, ON_DEMAND)
     # Where nobody says what comes, it is waited for.
-    head = Resources([node(4)], False, 4)
-    assert allocate(ExecutionSpec(gpus_per_actor=2), 9, head).n_actors == (1, 9)
-    assert [runs_at_once(asked, ExecutionSpec(gpus_per_actor=1), 1, 4, head) for asked in (None, 3)] == [4, 3]
+    head = sharing.Resources([node(4)], False, 4)
+    assert sharing.allocate(ExecutionSpec(gpus_per_actor=2), 9, head).n_actors == (1, 9)
+    assert [sharing.runs_at_once(asked, ExecutionSpec(gpus_per_actor=1), 1, 4, head) for asked in (None, 3)] == [4, 3]
 
 
 @pytest.mark.parametrize(("n_gpus", "words"), [
@@ -116,16 +104,16 @@ def test_no_more_is_asked_for_than_can_come() -> None:
     (2, "2 GPUs: .* set execution.gpus_per_actor to less$"),
 ])  # fmt: skip
 def test_gpus_of_which_nobody_says_that_they_come_are_waited_for_with_a_word(n_gpus: int, words: str) -> None:
-    execution, bare = ExecutionSpec(gpus_per_actor=n_gpus), Resources([node(4)], is_local=False, n_cores=4)
-    found = allocate(execution, 9, bare).caution or ""
+    execution, bare = ExecutionSpec(gpus_per_actor=n_gpus), sharing.Resources([node(4)], is_local=False, n_cores=4)
+    found = sharing.allocate(execution, 9, bare).caution or ""
     assert re.search(words, found)
     assert "no autoscaler is known" in found
-    assert (share(LoraSpec(), execution, 9, bare).caution or "").startswith("waits for a node with a GPU")
+    assert (sharing.share(LoraSpec(), execution, 9, bare).caution or "").startswith("waits for a node with a GPU")
     # Where GPUs are there, or known to come, nothing is said.
     for there in (EIGHT, ON_DEMAND):
-        assert allocate(ExecutionSpec(gpus_per_actor=1), 9, there).caution is None
-        assert share(LoraSpec(), ExecutionSpec(gpus_per_actor=1), 9, there).caution is None
-    turns = allocate(ExecutionSpec(gpus_per_actor=2), 9, EIGHT).caution or ""
+        assert sharing.allocate(ExecutionSpec(gpus_per_actor=1), 9, there).caution is None
+        assert sharing.share(LoraSpec(), ExecutionSpec(gpus_per_actor=1), 9, there).caution is None
+    turns = sharing.allocate(ExecutionSpec(gpus_per_actor=2), 9, EIGHT).caution or ""
     assert turns.startswith("on several GPUs for each model, which work one after another")
 
 
@@ -141,14 +129,14 @@ def test_gpus_of_which_nobody_says_that_they_come_are_waited_for_with_a_word(n_g
 def test_no_trial_waits_for_another_on_any_cluster(cpus: list[int], actors: Literal["auto"] | int, asked: int) -> None:
     execution = ExecutionSpec(actors=actors)
     assume(sum(cpus) >= 5)  # of the smallest ones not even a run alone has all that it asks for
-    whole = Resources([node(own) for own in cpus], is_local=False, n_cores=4)
+    whole = sharing.Resources([node(own) for own in cpus], is_local=False, n_cores=4)
     try:
-        n_trials = runs_at_once(asked, execution, 1, 100, whole)
+        n_trials = sharing.runs_at_once(asked, execution, 1, 100, whole)
     except InputError:
         assume(False)
-    found = allocate(execution, 100, share_of(whole, n_trials))
+    found = sharing.allocate(execution, 100, sharing.share_of(whole, n_trials))
     assert isinstance(found.n_actors, int)
-    assert n_trials * (LEADER_CPUS + found.n_actors * found.num_cpus) + 1 <= sum(cpus)
+    assert n_trials * (sharing.LEADER_CPUS + found.n_actors * found.num_cpus) + 1 <= sum(cpus)
 
 
 # Blocks of arithmetic
@@ -157,25 +145,25 @@ def test_no_trial_waits_for_another_on_any_cluster(cpus: list[int], actors: Lite
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 20))
 def test_blocks_take_a_cpu_each_and_a_ray_of_its_own_has_room(n_cores: int, asked: int, n_blocks: int) -> None:
-    assert blocks_at_once(asked, n_blocks, machine(n_cores, at_once=asked)) == min(asked, n_blocks)
-    assert blocks_at_once("auto", n_blocks, machine(n_cores)) == min(n_blocks, n_cores)
-    cluster = Resources([node(3.5), node(2), node(0.5)], is_local=False, n_cores=1)
-    assert [blocks_at_once(own, 9, cluster) for own in ("auto", 2)] == [3 + 2, 2]
+    assert sharing.blocks_at_once(asked, n_blocks, machine(n_cores, at_once=asked)) == min(asked, n_blocks)
+    assert sharing.blocks_at_once("auto", n_blocks, machine(n_cores)) == min(n_blocks, n_cores)
+    cluster = sharing.Resources([node(3.5), node(2), node(0.5)], is_local=False, n_cores=1)
+    assert [sharing.blocks_at_once(own, 9, cluster) for own in ("auto", 2)] == [3 + 2, 2]
     with pytest.raises(
         InputError, match=r"execution.at_once: 6 at a time, and Ray has CPUs for 5; lower it, or submit"
     ):
-        blocks_at_once(6, 9, cluster)
-    assert blocks_at_once(6, 5, cluster) == 5
+        sharing.blocks_at_once(6, 9, cluster)
+    assert sharing.blocks_at_once(6, 5, cluster) == 5
 
 
 # Clusters that begin without workers
 
-CPU_NODES, GPU_NODES = NodeType("cpu", {"CPU": 8}, 4), NodeType("gpu", {"CPU": 8, "GPU": 1}, 16)
+CPU_NODES, GPU_NODES = sharing.NodeType("cpu", {"CPU": 8}, 4), sharing.NodeType("gpu", {"CPU": 8, "GPU": 1}, 16)
 
 
-def empty(*types: NodeType) -> Resources:
+def empty(*types: sharing.NodeType) -> sharing.Resources:
     """Return what a cluster has that is its head alone."""
-    return Resources([{"CPU": 0}], is_local=False, n_cores=4, types=types)
+    return sharing.Resources([{"CPU": 0}], is_local=False, n_cores=4, types=types)
 
 
 def test_what_a_worker_sets_comes_before_torch_and_does_nothing_on_a_cpu() -> None:
@@ -195,7 +183,7 @@ assert torch.empty(3).numel() == 3
 
 GIB = 1 << 30
 H100, L4 = {"CPU": 16.0, "GPU": 2.0, "accelerator_type:H100": 1.0}, {"CPU": 8, "GPU": 1, "accelerator_type:L4": 1}
-TWO = Resources([{"CPU": 8}, H100], is_local=False, n_cores=8)
+TWO = sharing.Resources([{"CPU": 8}, H100], is_local=False, n_cores=8)
 
 
 @pytest.mark.parametrize(("nodes", "expected"), [
@@ -206,7 +194,7 @@ TWO = Resources([{"CPU": 8}, H100], is_local=False, n_cores=8)
 def test_the_smallest_gpu_counts_and_an_unknown_one_forbids(
     nodes: list[dict[str, float]], expected: int | None
 ) -> None:
-    assert gpu_bytes(nodes) == (None if expected is None else expected * GIB)
+    assert sharing.gpu_bytes(nodes) == (None if expected is None else expected * GIB)
 
 
 @pytest.mark.parametrize(
@@ -222,37 +210,39 @@ def test_the_smallest_gpu_counts_and_an_unknown_one_forbids(
     ],
 )
 def test_actors_of_a_gpu(weights: int, memory: int, n_gpus: int, n_parts: int, expected: int) -> None:
-    assert actors_of_a_gpu(weights, memory, n_gpus, n_parts) == expected
+    assert sharing.actors_of_a_gpu(weights, memory, n_gpus, n_parts) == expected
 
 
 @pytest.mark.parametrize(
     ("execution", "resources", "weights", "expected"),
     [
         ({}, TWO, GIB, ((1, 100), 0.25)),
-        ({}, Resources([H100], True, 8), GIB, (8, 0.25)),
-        ({}, share_of(TWO, 2), GIB, ((1, 100), 0.25)),
+        ({}, sharing.Resources([H100], True, 8), GIB, (8, 0.25)),
+        ({}, sharing.share_of(TWO, 2), GIB, ((1, 100), 0.25)),
         ({}, TWO, 3 * GIB, ((1, 100), 0.25)),
         ({}, TWO, 14 * GIB, ((1, 100), 1)),
         ({}, TWO, None, ((1, 100), 1)),
         ({"gpus_per_actor": 1}, TWO, GIB, ((1, 100), 1)),
         ({"actors": 2}, TWO, GIB, (2, 1)),
         # What comes on demand has no type.
-        ({}, Resources([H100], False, 8, types=[NodeType("gpu", {"GPU": 1}, 4)]), GIB, ((1, 4), 1)),
+        ({}, sharing.Resources([H100], False, 8, types=[sharing.NodeType("gpu", {"GPU": 1}, 4)]), GIB, ((1, 4), 1)),
     ],
 )
 def test_small_models_share_gpus_where_nobody_says_otherwise(
-    execution: dict[str, Any], resources: Resources, weights: int | None, expected: Any
+    execution: dict[str, Any], resources: sharing.Resources, weights: int | None, expected: Any
 ) -> None:
-    found = allocate(ExecutionSpec(**execution), 100, resources, weights)
+    found = sharing.allocate(ExecutionSpec(**execution), 100, resources, weights)
     assert (found.n_actors, found.num_gpus) == expected
     assert found.device == "cuda"
     assert found.caution is None
 
 
 def test_a_third_of_a_gpu_is_what_ray_takes_three_times_and_a_spare_one_is_said() -> None:
-    found = allocate(ExecutionSpec(), 100, Resources([{**H100, "accelerator_type:A100": 1}], True, 8), 3 * GIB)
+    found = sharing.allocate(
+        ExecutionSpec(), 100, sharing.Resources([{**H100, "accelerator_type:A100": 1}], True, 8), 3 * GIB
+    )
     assert found.num_gpus == 0.3333
-    spare, needed = (allocate(ExecutionSpec(gpus_per_actor=2), 9, TWO, gib * GIB).caution for gib in (14, 83))
+    spare, needed = (sharing.allocate(ExecutionSpec(gpus_per_actor=2), 9, TWO, gib * GIB).caution for gib in (14, 83))
     assert (spare or "").startswith(
         "on 2 GPUs for each model, which one has room for: the others would do nothing; set"
     )

@@ -177,8 +177,8 @@ def test_a_summary_has_the_rows_of_marts_and_nothing_that_sql_has_not(kind: str,
 
 
 BESIDE_TABLES = {
-    "logs", ".lock", "digests.json", "spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml",
-    "summary.json",
+    ".lock", "digests.json", "spec.yaml", "plan.json", "environment.json", "results.duckdb", "marts", "best.yaml",
+    "logs", "summary.json",
 }  # fmt: skip
 
 

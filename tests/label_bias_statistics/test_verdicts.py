@@ -14,19 +14,7 @@ from biaseval.analysis.sign_flips import sign_flips
 from biaseval.analysis.sql_files import connect, create, relations
 from biaseval.errors import InputError
 from biaseval.spec import stored_spec
-from tests.label_bias_statistics.answers import (
-    FAMILIES,
-    METRICS,
-    Analysed,
-    Answers,
-    Array,
-    answers_of,
-    preferring,
-    right_with,
-    rows,
-    tasks_that_change,
-    verdicts,
-)
+from tests.label_bias_statistics import answers as drawn
 from tests.searches import BASE
 from tests.statistics_macros.patterns import every_pattern, expected_tests
 
@@ -48,18 +36,18 @@ def test_tasks_with_bias_are_counted_by_holms_procedure() -> None:
         gap = max(0, number - 8) * 0.055
         place = {"task": f"t{number:02d}", "labels": "ab"}
         gold = list("ab" * 30) if number else list("a" * 60)  # the first has a single gold label, and no p
-        answers.append(answers_of(rng, gold=gold, recalls={"a": 0.5 + gap, "b": 0.5 - gap}, **place))
-        answers.append(preferring(rng, gold=list("ab" * 16), leaning=[gap * 4, 0], **place))
-    connection = Analysed(answers)
-    tasks = rows(connection, "from label_bias_by_task_over_sets order by task")
-    [model] = rows(connection, "from label_bias_by_model")
+        answers.append(drawn.answers_of(rng, gold=gold, recalls={"a": 0.5 + gap, "b": 0.5 - gap}, **place))
+        answers.append(drawn.preferring(rng, gold=list("ab" * 16), leaning=[gap * 4, 0], **place))
+    connection = drawn.Analysed(answers)
+    tasks = drawn.rows(connection, "from label_bias_by_task_over_sets order by task")
+    [model] = drawn.rows(connection, "from label_bias_by_model")
     by_rsd = [task["rsd_p"] for task in tasks if task["rsd_p"] is not None]
     by_bias_score = [task["bias_score_p"] for task in tasks]
     assert (len(by_rsd), len(by_bias_score)) == (15, 16)
     assert model["n_tasks_rsd"] == len(holm(by_rsd)) > 0
     assert model["n_tasks_bias_score"] == len(holm(by_bias_score)) > 0
     assert len(holm(by_rsd)) < sum(p <= 0.05 for p in by_rsd)
-    for metric in METRICS[:4]:
+    for metric in drawn.METRICS[:4]:
         values = sorted(task[metric] for task in tasks)
         assert model[f"{metric}_median"] == pytest.approx(np.median(values))
         assert model[f"{metric}_interquartile_mean"] == pytest.approx(stats.trim_mean(values, 0.25))
@@ -74,8 +62,8 @@ def test_a_verdict_on_six_tasks_by_hand() -> None:
     Of 64 patterns, the one of all positive has a sum of 1.6; those with one of the two .1 negative have 1.4: with their
     opposites 6 are at least as far from 0, and p is 6 / 64.
     """
-    connection = Analysed(tasks_that_change([2, 4, 6, 8, 10, -2]))
-    row = verdicts(connection, "accuracy")["cc"]
+    connection = drawn.Analysed(drawn.tasks_that_change([2, 4, 6, 8, 10, -2]))
+    row = drawn.verdicts(connection, "accuracy")["cc"]
     numbers = np.array([0.1, 0.2, 0.3, 0.4, 0.5, -0.1])
     counts = ("unit", "n_units", "n_tasks", "n_rows", "against_n_rows")
     assert [row[name] for name in counts] == ["tasks", 6, 6, 120, 120]
@@ -90,7 +78,7 @@ def test_a_verdict_on_six_tasks_by_hand() -> None:
     assert row["standardized"] == pytest.approx(numbers.mean() / numbers.std(ddof=1))
     assert row["smallest_detectable"] == pytest.approx(2.8 * stats.sem(numbers))
     # Of 20 rows each, 10 more are right in the fifth and 8 in the fourth: what each shows on its own, after Holm.
-    by_task = rows(connection, "from label_bias_changes_by_task where metric = 'accuracy' order by task")
+    by_task = drawn.rows(connection, "from label_bias_changes_by_task where metric = 'accuracy' order by task")
     rejected = holm([task["p"] for task in by_task])
     assert (row["n_tasks_higher"], row["n_tasks_lower"]) == (len(rejected), 0)
     assert rejected >= {3, 4}
@@ -101,7 +89,7 @@ def test_a_verdict_on_six_tasks_by_hand() -> None:
     ([0] * 6, 1, "unclear"),
 ])  # fmt: skip
 def test_six_tasks_of_one_mind_are_just_enough_and_three_too_few(changes: list[int], p: float, verdict: str) -> None:
-    row = verdicts(Analysed(tasks_that_change(changes)), "accuracy")["cc"]
+    row = drawn.verdicts(drawn.Analysed(drawn.tasks_that_change(changes)), "accuracy")["cc"]
     assert (row["p"], row["verdict"]) == (p, verdict)
     assert (row["simultaneous_low"] is None) == (verdict == "too few")
     assert (row["simultaneous_low"] or 0) > 0 or verdict != "higher"
@@ -113,20 +101,20 @@ def test_a_run_of_one_task_tests_its_rows_as_mcnemar_does() -> None:
     The 7 are not alike in their gold labels: of a, 5 are won; of b, one is won and one is lost.
     """
     gold = "a" * 7 + "b" * 5
-    none = Answers("t", "ab", list(gold), right_with("bbbbbba" + "babba", "ab"))
-    cc = Answers("t", "ab", list(gold), right_with("aaaaaba" + "abbba", "ab"), "cc")
+    none = drawn.Answers("t", "ab", list(gold), drawn.right_with("bbbbbba" + "babba", "ab"))
+    cc = drawn.Answers("t", "ab", list(gold), drawn.right_with("aaaaaba" + "abbba", "ab"), "cc")
     gains = np.array([a == g for a, g in zip(cc.predicted, gold, strict=True)]) * 1.0
     gains -= np.array([a == g for a, g in zip(none.predicted, gold, strict=True)])
     assert sorted(gains) == [-1] + [0] * 5 + [1] * 6
-    connection = Analysed([none, cc])
-    row = verdicts(connection, "accuracy")["cc"]
+    connection = drawn.Analysed([none, cc])
+    row = drawn.verdicts(connection, "accuracy")["cc"]
     assert (row["unit"], row["n_units"], row["n_tasks"]) == ("rows", 12, 1)
     assert row["p"] == pytest.approx(stats.binomtest(1, 7).pvalue)
     assert row["standard_error"] == pytest.approx(stats.sem(gains))
     assert row["estimate"] == pytest.approx(5 / 12)
     assert row["median"] is row["interquartile_mean"] is row["standardized"] is None
-    [change] = rows(connection, "from label_bias_changes")
-    [by_task] = rows(connection, "from label_bias_changes_by_task where metric = 'accuracy'")
+    [change] = drawn.rows(connection, "from label_bias_changes")
+    [by_task] = drawn.rows(connection, "from label_bias_changes_by_task where metric = 'accuracy'")
     assert [change["accuracy_low"], change["accuracy_high"]] == [by_task["low"], by_task["high"]]
 
 
@@ -138,19 +126,19 @@ def test_words_on_these_tasks_are_of_the_tasks_own_errors() -> None:
         for method, recall in (("none", 0.4), ("cc", 0.75), ("dc", 0.45)):
             for demo_set in (0, 1):
                 place: dict[str, Any] = {"method": method, "demo_set": demo_set}
-                answers.append(answers_of(rng, f"t{number}", "abc", gold, recall, **place))
+                answers.append(drawn.answers_of(rng, f"t{number}", "abc", gold, recall, **place))
                 answers.append(
-                    preferring(rng, f"t{number}", "abc", list("abc" * 5), rng.normal(size=3).tolist(), **place)
+                    drawn.preferring(rng, f"t{number}", "abc", list("abc" * 5), rng.normal(size=3).tolist(), **place)
                 )
-    connection = Analysed(answers)
-    by_task = rows(connection, "from label_bias_changes_by_task order by task")
+    connection = drawn.Analysed(answers)
+    by_task = drawn.rows(connection, "from label_bias_changes_by_task order by task")
     assert {row["n_units"] for row in by_task if row["metric"] == "accuracy"} == {12, 15, 24, 90}
     assert {row["n_rows"] for row in by_task if row["metric"] == "accuracy"} == {24, 30, 48, 180}
-    found = {(row["method"], row["metric"]): row for row in rows(connection, "from label_bias_verdicts")}
+    found = {(row["method"], row["metric"]): row for row in drawn.rows(connection, "from label_bias_verdicts")}
     names = [
         (method, metric)
         for method in ("cc", "dc")
-        for metric in FAMILIES[0]
+        for metric in drawn.FAMILIES[0]
         if found[method, metric]["same_tasks_error"] is not None  # labels of four rows have none in RSD
     ]
     assert {metric for _, metric in names} == {"accuracy", "bias_score"}
@@ -188,8 +176,8 @@ def _answers() -> list[Any]:
             for method, gap in (("none", 0.3), ("cc", 0.3), ("dc", 0.15)):
                 setting = {"method": method, "n_demos": place}
                 recalls = {"a": 0.5 + gap, "b": 0.5 - gap, "c": 0.5}
-                answers.append(answers_of(rng, task, "abc", list("abc" * 20), recalls, **setting))
-                answers.append(preferring(rng, task, "abc", list("abc" * 6), rng.normal(size=3).tolist(), **setting))
+                answers.append(drawn.answers_of(rng, task, "abc", list("abc" * 20), recalls, **setting))
+                answers.append(drawn.preferring(rng, task, "abc", [*"abc"] * 6, rng.normal(size=3).tolist(), **setting))
     return answers
 
 
@@ -201,9 +189,9 @@ def _place(row: dict[str, Any]) -> tuple[int, str, str]:
 def test_all_differences_of_a_suite_are_one_family_but_those_of_partners_and_of_the_primary_question(
     primary: tuple[str, str] | None, sizes: list[int]
 ) -> None:
-    connection = Analysed(_answers(), primary=primary)
-    found = {_place(row): row for row in rows(connection, "from label_bias_verdicts")}
-    by_task = rows(connection, "from label_bias_changes_by_task order by task")
+    connection = drawn.Analysed(_answers(), primary=primary)
+    found = {_place(row): row for row in drawn.rows(connection, "from label_bias_verdicts")}
+    by_task = drawn.rows(connection, "from label_bias_changes_by_task order by task")
     of_primary = {(n_demos, "dc", metric) for n_demos in (0, 4) for metric in ("rsd", "relative_variance") if primary}
     assert {place for place, row in found.items() if row["is_primary"]} == of_primary
     families: dict[tuple[bool, str | None], list[tuple[int, str, str]]] = {}
@@ -224,13 +212,13 @@ def test_all_differences_of_a_suite_are_one_family_but_those_of_partners_and_of_
 
 def test_a_primary_question_says_what_a_whole_page_cannot() -> None:
     asked = "from label_bias_verdicts where metric = 'rsd' and method = 'dc' order by n_demos"
-    alone, page = (rows(Analysed(_answers(), primary=primary), asked) for primary in (("rsd", "dc"), None))
+    alone, page = (drawn.rows(drawn.Analysed(_answers(), primary=primary), asked) for primary in (("rsd", "dc"), None))
     for own, of_page in zip(alone, page, strict=True):
         assert own["word_p_adjusted"] <= of_page["word_p_adjusted"]
         assert own["same_tasks_p_adjusted"] < of_page["same_tasks_p_adjusted"]
     # More demonstrations are no part of it.
     asked = "select n_demos, method, against_method, metric from label_bias_verdicts where is_primary order by all"
-    found = rows(Analysed(_answers(), primary=("accuracy", "cc")), asked)
+    found = drawn.rows(drawn.Analysed(_answers(), primary=("accuracy", "cc")), asked)
     assert [tuple(row.values()) for row in found] == [(place, "cc", "none", "accuracy") for place in (0, 4)]
 
 
@@ -272,7 +260,7 @@ def test_a_primary_question_is_of_any_method_of_the_run() -> None:
     assert spec.primary.metric == "brier"
 
 
-def compared(runs: dict[str, Array]) -> duckdb.DuckDBPyConnection:
+def compared(runs: dict[str, drawn.Array]) -> duckdb.DuckDBPyConnection:
     """Return a connection with the comparison of runs, of values by task and metric."""
     tasks = [f"t{number:02d}" for number in range(len(next(iter(runs.values()))))]
     places: list[dict[str, Any]] = [
@@ -287,7 +275,7 @@ def compared(runs: dict[str, Array]) -> duckdb.DuckDBPyConnection:
         "metric_values": [
             {**place, "demo_set": 0, "format": "base", "metric": metric, "value": value}
             for place, own in zip(places, np.concatenate(list(runs.values())).tolist(), strict=True)
-            for metric, value in zip(METRICS, own, strict=True)
+            for metric, value in zip(drawn.METRICS, own, strict=True)
         ],
         "label_bias_by_label": [{**place, "label": label, "n_predicted": 5} for place in places for label in "ab"],
         "label_bias_constant_differences": [
@@ -314,33 +302,33 @@ def compared(runs: dict[str, Array]) -> duckdb.DuckDBPyConnection:
 
 def test_all_pairs_of_a_comparison_are_one_family() -> None:
     rng = np.random.default_rng(6)
-    runs = {name: rng.normal(0.5, 0.1, size=(9, len(METRICS))) for name in "abc"}
-    runs["c"][:, METRICS.index("accuracy")] += 0.5
+    runs = {name: rng.normal(0.5, 0.1, size=(9, len(drawn.METRICS))) for name in "abc"}
+    runs["c"][:, drawn.METRICS.index("accuracy")] += 0.5
     ordered = "from label_bias_comparison where run < other_run"
-    found = {(row["run"], row["other_run"], row["metric"]): row for row in rows(compared(runs), ordered)}
+    found = {(row["run"], row["other_run"], row["metric"]): row for row in drawn.rows(compared(runs), ordered)}
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
-    for family in FAMILIES:
+    for family in drawn.FAMILIES:
         tests = [(run, other, metric) for run, other in pairs for metric in family]
-        columns = [(runs[run], runs[other], METRICS.index(metric)) for run, other, metric in tests]
+        columns = [(runs[run], runs[other], drawn.METRICS.index(metric)) for run, other, metric in tests]
         matrix = np.array([other[:, place] - run[:, place] for run, other, place in columns])
         for test, own in zip(tests, expected_tests(matrix, every_pattern(9)), strict=True):
             row = {key: np.nan if found[test][key] is None else found[test][key] for key in own}
             assert row == pytest.approx(own, abs=1e-6, nan_ok=True), test
     assert {found[*pair, "accuracy"]["verdict"] for pair in pairs[1:]} == {"higher"}
-    for row in rows(compared({"a": runs["a"], "b": runs["b"]}), ordered):
+    for row in drawn.rows(compared({"a": runs["a"], "b": runs["b"]}), ordered):
         assert row["p"] == found["a", "b", row["metric"]]["p"]
         assert row["p_adjusted"] <= found["a", "b", row["metric"]]["p_adjusted"]
 
 
 def test_runs_differ_in_rsd_only_where_they_do_without_noise() -> None:
     """RSD is .2 lower in all nine tasks; the relative variance in b, and not in c."""
-    first = np.full((9, len(METRICS)), 0.5) + np.linspace(0, 0.01, 9)[:, None]
+    first = np.full((9, len(drawn.METRICS)), 0.5) + np.linspace(0, 0.01, 9)[:, None]
     runs = {"a": first, "b": first.copy(), "c": first.copy()}
-    rsd, variance = METRICS.index("rsd"), METRICS.index("relative_variance")
+    rsd, variance = drawn.METRICS.index("rsd"), drawn.METRICS.index("relative_variance")
     runs["b"][:, [rsd, variance]] -= 0.2
     runs["c"][:, rsd] -= 0.2
     runs["c"][:, variance] += np.linspace(-0.1, 0.1, 9)
-    asked = rows(compared(runs), "from label_bias_comparison where run = 'a'")
+    asked = drawn.rows(compared(runs), "from label_bias_comparison where run = 'a'")
     found = {(row["other_run"], row["metric"]): row for row in asked}
     assert found["b", "rsd"]["verdict"] == found["b", "relative_variance"]["verdict"] == "lower"
     assert found["c", "rsd"]["p_adjusted"] <= 0.05

@@ -8,20 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.errors import InputError
+from biaseval.qa_bias.heuristics import built_in
 from biaseval.qa_bias.heuristics.attributes import attributes
-from biaseval.qa_bias.heuristics.built_in import (
-    HEURISTICS,
-    Questions,
-    Variant,
-    ans_len,
-    ans_pos,
-    heuristic_of,
-    resources_of,
-    sim_ents,
-    sim_word,
-    subj_pos,
-    word_dist,
-)
 from biaseval.qa_bias.heuristics.similarity import Tfidf
 from biaseval.qa_bias.heuristics.text import load_text
 from biaseval.qa_bias.heuristics.user_heuristics import meaning_of
@@ -77,8 +65,9 @@ def golden(shared: Path) -> pa.Table:
         subjects[row["question"]] = annotation["question_subjects"]
     fitted = Tfidf.fit([row["context"] for row in read_rows(folder / "tfidf_fit_contexts.jsonl")])
     return attributes(
-        examples_of(rows), list(HEURISTICS), variant="reference", text=load_text(str(shared / "data" / "nltk_data")),
-        annotator=GivenAnnotator(labels, subjects), tfidf=Tfidf.from_table(fitted.to_table()),
+        examples_of(rows), list(built_in.HEURISTICS), variant="reference",
+        text=load_text(str(shared / "data" / "nltk_data")), annotator=GivenAnnotator(labels, subjects),
+        tfidf=Tfidf.from_table(fitted.to_table()),
     )  # fmt: skip
 
 
@@ -86,9 +75,9 @@ def test_values_and_closest_words_are_those_of_the_published_code(golden: pa.Tab
     """In the order asked for; -1 where there is none, which is not measured."""
     expected = pq.read_table(shared / "golden" / "qa" / "expected_attributes.parquet")
     assert golden.schema.equals(QA_ATTRIBUTES.schema)
-    assert golden["heuristic"].to_pylist() == [name for name in HEURISTICS for _ in range(1232)]
+    assert golden["heuristic"].to_pylist() == [name for name in built_in.HEURISTICS for _ in range(1232)]
     ids = [row["id"] for row in read_rows(shared / "golden" / "qa" / "examples.jsonl")]
-    assert golden["example_id"].to_pylist() == ids * len(HEURISTICS)
+    assert golden["example_id"].to_pylist() == ids * len(built_in.HEURISTICS)
     for name, column in GOLDEN_COLUMNS.items():
         rows = golden.filter(pa.compute.equal(golden["heuristic"], name))
         tolerance = 1e-9 if name in {"cos_sim", "ans_len"} else 0
@@ -102,8 +91,10 @@ def test_values_and_closest_words_are_those_of_the_published_code(golden: pa.Tab
 
 def test_thresholds_and_steps_are_those_of_the_paper() -> None:
     thresholds = {"word_dist": 7, "sim_word": 3, "ans_pos": 0, "cos_sim": 0.1, "ans_len": 4, "sim_ents": 0}
-    assert {name: own.threshold for name, own in HEURISTICS.items()} == thresholds | {"subj_pos": 1}
-    assert {name: own.step for name, own in HEURISTICS.items()} == dict.fromkeys(HEURISTICS, 1) | {"cos_sim": 0.1}
+    assert {name: own.threshold for name, own in built_in.HEURISTICS.items()} == thresholds | {"subj_pos": 1}
+    assert {name: own.step for name, own in built_in.HEURISTICS.items()} == dict.fromkeys(built_in.HEURISTICS, 1) | {
+        "cos_sim": 0.1
+    }
 
 
 def test_published_segments_of_squad(shared: Path) -> None:
@@ -128,22 +119,22 @@ WORKED = [
 ]
 
 
-def asked(variant: Variant = "paper", **columns: list[Any]) -> Questions:
-    return Questions(columns, variant)
+def asked(variant: built_in.Variant = "paper", **columns: list[Any]) -> built_in.Questions:
+    return built_in.Questions(columns, variant)
 
 
 def test_the_worked_examples() -> None:
     english = load_text(None)
     for question, answers, distance, n_shared, position, length in WORKED:
         worked = asked(context=[MILL], question=[question], answers=[answers])
-        distances, closest = word_dist(worked, english)
+        distances, closest = built_in.word_dist(worked, english)
         assert closest is not None
         assert (distances[0], closest[0]) == distance
-        assert sim_word(worked, english)[0] == [n_shared]
-        assert ans_pos(worked, english)[0] == [position]
-        assert ans_len(worked, None)[0] == [length]
+        assert built_in.sim_word(worked, english)[0] == [n_shared]
+        assert built_in.ans_pos(worked, english)[0] == [position]
+        assert built_in.ans_len(worked, None)[0] == [length]
     other = asked(context=["The café isn't of Lee 24–10."], question=["café, Lee's isn't 24–10?"])
-    assert sim_word(other, english)[0] == [3]  # café, Lee, is
+    assert built_in.sim_word(other, english)[0] == [3]  # café, Lee, is
 
 
 def test_entities_of_the_last_answer_or_of_all() -> None:
@@ -154,8 +145,8 @@ def test_entities_of_the_last_answer_or_of_all() -> None:
     answers = [["Lee", "1921"], ["Lee in Brno"], ["Lee", "river"], ["$3"], ["1921", "1921"]]
     annotator = GivenAnnotator(labels, {})
     contexts = ["context"] * len(answers)
-    assert sim_ents(asked("reference", context=contexts, answers=answers), annotator)[0] == [1, 3, 0, 0, 1]
-    assert sim_ents(asked("paper", context=contexts, answers=answers), annotator)[0] == [3, 3, 3, 0, 1]
+    assert built_in.sim_ents(asked("reference", context=contexts, answers=answers), annotator)[0] == [1, 3, 0, 0, 1]
+    assert built_in.sim_ents(asked("paper", context=contexts, answers=answers), annotator)[0] == [3, 3, 3, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -175,13 +166,13 @@ def test_entities_of_the_last_answer_or_of_all() -> None:
 )
 def test_subject_positions_by_hand(context: str, subjects: list[str], start: int, position: int) -> None:
     given = asked(context=[context], question=["?"], answer_starts=[[start]])
-    assert subj_pos(given, GivenAnnotator({}, {"?": subjects}))[0] == [position]
+    assert built_in.subj_pos(given, GivenAnnotator({}, {"?": subjects}))[0] == [position]
 
 
 def test_every_resource_is_asked_for_where_it_is_needed() -> None:
     examples = examples_of([example("Who sold the mill?", "Ann Lee")])
-    for heuristic in HEURISTICS:
-        if resources_of([heuristic]):
+    for heuristic in built_in.HEURISTICS:
+        if built_in.resources_of([heuristic]):
             with pytest.raises(ValueError, match=f"{heuristic} needs a resource that was not given"):
                 attributes(examples, [heuristic], variant="paper")
         else:
@@ -251,7 +242,7 @@ def test_a_users_values_and_meaning_are_those_of_the_function(module: Callable[[
     assert table["is_measured"].to_pylist() == [True, False, True]
     assert meaning_of("mine_for_test:length") == "Words of the question."
     assert meaning_of("mine_for_test:start") is None
-    record = heuristic_of("nowhere:function")  # before its module is there
+    record = built_in.heuristic_of("nowhere:function")  # before its module is there
     assert (record.id, record.needs, record.step) == ("nowhere:function", None, None)
 
 

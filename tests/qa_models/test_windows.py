@@ -16,16 +16,7 @@ from biaseval.models import Loading, ModelSource
 from biaseval.qa_models import ExtractiveReader, WindowSettings
 from biaseval.qa_models.spans import best_spans, merged, window_answers
 from biaseval.qa_models.windows import cut_windows
-from tests.qa_models.families import (
-    CONTEXTS,
-    QUESTIONS,
-    bpe,
-    by_brute_force,
-    features,
-    left_padding,
-    unigram,
-    wordpiece,
-)
+from tests.qa_models import families
 
 
 def test_an_encoder_reads_spans_with_the_settings_asked_for(bert: Path) -> None:
@@ -82,7 +73,7 @@ def test_the_search_equals_brute_force_on_any_logits(
         for place in range(n_context):
             offsets[n_before + place] = (first + place * 2, first + place * 2 + 2)
         windows.append((logits[0], logits[1], offsets))
-    expected = by_brute_force(windows, context, n_best, max_answer_tokens)
+    expected = families.by_brute_force(windows, context, n_best, max_answer_tokens)
     assert vectorised(windows, context, n_best, max_answer_tokens) == expected
 
 
@@ -116,9 +107,12 @@ def test_spans_by_hand() -> None:
     assert vectorised(windows, "abc", 20, 30) == [("c", 0.0), ("a", 0.0)]
 
 
-TOKENIZERS = {"wordpiece": wordpiece, "bpe": bpe, "unigram": unigram, "left padding": left_padding}
+TOKENIZERS = {
+    "wordpiece": families.wordpiece, "bpe": families.bpe, "unigram": families.unigram,
+    "left padding": families.left_padding,
+}  # fmt: skip
 MADE = {name: make() for name, make in TOKENIZERS.items()}
-PAIRS = [(question, context) for question in QUESTIONS for context in CONTEXTS]
+PAIRS = [(question, context) for question in families.QUESTIONS for context in families.CONTEXTS]
 
 
 def assert_as_the_tokenizer(
@@ -130,7 +124,7 @@ def assert_as_the_tokenizer(
     for pair, (question, context) in enumerate(pairs):
         expected = [
             feature
-            for feature in features(tokenizer, question, context, max_tokens, stride)
+            for feature in families.features(tokenizer, question, context, max_tokens, stride)
             if any(own is not None for own in feature["offsets"])  # no context, no window
         ]
         rows = np.flatnonzero(windows.pair == pair)
@@ -153,7 +147,7 @@ def test_windows_are_those_of_the_tokenizer(
 ) -> None:
     tokenizer = make()
     tokenizer.truncation_side = truncation_side
-    longest = max(len(tokenizer(question)["input_ids"]) for question in QUESTIONS)
+    longest = max(len(tokenizer(question)["input_ids"]) for question in families.QUESTIONS)
     for room in (26, 50, 384):
         assert_as_the_tokenizer(tokenizer, PAIRS, longest + room, stride)
 
@@ -175,7 +169,7 @@ def test_windows_of_any_text_are_those_of_the_tokenizer(
 
 
 def test_questions_too_long_are_counted_and_named() -> None:
-    tokenizer = wordpiece()
+    tokenizer = families.wordpiece()
     long_question, long_context = "a " * 40, "b " * 60
     pairs = [("a", long_context), (long_question, long_context), (long_question, "b"), (long_question + "a", "b " * 41)]
     names = ["short", "long", "fits", "longer"]

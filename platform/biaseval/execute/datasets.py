@@ -241,7 +241,10 @@ class _Actor:
         allocation: Allocation,
         is_bounded: bool,
     ) -> None:
+        import ray
+
         quiet_worker()
+        self._is_restarted = ray.get_runtime_context().was_current_actor_reconstructed
         self._is_bounded = is_bounded
         self._name = name
         self._id = uuid.uuid4().hex
@@ -273,6 +276,9 @@ class _Actor:
     def _done(self, batch: pa.Table, arrived: float) -> str | None:
         """Return the outcome of a part as JSON, or None if it is left for another process."""
         task = _task(batch)
+        own = {"number": task.number, "versions": self._versions, "actor": self._id, "arrived_s": arrived}
+        if self._is_restarted and all(map(self._run.has, task.files)):  # it died between its write and its report
+            return json.dumps({**own, "digests": {}, "ended_s": arrived})
         # Made by `_prepare` in this very run, never read from a file.
         prepared = pickle.loads(batch["prepared"][0].as_buffer()) if "prepared" in batch.column_names else None
         with self._making:
@@ -281,10 +287,8 @@ class _Actor:
             started = time.monotonic()
             made = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
             busy = time.monotonic() - started
-        digests = made.write(self._run)
-        times = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
-        facts = {"tokens": task.work.get("tokens", 0), "facts": dict(made.facts), "actor": self._id, "digests": digests}
-        return json.dumps({"number": task.number, "versions": self._versions, **facts, **times})
+        own |= {"digests": made.write(self._run), "facts": dict(made.facts), "tokens": task.work.get("tokens", 0)}
+        return json.dumps({**own, "ended_s": time.monotonic(), "busy_s": busy})
 
 
 def _made(make: Callable[[], Worker]) -> Worker:
