@@ -27,8 +27,8 @@ LASTING = frozenset(table.name for table in TABLES.values() if table.name in PLA
 _TRAINED = ("adapters", "adapter", "models", "model")
 """Folders of what training makes: all files of a folder there belong together."""
 
-_REMADE = ("marts", "results.duckdb")
-"""Files that every run and report computes again from the tables."""
+_REMADE = ("marts", "results.duckdb", "run_settings", "qa_settings")
+"""What every run and analysis makes again; a process that is killed meanwhile may leave it without its digest."""
 
 _SPEC = "spec.yaml"
 """It says itself whether it is whole; its digest tells which spec was lost."""
@@ -69,7 +69,7 @@ def _whole(run: Run) -> Run:
     known = recorded(run)
     seen = _seen(run, (*TABLES, *_TRAINED))
     found = _digests(run, seen, known or {})
-    bad = {name for name, digest in found.items() if digest is None}
+    bad = {name for name, digest in found.items() if digest is None and name.partition("/")[0] not in _REMADE}
     lost = (known or {}).keys() - seen.keys()
     folders = {_folder(name) for name in bad | lost} - {None}
     aside = bad | {name for name in seen if _folder(name) in folders}
