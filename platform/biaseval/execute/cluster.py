@@ -40,6 +40,8 @@ class Cluster:
 
     _handed_on: ClassVar[list[bool]] = []
     """Whether a Ray that was left is this machine's own; empty where none was."""
+    _witness: ClassVar[list["Witness"]] = []
+    """Of a Ray that this process connected to."""
 
     def __init__(self, execution: ExecutionSpec, at_once: int | None = None, *, hands_on: bool = False) -> None:
         self._hands_on = hands_on
@@ -69,6 +71,7 @@ class Cluster:
             cls._handed_on.clear()
             with _held_signals():  # Ray's end takes the handler of stops away
                 ray.shutdown()
+            cls._witness.pop().dismiss()
 
     @property
     def would_start(self) -> bool:
@@ -140,9 +143,11 @@ class Cluster:
         refuse_unusable_address()  # Ray itself would wait for a head for ever
         with _held_signals():
             try:
-                with _witnessed(), _without_chatter(), _on_loopback() if address == LOCAL else nullcontext():
+                self._witness.append(Witness())
+                with _without_chatter(), _on_loopback() if address == LOCAL else nullcontext():
                     ray.init(address=address, **options)
             except Exception as error:  # Ray raises bare ones where a node does not start
+                self._witness.pop().dismiss()
                 raise BiasevalError(
                     f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS"
                 ) from error
@@ -183,15 +188,16 @@ def _held_signals() -> Iterator[None]:
             signal.raise_signal(one)
 
 
-@contextmanager
-def _witnessed() -> Iterator[None]:
-    """Have another process say so where Ray's core ends this one without a message, as it does if its GCS dies."""
-    said = "error: Ray ended while it started; run the same command again"
-    with subprocess.Popen(["sh", "-c", 'read -r _ || echo "$0" >&2', said], stdin=subprocess.PIPE) as witness:
-        try:
-            yield
-        finally:
-            witness.communicate(b"\n")
+class Witness:
+    """Another process, which says so if this one ends before `dismiss`: Ray's core ends it silently if Ray dies."""
+
+    def __init__(self) -> None:
+        said = "error: this process was ended, by Ray or by the system; run the same command again to resume"
+        self._process = subprocess.Popen(["sh", "-c", 'read -r _ || echo "$0" >&2', said], stdin=subprocess.PIPE)
+
+    def dismiss(self) -> None:
+        """End it."""
+        self._process.communicate(b"\n")
 
 
 @contextmanager
