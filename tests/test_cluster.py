@@ -25,7 +25,7 @@ from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingReque
 from ray.core.generated.autoscaler_pb2 import ResourceRequest, ResourceRequestByCount
 
 from biaseval.cache import FOLDER
-from biaseval.errors import InputError, TransientError
+from biaseval.errors import InputError
 from biaseval.execute import address as addresses
 from biaseval.execute import cluster
 from biaseval.execute.cluster import Cluster, types_of
@@ -121,17 +121,6 @@ def test_somebody_elses_ray_stays(rays: list[str]) -> None:
 
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def test_a_cluster_whose_nodes_are_gone_may_have_some_again(rays: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    rays.append("init")
-    monkeypatch.setattr(
-        "ray.nodes", lambda: [{"Alive": True, "Resources": {}}, {"Alive": False, "Resources": {"CPU": 2}}]
-    )
-    with pytest.raises(TransientError, match=r"^no node of Ray has CPUs or GPUs now;"), Cluster(ExecutionSpec()) as own:
-        own.resources()
-    with Cluster(ExecutionSpec(gpus_per_actor=1)) as own:
-        assert own.resources().n_gpus == 0
 
 
 def test_cluster_yaml_is_valid_against_rays_schema_and_runs_the_tested_version() -> None:

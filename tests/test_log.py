@@ -69,6 +69,14 @@ def test_a_directory_that_became_no_run_has_no_log(tmp_path: Path) -> None:
     assert not run.has(LOGS)
 
 
+def test_logs_of_others_are_not_taken_for_those_of_a_run(tmp_path: Path) -> None:
+    run = Run.open(str(tmp_path))
+    run.write_text(f"{LOGS}/2026-11-29T200000Z-0f3a.log", "")
+    assert run.leftovers() == {LOGS}
+    run.write_text(f"{LOGS}/slurm-1.out", "done")
+    assert run.leftovers() == set()
+
+
 def test_a_commit_can_be_named_where_the_code_is_no_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(COMMIT, "abc123")
     assert describe_environment()["git_commit"] == "abc123"

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, TransientError
 from biaseval.execute import resources as sharing
 from biaseval.execute.machine import take_share
 from biaseval.scoring.memory import free_bytes
@@ -109,6 +109,8 @@ def test_gpus_of_which_nobody_says_that_they_come_are_waited_for_with_a_word(n_g
     assert re.search(words, found)
     assert "no autoscaler is known" in found
     assert (sharing.share(LoraSpec(), execution, 9, bare).caution or "").startswith("waits for a node with a GPU")
+    with pytest.raises(TransientError, match=r"^no node of Ray has CPUs or GPUs now; run"):
+        sharing.share(LoraSpec(), ExecutionSpec(), 9, sharing.Resources([{}], False, 8))
     # Where GPUs are there, or known to come, nothing is said.
     for there in (EIGHT, ON_DEMAND):
         assert sharing.allocate(ExecutionSpec(gpus_per_actor=1), 9, there).caution is None

@@ -112,8 +112,8 @@ lines as (
     select
         run, other_run, who, against, 9, 'How sure:',
         format(
-            'the chance of any false finding is about 5 %, for {}.{} "No difference shown" means that these data cannot tell.',
-            holds_for, coalesce(format(' In the settings compared first, the runs may miss differences of up to {}.', detectable.told), '')
+            'the chance of any false finding is about 5 %, for {}.{} "No difference shown" and "not shown to differ" mean that these data cannot tell.',
+            holds_for, coalesce(format(' In the first comparison, the runs may miss differences of up to {}.', detectable.told), '')
         )
     from pairs
     left join detectable using (run, other_run, who, against)

@@ -13,5 +13,6 @@ create macro compared_phrase(told, high, low, thing) as
             )
         when len(list_filter(told, lambda one: one.word not like 'not %')) = 0 then thing || ' cannot be tested'
         when len(list_filter(told, lambda one: one.word <> 'negligible')) = 0 then 'no more than a negligible difference in ' || thing
+        when len(list_filter(told, lambda one: one.word like 'differs%')) > 0 then thing || ' differs, perhaps negligibly'
         else thing || ' is not shown to differ'
     end

@@ -285,7 +285,7 @@ lines as (
         || coalesce(', per ' || nullif(concat_ws(
             ' and ', if(bool_or(has_tasks), 'task', null), if(bool_or(has_sets), 'set of demonstrations', null)
         ), ''), '')
-        || '. The price is paid once, not per row.'
+        || ', whatever the number of rows.'
     from prices
     having count(*) > 0
     union all

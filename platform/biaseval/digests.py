@@ -27,8 +27,12 @@ LASTING = frozenset(table.name for table in TABLES.values() if table.name in PLA
 _TRAINED = ("adapters", "adapter", "models", "model")
 """Folders of what training makes: all files of a folder there belong together."""
 
-_REMADE = ("marts", "results.duckdb", "run_settings", "qa_settings")
-"""What every run and analysis makes again; a process that is killed meanwhile may leave it without its digest."""
+_REMADE = (
+    *("marts", "results.duckdb", "run_settings", "search_settings", "qa_settings", "qa_models", "qa_thresholds"),
+    *("bootstrap_draws", "sign_flips", "row_draws", "setting_permutations"),
+    *("qa_draws", "qa_bias_draws", "qa_change_draws", "qa_search_nulls"),
+)
+"""What every run and analysis makes again; a process that is killed meanwhile may leave it with an older digest."""
 
 _SPEC = "spec.yaml"
 """It says itself whether it is whole; its digest tells which spec was lost."""
@@ -83,7 +87,7 @@ def _whole(run: Run) -> Run:
             set_aside(shared, ["made.json"], "differ from the recorded digest")
         except FileNotFoundError:
             pass
-    files = {name: digest for name, digest in found.items() if name not in aside}
+    files = {name: digest for name, digest in found.items() if name not in aside and digest is not None}
     remade = {name: digest for name, digest in (known or {}).items() if name.partition("/")[0] in (*_REMADE, _SPEC)}
     lost -= remade.keys()
     if known:

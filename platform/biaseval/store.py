@@ -58,8 +58,8 @@ ASIDE = "aside"
 _OWN_DIGEST = "own_sha256"
 """The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
 
-LOGS = "logs"
-"""The folder of a run with the output of each start of a command, in a file each."""
+LOGS, _LOG, _LOG_BEFORE = "logs", r"logs/[\dTZ-]+-[0-9a-f]{4}\.log", "run.log"
+"""The folder of a run with the output of each start of a command, in a file each; older versions had one file."""
 
 LEASE = "lease.json"
 """The file of a run that says which process works on it (`biaseval.lease`)."""
@@ -326,7 +326,7 @@ class Run:
 
     def sha256(self, name: str) -> str:
         """Return the SHA-256 of the file ``name``, of which little is in memory at a time; Raises: as `read_bytes`."""
-        with self.reached(), self.fs.open_input_stream(self.path(name)) as stream:
+        with self.reached(), self.fs.open_input_stream(self.path(name), buffer_size=1 << 20) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def read_text(self, name: str) -> str:
@@ -467,7 +467,10 @@ class Run:
 
     def leftovers(self) -> set[str]:
         """Return the names directly in the run that a killed process may leave and that say nothing."""
-        return {name for name in self.names() if name in (_LOCK, _PROBE, LEASE, LOGS) or _TEMPORARY_MARK in name}
+        names, own = set(self.names()), {_LOCK, _PROBE, LEASE, _LOG_BEFORE}
+        if LOGS in names and all(re.fullmatch(_LOG, name) for name in self.files(LOGS)):
+            own.add(LOGS)
+        return {name for name in names if name in own or _TEMPORARY_MARK in name}
 
     def sweep(self) -> None:
         """Delete what a killed process left under temporary names (local disks only)."""

@@ -74,7 +74,7 @@ _NOT = {"is_above_constant": None}
     (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; bias is not shown to differ. new",
         "new. The tests speak for it"]),
     (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy",
-        "In the settings compared first, the runs may miss differences of up to 0.300 in"]),
+        "In the first comparison, the runs may miss differences of up to 0.300 in"]),
     (({"at": "CC", **_RSD},), ["^Better .CC.: less bias in rsd; performance is not shown to differ. new", "!higher",
         "Without mitigation: new against old: perf"]),
     (({"at": "none", **_HIGHER},), ["^CC: performance is not shown", "tion: new against old: better acc"]),

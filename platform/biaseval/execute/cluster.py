@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
 from biaseval.analytics_files import modules_sent
-from biaseval.errors import BiasevalError, TransientError
+from biaseval.errors import BiasevalError
 from biaseval.execute.address import LOCAL, ray_address, refuse_unusable_address
 from biaseval.execute.machine import n_cores
 from biaseval.execute.resources import NodeType, Resources, local_cpus, share_of
@@ -71,7 +71,7 @@ class Cluster:
             cls._handed_on.clear()
             with _held_signals():  # Ray's end takes the handler of stops away
                 ray.shutdown()
-            cls._witness.pop().dismiss()
+                cls._witness.pop().dismiss()
 
     @property
     def would_start(self) -> bool:
@@ -85,7 +85,6 @@ class Cluster:
         Raises:
             InputError: no Ray answers at ``RAY_ADDRESS``.
             BiasevalError: Ray cannot be started or reached.
-            TransientError: its nodes are gone.
         """
         import ray
 
@@ -94,8 +93,6 @@ class Cluster:
         threads = os.environ.get("OMP_NUM_THREADS", "")
         types = [] if self._is_local else node_types()
         found = Resources(nodes, self._is_local, n_cores(), int(threads) if threads.isdigit() else None, types)
-        if not (found.cpus or found.reachable_gpus or found.may_grow(self._execution)):
-            raise TransientError("no node of Ray has CPUs or GPUs now; run the same command again when one has")
         return found if self._at_once is None else share_of(found, self._at_once)
 
     def settle(self) -> None:
@@ -141,9 +138,9 @@ class Cluster:
             options["runtime_env"] = {"py_modules": modules_sent()}
         say("starting Ray" if address == LOCAL else f"connecting to Ray at {address}")
         refuse_unusable_address()  # Ray itself would wait for a head for ever
+        self._witness.append(Witness())
         with _held_signals():
             try:
-                self._witness.append(Witness())
                 with _without_chatter(), _on_loopback() if address == LOCAL else nullcontext():
                     ray.init(address=address, **options)
             except Exception as error:  # Ray raises bare ones where a node does not start
@@ -193,11 +190,14 @@ class Witness:
 
     def __init__(self) -> None:
         said = "error: this process was ended, by Ray or by the system; run the same command again to resume"
-        self._process = subprocess.Popen(["sh", "-c", 'read -r _ || echo "$0" >&2', said], stdin=subprocess.PIPE)
+        self._process: subprocess.Popen[bytes] | None = None
+        with suppress(OSError):  # a machine may have no shell, or no room for a process
+            self._process = subprocess.Popen(["sh", "-c", 'read -r _ || echo "$0" >&2', said], stdin=subprocess.PIPE)
 
     def dismiss(self) -> None:
         """End it."""
-        self._process.communicate(b"\n")
+        if self._process is not None:
+            self._process.communicate(b"\n")
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
 from biaseval.store import Digest, Run, is_refusal
-from biaseval.units import Done, Unit, missing_units
+from biaseval.units import Done, Unit, files_of, missing_units
 
 if TYPE_CHECKING:
     import ray.data
@@ -277,7 +277,9 @@ class _Actor:
         """Return the outcome of a part as JSON, or None if it is left for another process."""
         task = _task(batch)
         own = {"number": task.number, "versions": self._versions, "actor": self._id, "arrived_s": arrived}
-        if self._is_restarted and all(map(self._run.has, task.files)):  # it died between its write and its report
+        if self._is_restarted and files_of(self._run, task.files) == set(
+            task.files
+        ):  # it died between its write and its report
             return json.dumps({**own, "digests": {}, "ended_s": arrived})
         # Made by `_prepare` in this very run, never read from a file.
         prepared = pickle.loads(batch["prepared"][0].as_buffer()) if "prepared" in batch.column_names else None

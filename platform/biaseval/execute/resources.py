@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, TransientError
 from biaseval.spec import ExecutionSpec, TrainingSpec
 from biaseval.spec.accelerators import MEMORY_GIB
 
@@ -369,6 +369,7 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
 
     Raises:
         InputError: there are fewer GPUs or CPUs than the workers need, and none will come.
+        TransientError: all nodes are gone.
     """
     is_local, gpus, cpus = resources.is_local, resources.reachable_gpus, resources.cpus
     asked = None if execution.actors == "auto" else min(execution.actors, n_models)
@@ -384,6 +385,8 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
     n_workers = n_groups * training.workers
     most = int(max(cpus, default=0))
     per_worker = next((n for n in range(most, 0, -1) if sum(int(own // n) for own in cpus) >= n_workers), 0)
+    if not cpus and not gpus:
+        raise TransientError("no node of Ray has CPUs or GPUs now; run the same command again when one has")
     if not per_worker:
         raise _too_few(training, n_groups, int(sum(cpus)), "CPU")
     threads = max(1, resources.omp_threads or resources.n_cores // n_workers) if is_local else per_worker

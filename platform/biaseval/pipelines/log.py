@@ -46,6 +46,7 @@ def logged(run: Run) -> Iterator[None]:
         with suppress(OSError, BiasevalError):
             if not run.has(FILE):
                 run.delete(name)
-                os.rmdir(run.path(LOGS))
+                if run.is_local:
+                    os.rmdir(run.path(LOGS))
             elif lines:
                 run.write_bytes(name, "".join(lines).encode(errors="backslashreplace"))

@@ -82,8 +82,9 @@ def make_missing(
         for stage in stages:
             run.guard()
             missing = missing_units(run, stage.units, needed_only=kind is not None)
-            for unit in stage.units:  # a process that was stopped may have left the checkpoints of a whole unit
-                if "checkpoints" in unit.work and unit.number not in {own.number for own in missing}:
+            for unit in stage.units:  # a process that was stopped may have left the checkpoints of a whole model
+                is_missing = unit.number in {own.number for own in missing}
+                if "checkpoints" in unit.work and not is_missing and run.has(unit.work["folder"]):
                     run.delete(unit.work["checkpoints"])
             total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
             if not missing:
