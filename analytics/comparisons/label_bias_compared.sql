@@ -28,8 +28,11 @@ measured as (
         end as holds_for,
         if(
             compared.method = 'best', format(
-                '{}: {}{}; {}: {}, {}', who, other.best_shown[1],
-                if(own.best_shown[2] = other.best_shown[2], '', ', ' || other.best_shown[2]), against, own.best_shown[1], own.best_shown[2]
+                if(
+                    own.best_shown[2] = other.best_shown[2], '{0} for {2} and {3} for {4}, both {1}',
+                    '{0} {1} for {2} and {3} {5} for {4}'
+                ),
+                other.best_shown[1], other.best_shown[2], who, own.best_shown[1], against, own.best_shown[2]
             ),
             shown_method(compared.method) || ', ' || with_demos(compared.n_demos)
         ) as place,

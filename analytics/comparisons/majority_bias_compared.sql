@@ -19,7 +19,7 @@ measured as (
         compared.* exclude (setting), compared.other_run as who, compared.run as against, counted(shared.n_rows, 'test row') as scope,
         'new test rows and other draws of the demonstrations' as holds_for,
         if(
-            compared.method = 'best', format('{}: {}; {}: {}', who, other.best_shown, against, own.best_shown),
+            compared.method = 'best', format('{} for {}; {} for {}', other.best_shown, who, own.best_shown, against),
             shown_majority_setting(compared.predict, compared.method, compared.n_demos, compared.instruction)
         ) as place,
         dense_rank() over (

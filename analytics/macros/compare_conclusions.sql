@@ -75,14 +75,17 @@ lines as (
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )
-            else '.' || coalesce(' ' || heads.warning, '') || if(heads.is_of_each, format(' Best settings: {}.', heads.place), '')
+            else '.' || if(heads.is_of_each, format(' Best settings: {}.', heads.place), '')
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)
     union all
     select
         run, other_run, who, against, 3, 'Without mitigation:',
-        format('{} against {}: {}.', who, against, concat_ws('; ', performance, bias))
+        format(
+            '{} against {}{}: {}.', who, against, if(starts_with(place, 'no mitigation'), replace(place, 'no mitigation', ''), ''),
+            concat_ws('; ', performance, bias)
+        )
     from heads
     inner join pairs using (run, other_run, who, against)
     where not is_headline and not is_without_difference and coalesce(performance, bias) is not null
@@ -96,7 +99,7 @@ lines as (
             when overall = 'Better' then 'Bias is less, and a loss of performance is not ruled out'
             when has_doubt then 'Cannot be said, as a side is not shown to be better than always answering one label'
             else 'No test speaks for it or against it'
-        end || if(setting like 'on %', ', ' || setting, '') || '.'
+        end || if(setting like 'on %', ', ' || setting, '') || '.' || coalesce(' ' || warning, '')
     from heads
     inner join pairs using (run, other_run, who, against)
     where is_headline and not is_without_difference

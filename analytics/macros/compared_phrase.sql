@@ -9,7 +9,7 @@ create macro compared_phrase(told, high, low, thing) as
         )
         when len(list_filter(told, lambda one: one.word in ('higher', 'lower'))) > 0
             then format(
-                'no verdict on {}, because {}', thing, listed(list_sort(list_distinct([one.doubt for one in told if one.doubt is not null])))
+                'no verdict on {}, because {} there', thing, listed(list_sort(list_distinct([one.doubt for one in told if one.doubt is not null])))
             )
         when len(list_filter(told, lambda one: one.word not like 'not %')) = 0 then thing || ' cannot be tested'
         when len(list_filter(told, lambda one: one.word <> 'negligible')) = 0 then 'no more than a negligible difference in ' || thing

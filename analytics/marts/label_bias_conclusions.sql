@@ -240,7 +240,7 @@ lines as (
         || if(is_better, '', coalesce((
             select
                 format(
-                    ' {} every label counts alike, {} is better: macro-F1 {} against {}, which a test supports.',
+                    ' {} rare labels count as much as frequent ones, {} is better: macro-F1 {} against {}, which a test supports.',
                     if(most.accuracy > most.majority_accuracy, 'If', 'The exception: if'), setting,
                     as_rate(macro_f1), as_rate(majority_macro_f1)
                 )
@@ -285,7 +285,7 @@ lines as (
         || coalesce(', per ' || nullif(concat_ws(
             ' and ', if(bool_or(has_tasks), 'task', null), if(bool_or(has_sets), 'set of demonstrations', null)
         ), ''), '')
-        || ', whatever the number of rows.'
+        || ', once for all rows.'
     from prices
     having count(*) > 0
     union all

@@ -209,7 +209,7 @@ lines as (
     select
         4, 'Price:',
         listed(list(format('{} for {}', counted(n_prompts, 'prompt'), name) order by number))
-        || ', per draw of demonstrations, whatever the number of rows.'
+        || ', per draw of demonstrations, once for all rows.'
     from prices
     having count(*) > 0
     union all

@@ -190,7 +190,7 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     assert query([*runs, third], asked).num_rows == 0  # not all have two demonstrations, so none is the best of all
     said = conclusions(compare_runs(runs))
     assert "(each in its best setting): " in said.splitlines()[0]
-    assert "other: no mitigation, with 2 demonstrations; first: no mitigation, without demonstrations" in said
+    assert "no mitigation with 2 demonstrations for other and no mitigation without demonstrations for first" in said
 
 
 @pytest.mark.parametrize(("changes", "lacking", "said"), [

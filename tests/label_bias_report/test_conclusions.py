@@ -45,7 +45,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["^Biased, and not shown to be better than always"]),
     "better than a constant answer in macro-F1 alone":
         (["update label_bias_by_format set accuracy = 0.3, majority_accuracy = 0.4, is_above_constant = true"],
-        [r"No: .* on 40.0 %\. The exception: if every label counts alike, .* is better: .* against .*, which a"]),
+        [r"No: .* on 40.0 %\. The exception: if rare labels count .*, .* is better: .* against .*, which a"]),
     "right less often than one label":
         (["update label_bias_by_model set is_above_constant = true, accuracy = majority_accuracy - 0.01"],
         ["^Biased, and right less often than always answering one label. "]),

@@ -249,9 +249,9 @@ _TERMS = (
 
 _SETTINGS = Table(
     "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
-    "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1). "
-    "BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: verdicts for the "
-    "rows or tasks of “How sure”. A few tasks can move a mean far, and still be no clear change.",
+    "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1), "
+    "and more if that label is rare. BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / "
+    "labels. Words: verdicts for the rows or tasks of “How sure”. Of few, a large change may be no clear one.",
     """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
