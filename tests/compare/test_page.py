@@ -216,7 +216,6 @@ def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(compare
     assert (row["word"], row["doubt"]) == ("higher", "often is no better than always answering one label")
     source = Path(write_comparison(runs, str(tmp_path / "page.html"))).read_text()
     assert_said(
-        conclusions(compared),
-        ["because often is no better than always answering one label there; no verdict on bias"],
+        conclusions(compared), ["because often is no better than always answering one label there; no verdict on bias"]
     )
     assert not re.search(r'class="word (gain|cost)"', source)
