@@ -97,7 +97,7 @@ class Parts(Making):
             with closing(made):
                 for done in made:
                     pace.add(done)
-                    if recorder is not None and done.facts:  # none of a part whose report got lost
+                    if recorder is not None and done.busy_s:  # 0 of a part whose report got lost
                         recorder.add(done)
                     yield done
         finally:
