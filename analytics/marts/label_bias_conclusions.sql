@@ -34,7 +34,7 @@ answers as (
 preferred as (
     select
         n_demos, count(distinct label) = 1 as is_of_all_sets, any_value(label) as label, avg(share) as share, avg(gold) as gold,
-        listed(list(format('“{}” ({})', label, as_percent(share)) order by demo_set)) as by_set
+        listed(list(format('“{}” ({}, gold {})', label, as_percent(share), as_percent(gold)) order by demo_set)) as by_set
     from answers
     group by n_demos
 ),
