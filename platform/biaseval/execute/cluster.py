@@ -145,9 +145,8 @@ class Cluster:
                     ray.init(address=address, **options)
             except Exception as error:  # Ray raises bare ones where a node does not start
                 self._witness.pop().dismiss()
-                raise BiasevalError(
-                    f"Ray cannot be started or reached at {address!r}: {error}; check RAY_ADDRESS"
-                ) from error
+                what = "cannot be started" if address == LOCAL else f"cannot be reached at {address} (RAY_ADDRESS)"
+                raise BiasevalError(f"Ray {what}: {error}; run the same command again") from error
             self._is_local = address == LOCAL
             self._is_connected = self._is_ours = True
 
