@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from biaseval.analysis.qa_draws import models_rows, settings_rows, thresholds_to_try
-from biaseval.analysis.sql_files import connect, create_views, relations, rows
+from biaseval.analysis.sql_files import create_views, relations, rows, session
 from biaseval.qa_bias.splits.significance import segment_draws
 from biaseval.spec import QaBiasSpec
 from biaseval.tables import QA_ATTRIBUTES, QA_DRAWS, QA_EXAMPLES, QA_MODELS, QA_PREDICTIONS, QA_SETTINGS, QA_THRESHOLDS
@@ -46,7 +46,7 @@ def judged(
         QA_SETTINGS.name: settings_rows(spec, heuristics),
         QA_MODELS.name: models_rows((), [model]),
     }
-    with closing(connect([])) as connection:
+    with closing(session([])) as connection:
         for name, content in tables.items():
             connection.from_arrow(content).create(name)
         create_views(relations("intermediate", tables=tables), connection)

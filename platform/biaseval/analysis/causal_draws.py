@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from biaseval import tables
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
-from biaseval.analysis.sql_files import connect, read_parquet, rows
+from biaseval.analysis.sql_files import read_parquet, rows, session
 from biaseval.environment import read_environment
 from biaseval.spec import BASE, CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run
@@ -129,7 +129,7 @@ def _test_rows(run: Run) -> tuple[int, list[int]]:
         "select count(distinct row) as n_rows, list_sort(list(distinct demo_set)) as seeds "
         f"from ({prompts}) where purpose = 'majority'"
     )
-    with closing(connect([run], asked=[select])) as connection:
+    with closing(session([run])) as connection:
         [found] = rows(select, connection).to_pylist()
     return found["n_rows"], found["seeds"] or []
 

@@ -42,7 +42,7 @@ def _problems(kind: str, folder: str, files: Sql, chosen: sql_files.Chosen) -> I
         yield from error.problems
         return
     given = [made for made in between if made.name in _MADE[folder]]
-    with closing(sql_files.connect([])) as connection:
+    with closing(sql_files.session([])) as connection:
         sql_files.create_methods(connection, chosen)
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)

@@ -117,7 +117,7 @@ def objective_columns(kind: str, sql: str, per: Sequence[str] = (), choose_on: C
         InputError: the query fails, has other columns, has no number, or ignores the data.
     """
     tables = tables_of(kind)
-    with closing(sql_files.connect([])) as connection:
+    with closing(sql_files.session([])) as connection:
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)
         # Tables without rows, not views: each reader would bind a view again, with all below it.

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from biaseval.analysis.causal_draws import derive_label_bias
-from biaseval.analysis.sql_files import connect
+from biaseval.analysis.sql_files import session
 from biaseval.errors import Problems
 from biaseval.inputs.chat import chat_notes
 from biaseval.inputs.harness import lm_eval_digest
@@ -148,7 +148,7 @@ def _smallest_bias(facts: Mapping[str, Any]) -> dict[str, float | None]:
     means = {name: facts[name] / n_tasks for name in names}
     n_labels = means["n_gold_labels"]
     accuracy = 1 / n_labels + ABOVE_CHANCE * (1 - 1 / n_labels) if n_labels else None
-    with closing(connect([])) as connection:
+    with closing(session([])) as connection:
         found = connection.execute(
             """
             select

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from biaseval.analysis.causal_draws import derive_majority_bias
-from biaseval.analysis.sql_files import connect
+from biaseval.analysis.sql_files import session
 from biaseval.errors import Problems
 from biaseval.inputs.chat import chat_notes
 from biaseval.majority_bias.data import read_dataset
@@ -85,7 +85,7 @@ def _smallest_bias(spec: MajorityBiasSpec, n_settings: int) -> float | None:
     """Return the standard deviation of weighted F1 over settings, without noise, that the run would mostly find."""
     n_ways = sum(1 + len(spec.calibration) * (predict == "likelihood") for predict in spec.predict)
     n_tests = len(spec.prompt.instruction) * (1 if spec.lora is None else 2) * n_ways
-    with closing(connect([])) as connection:
+    with closing(session([])) as connection:
         [(found,)] = connection.execute(
             "select visible_settings(?, ?, ?, ?)", [DRAW_DEVIATION**2, n_settings, len(spec.seeds), n_tests]
         ).fetchall()
