@@ -190,11 +190,11 @@ def test_a_hub_that_does_not_answer_and_a_gpu_that_breaks_once_end_nothing(tmp_p
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_part_that_breaks_every_gpu_is_said_after_three(tmp_path: Path, ray_cluster: None) -> None:
+def test_a_part_that_breaks_every_gpu_fails_after_three(tmp_path: Path, ray_cluster: None) -> None:
     run = Run.open(str(tmp_path))
     run.write_text("asked", "")
-    with pytest.raises(BiasevalError, match=f"writing failed: RuntimeError: {BROKEN}; mend this and run the same"):
-        made(run, times=9)
+    assert made(run, times=9) == [0, 1, 2]
+    assert run.files("files") == {"files/0", "files/2"}
     assert len(run.files("broken")) == 3
     assert not run.files("trouble")
 

@@ -259,6 +259,14 @@ RUN_SETTINGS = _table(
     """,
 )
 
+FAILED_PARTS = _table(
+    "failed_parts",
+    "part that failed, which no later command has tried again",
+    key="table_name part",
+    kinds="label_bias majority_bias qa_bias score",
+    columns="table_name string, part int32, problem string, attempts int32",
+)
+
 QA_EXAMPLES = _qa_bias_table(
     "qa_examples",
     "question of a QA-bias run",

@@ -21,10 +21,11 @@ import pyarrow as pa
 
 from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.execute.budget import HALT, GpuHours
-from biaseval.execute.devices import forget_broken_devices, is_broken_device, leave_broken_device, refuse_unusable_gpu
+from biaseval.execute.devices import blamed, forget_attempts, is_broken_device, leave_broken_device, refuse_unusable_gpu
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Ask, Resources, allocate
-from biaseval.execute.tasks import Making, Task, Worker, as_ours
+from biaseval.execute.stalls import Stalls
+from biaseval.execute.tasks import Made, Making, Task, Worker, as_ours, attempted, failure
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
@@ -74,13 +75,13 @@ def made_on_ray(
     if allocation.caution is not None:
         logger.warning("%s %s", parts.name, allocation.caution)
     units = {unit.number: unit for unit in missing}
-    forget_broken_devices(run)
+    forget_attempts(run)
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
     pace.n_actors = max(1, allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0])
-    heard = Versions()
+    heard, stalls = Versions(), Stalls(parts.name, missing)
     try:
         with (
-            _looked_after(Wait(parts.name, parts.execution, resources), allocation, pace) as step,
+            _looked_after(Wait(parts.name, parts.execution, resources), allocation, pace, stalls) as step,
             # Closed with the block: an error that somebody keeps would keep the actors, too.
             closing(_rows(_mapped(parts, run, missing, allocation, resources, step))) as rows,
         ):
@@ -95,6 +96,7 @@ def made_on_ray(
                 digests = {name: Digest(*own) for name, own in found.pop("digests").items()}
                 done = Done(units[found.pop("number")], digests=digests, **found)
                 hours.add(done)
+                stalls.add(done)
                 yield done
         if hours.is_used_up and missing_units(run, missing):
             raise hours.error()
@@ -105,7 +107,7 @@ def made_on_ray(
         raise TransientError(f"{parts.name} failed: {lines[-1]}; run the same command again to resume") from error
     finally:
         hours.close()
-        forget_broken_devices(run)
+        forget_attempts(run)
 
 
 def _rows(mapped: ray.data.Dataset) -> Generator[dict[str, Any], None, None]:
@@ -115,8 +117,8 @@ def _rows(mapped: ray.data.Dataset) -> Generator[dict[str, Any], None, None]:
 
 
 @contextmanager
-def _looked_after(wait: Wait, allocation: Allocation, pace: Pace) -> Iterator[type]:
-    """Watch in the block whether an actor has its place, its current part, and its speed.
+def _looked_after(wait: Wait, allocation: Allocation, pace: Pace, stalls: Stalls) -> Iterator[type]:
+    """Watch in the block whether an actor has its place, its current part, and its speed, or hangs.
 
     A thread watches, because Ray Data's own loop stands still while there is no node.
 
@@ -150,6 +152,7 @@ def _looked_after(wait: Wait, allocation: Allocation, pace: Pace) -> Iterator[ty
             try:
                 if wait.is_due():
                     pace.look()
+                    stalls.look(executors)
                     wait.look(asked())
             except TransientError as error:
                 problems.append(error)
@@ -261,19 +264,22 @@ class _Actor:
             self._error = _as_row(caught, name)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
+        from ray._private import worker
+
         arrived = time.monotonic()
         error = self._error or (batch["error"][0].as_py() if "error" in batch.column_names else None)
         done = None
         if error is None:
+            attempt = cast(Any, worker.global_worker).core_worker.get_current_task_attempt_number()
             try:
-                done = self._done(batch, arrived)
+                done = self._done(batch, arrived, attempt)
             except Exception as caught:
                 if is_broken_device(caught):
-                    leave_broken_device(self._run, _task(batch).number, caught)
+                    leave_broken_device(self._run, _task(batch).number, attempt, caught)
                 error = _as_row(caught, self._name)
         return pa.table({"done": pa.array([done], pa.string()), "error": pa.array([error], pa.string())})
 
-    def _done(self, batch: pa.Table, arrived: float) -> str | None:
+    def _done(self, batch: pa.Table, arrived: float, attempt: int) -> str | None:
         """Return the outcome of a part as JSON, or None if it is left for another process."""
         task = _task(batch)
         own = {"number": task.number, "versions": self._versions, "actor": self._id, "arrived_s": arrived}
@@ -286,7 +292,11 @@ class _Actor:
             if self._is_bounded and self._run.has(HALT):
                 return None
             started = time.monotonic()
-            made = cast(Worker, self._worker).make(task, prepared)  # without one there was an error
+            if (why := blamed(self._run, task.number, attempt)) is not None:
+                made = Made({}, failure(f"{self._name} failed: {why}", attempt))
+            else:
+                make = cast(Worker, self._worker).make  # without one there was an error
+                made = attempted(lambda: make(task, prepared), self._name, is_broken_device)
             busy = time.monotonic() - started
         own |= {"digests": made.write(self._run), "facts": dict(made.facts), "tokens": task.work.get("tokens", 0)}
         return json.dumps({**own, "ended_s": time.monotonic(), "busy_s": busy})

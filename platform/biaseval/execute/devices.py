@@ -1,18 +1,18 @@
-"""GPUs that break: after such an error nothing in the process can use them any more."""
+"""GPUs that break, after which nothing in the process can use them any more, and parts that end their process."""
 
 import logging
 import os
-import uuid
 
 from biaseval.errors import InputError
+from biaseval.execute.tasks import ATTEMPTS
 from biaseval.store import Run
 
 logger = logging.getLogger(__name__)
 
 _TROUBLE = "trouble"
-"""The folder of a run that counts how often a part broke a GPU; it is deleted when the process ends."""
+"""The folder of a run that counts how often a part ended its process; it is deleted when the command ends."""
 
-_ATTEMPTS = 3
+_NO_WORD = "it said nothing, as where the machine lacks memory or the process hangs"
 _WORDS = ("CUDA error", "CUDA driver error", "device-side assert", "NCCL error")
 _MEMORY = "out of memory"
 
@@ -50,17 +50,36 @@ def is_broken_device(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(words in text for words in _WORDS) and _MEMORY not in text
 
 
-def leave_broken_device(run: Run, part: int, error: Exception) -> None:
-    """End this process, so that another one takes the part; after three times return, as the part is to blame."""
-    n_before = sum(name.startswith(f"{_TROUBLE}/{part}.") for name in run.files(_TROUBLE))
-    if n_before + 1 >= _ATTEMPTS:
-        return
-    run.write_text(f"{_TROUBLE}/{part}.{uuid.uuid4().hex}", str(error))
+def leave_broken_device(run: Run, part: int, attempt: int, error: Exception) -> None:
+    """End this process, so that another one takes the part."""
+    _mark(run, part, attempt, None, str(error))
     logger.error("part %d broke the GPU; another process takes it", part, exc_info=error)
     os._exit(1)
 
 
-def forget_broken_devices(run: Run) -> None:
+def blamed(run: Run, part: int, attempt: int) -> str | None:
+    """Return why a part is not tried again: it ended three processes; None: it is, and the attempt is recorded.
+
+    A process that ended together with its node says nothing about the part. ``attempt``: of the part, 0-based.
+    """
+    import ray
+
+    if not attempt:
+        return None
+    alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    marks = [run.read_json(name) for name in sorted(run.files(_TROUBLE)) if name.startswith(f"{_TROUBLE}/{part}.")]
+    reasons = [mark["why"] for mark in marks if mark["node"] is None or mark["node"] in alive]
+    if len(reasons) >= ATTEMPTS:
+        return f"the process that makes it ended {attempt} times: {reasons[-1]}"
+    _mark(run, part, attempt, ray.get_runtime_context().get_node_id(), _NO_WORD)
+    return None
+
+
+def _mark(run: Run, part: int, attempt: int, node: str | None, why: str) -> None:
+    run.write_json(f"{_TROUBLE}/{part}.{attempt}", {"node": node, "why": why})
+
+
+def forget_attempts(run: Run) -> None:
     """Reset the counts."""
     if run.files(_TROUBLE):
         run.delete(_TROUBLE)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from biaseval.execute.budget import say_idle_budget
@@ -19,7 +20,7 @@ from biaseval.execute.datasets import made_on_ray
 from biaseval.execute.machine import n_cores
 from biaseval.execute.pace import Pace
 from biaseval.execute.resources import Resources, allocate
-from biaseval.execute.tasks import Making, Task, as_ours
+from biaseval.execute.tasks import Making, Task, as_ours, attempted
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 
@@ -65,7 +66,7 @@ def made_here(parts: Making, run: Run, missing: Sequence[Unit]) -> Generator[Don
             arrived = time.monotonic()
             prepared = None if parts.prepare is None else parts.prepare(run, task, **parts.arguments)
             started = time.monotonic()
-            made = worker.make(task, prepared)
+            made = attempted(partial(worker.make, task, prepared), parts.name, lambda error: False)
             busy = time.monotonic() - started
             digests = made.write(run)
             times: dict[str, Any] = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}
@@ -79,7 +80,7 @@ class Parts(Making):
     """A stage of parts that are independent of each other."""
 
     def make(self, run: Run, missing: Sequence[Unit], cluster: Cluster) -> Generator[Done, None, None]:
-        """Make the missing units in any order, and yield each when it is complete.
+        """Make the missing units in any order, and yield each when it is complete or has failed (`attempted`).
 
         Raises:
             InputError, BiasevalError: our own, from a worker.
@@ -96,8 +97,9 @@ class Parts(Making):
         try:
             with closing(made):
                 for done in made:
-                    pace.add(done)
-                    if recorder is not None and done.busy_s:  # 0 of a part whose report got lost
+                    if done.is_complete:
+                        pace.add(done)
+                    if recorder is not None and done.is_complete and done.busy_s:  # 0: its report got lost
                         recorder.add(done)
                     yield done
         finally:

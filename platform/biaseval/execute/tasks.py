@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, InputError, TransientError
 from biaseval.spec import ExecutionSpec
 from biaseval.store import Digest, Run
 from biaseval.units import Done, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,17 @@ class Made:
         for file, rows in self.tables.items():
             run.write_table(file, rows)
         return {file: digest for file in self.tables if (digest := run.ledger.files.get(file)) is not None}
+
+
+RESUMES = "; mend this and run the same command again to resume"
+
+ATTEMPTS = 3
+"""How often a part is tried before it counts as failed."""
+
+
+def failure(problem: str, attempts: int) -> dict[str, Any]:
+    """Return the facts of a part that failed, in place of those of its making."""
+    return {"is_complete": False, "problem": problem, "attempts": attempts}
 
 
 class Worker(Protocol):
@@ -91,11 +105,32 @@ class Making(Staged):
     """Returns about how long this process would take for a unit; None: nobody knows, or actors are asked for."""
 
 
+def attempted(make: Callable[[], Made], name: str, ends_all: Callable[[Exception], bool]) -> Made:
+    """Return a part that was tried up to `ATTEMPTS` times; one that failed has no tables, and the facts of `failure`.
+
+    An error with a message of ours comes again, so it is not tried again.
+
+    Raises:
+        InputError, TransientError, OSError: bad input, a disk, a store or a network; other parts would meet it, too.
+        Exception: one that ``ends_all`` work of this process.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return make()
+        except (InputError, TransientError, OSError):
+            raise
+        except Exception as error:
+            if ends_all(error):
+                raise
+            if isinstance(error, BiasevalError) or attempt == ATTEMPTS:
+                return Made({}, failure(str(as_ours(error, name)), attempt))
+            logger.warning("%s failed, and is tried again", name, exc_info=error)
+    raise AssertionError("unreachable")
+
+
 def as_ours(error: Exception, name: str) -> BiasevalError:
     """Return an error of a worker as a BiasevalError with its cause and the correction."""
     if isinstance(error, BiasevalError):
         return error
     reason = " ".join(str(error).split()) or "no reason is given"
-    return BiasevalError(
-        f"{name} failed: {type(error).__name__}: {reason}; mend this and run the same command again to resume"
-    )
+    return BiasevalError(f"{name} failed: {type(error).__name__}: {reason}{RESUMES}")

@@ -11,6 +11,7 @@ from typing import cast
 from biaseval.analysis.summary_marts import SUMMARY, summarize
 from biaseval.digests import kept, record
 from biaseval.pipelines.directory import FINDINGS, begin, is_planned, read_plan, refuse_foreign, settle_run
+from biaseval.pipelines.failed_parts import FailedParts
 from biaseval.pipelines.kind import AnyKind, Stage
 from biaseval.pipelines.log import logged
 from biaseval.pipelines.optional_packages import refuse_missing_extras
@@ -72,11 +73,12 @@ def make_missing(
 
     Raises:
         InputError, BiasevalError: as the stages raise them; complete units stay.
+        BiasevalError: parts failed, and all others are complete (`FailedParts`).
     """
     from biaseval.execute.cluster import Cluster
     from biaseval.execute.messages import STORAGE
 
-    made: list[Done] = []
+    made, failed = list[Done](), FailedParts(run)
     run.delete(STORAGE)  # what a process left that was stopped after its last training
     with Cluster(execution, at_once) as cluster:
         for stage in stages:
@@ -101,6 +103,8 @@ def make_missing(
                 # Closed with the block: an error that somebody keeps would keep its actors and groups, too.
                 with closing(cast("Generator[Done, None, None]", stage.make(run, missing, cluster))) as making:
                     for done in making:
+                        if failed.add(stage, done):
+                            continue
                         for name in (*done.unit.files, *done.unit.beside):
                             run.ledger.files.setdefault(name, None)
                         run.ledger.files.update(done.digests)
@@ -109,11 +113,12 @@ def make_missing(
                         own.append(done)
             made += own
             record(run)
-            given_up = {done.unit.number for done in own if not done.is_complete}
+            given_up = {done.unit.number for done in own if not done.is_complete} | failed.numbers(stage)
             left_out = [unit.files[0] for unit in missing_units(run, missing) if unit.number not in given_up]
             refuse_missing(run, left_out, len(stage.units))
             if kind is not None:
                 kind.refuse_stopped(own)
+    failed.refuse()
     return made
 
 

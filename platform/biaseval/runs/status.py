@@ -12,6 +12,7 @@ from biaseval.errors import InputError
 from biaseval.execute.messages import progress_file, under_way
 from biaseval.lease import Seen, Sight, look
 from biaseval.pipelines.directory import FINDINGS, is_planned, read_plan, read_spec
+from biaseval.pipelines.failed_parts import failed_parts
 from biaseval.pipelines.kind import Stage
 from biaseval.pipelines.run import needed_units
 from biaseval.runs.kinds import kind_of
@@ -137,7 +138,7 @@ def run_status(run_uri: str) -> Status:
         under_way=begun,
         driver=driver,
         pace=pace,
-        given_up=kind.given_up(run, spec),
+        given_up={**kind.given_up(run, spec), **failed_parts(run)},
         damaged=damaged,
         log=max(run.listed(LOGS), default=None),
     )

@@ -1,0 +1,122 @@
+"""Parts that fail, kill their process or hang: all others are made, and a later command tries them again."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from biaseval.errors import BiasevalError
+from biaseval.execute import stalls
+from biaseval.execute.cluster import Cluster
+from biaseval.execute.parts import Parts
+from biaseval.execute.tasks import Made, Task
+from biaseval.pipelines.labels import label_scores
+from biaseval.pipelines.labels.label_scores import LabelScoresWorker
+from biaseval.runs import run_status, score_prompts
+from biaseval.spec import ExecutionSpec, ModelSpec
+from biaseval.store import Run
+from biaseval.units import Done, Unit
+from tests.test_execute import write_prompts
+
+
+class BadWorker(LabelScoresWorker):
+    """Scores, but for the parts in the run's file ``bad``; it counts the attempts."""
+
+    def make(self, task: Task, prepared: Any) -> Made:
+        bad = Path(self._run.root, "..", "bad")
+        if bad.exists() and str(task.number) in bad.read_text().split():
+            with bad.with_name("attempts").open("a") as attempts:
+                print(task.number, file=attempts)
+            raise RuntimeError("a kernel failed")
+        return super().make(task, prepared)
+
+
+def scored(model: Path, folder: Path) -> Run:
+    return score_prompts(
+        ModelSpec(path=str(model)), ExecutionSpec(part_rows=3), folder / "prompts.jsonl", str(folder / "out")
+    )
+
+
+def test_a_run_goes_on_without_a_part_that_fails_and_a_later_command_tries_it_again(
+    tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", BadWorker)
+    write_prompts(tmp_path)
+    (tmp_path / "bad").write_text("1")
+    problem = "scoring failed: RuntimeError: a kernel failed"
+    with pytest.raises(BiasevalError, match=rf"1 part with 3 rows failed \(first: .*part-00001.*{problem}\); biase"):
+        scored(tiny_llama, tmp_path)
+    run = Run.open(str(tmp_path / "out"))
+    assert run.parts("label_scores") == {0, 2, 3}
+    row = {"table_name": "label_scores", "part": 1, "problem": problem, "attempts": 3}
+    assert run.read_table("failed_parts").to_pylist() == [row]
+    assert (tmp_path / "attempts").read_text().split() == ["1"] * 3
+    status = run_status(run.uri)
+    assert not status.is_complete
+    assert status.given_up == {"label_scores/part-00001.parquet": f"tried 3 times: {problem}"}
+    (tmp_path / "bad").unlink()
+    scored(tiny_llama, tmp_path)
+    assert run_status(run.uri).is_complete
+    assert not run.parts("failed_parts")
+
+
+def test_a_run_ends_when_more_than_a_few_parts_fail_and_most_do(
+    tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", BadWorker)
+    write_prompts(tmp_path, n=18)
+    (tmp_path / "bad").write_text("1 2 3 4 5")
+    with pytest.raises(BiasevalError, match="3 parts with 9 rows failed"):
+        scored(tiny_llama, tmp_path)
+    assert Run.open(str(tmp_path / "out")).parts("label_scores") == {0}
+
+
+class EndsBadly:
+    """Makes parts; part 3 kills its process, or stops it, as often as it is told."""
+
+    def __init__(self, run: Run, allocation: Any, *, by: int, times: int) -> None:
+        self._run, self._by, self._times = run, by, times
+
+    def make(self, task: Task, prepared: None) -> Made:
+        if task.number == 3:
+            time.sleep(1)  # the driver hears of earlier parts
+            with open(self._run.path("attempts"), "a+") as attempts:
+                attempts.seek(0)
+                if len(attempts.read().split()) < self._times:
+                    print(3, file=attempts, flush=True)
+                    os.kill(os.getpid(), self._by)
+        return Made({file: pa.table({"number": [task.number]}) for file in task.files}, {"number": task.number})
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize(("by", "times"), [(signal.SIGKILL, 99), (signal.SIGSTOP, 1)])
+def test_a_part_that_ends_or_stops_its_process_is_tried_again_and_then_left(
+    tmp_path: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch, by: signal.Signals, times: int
+) -> None:
+    monkeypatch.setattr(stalls, "_LEAST_S", 3.0)
+    run, units = (
+        Run.open(str(tmp_path)),
+        [Unit(number, 1, (f"files/part-{number:05d}.parquet",)) for number in range(4)],
+    )
+    stage = Parts(
+        name="writing", verb="written", units=units, execution=ExecutionSpec(actors=1), worker=EndsBadly,
+        arguments={"by": int(by), "times": times},
+    )  # fmt: skip
+    heard: dict[int, Done] = {}
+    with Cluster(ExecutionSpec()) as cluster:
+        for done in stage.make(run, units, cluster):
+            assert done.unit.number not in heard
+            heard[done.unit.number] = done
+    assert heard.keys() == {0, 1, 2, 3}
+    is_made = times == 1
+    assert [heard[number].is_complete for number in range(4)] == [True, True, True, is_made]
+    assert run.has(units[3].files[0]) is is_made
+    if not is_made:
+        assert 3 <= heard[3].facts["attempts"] == len(run.read_text("attempts").split()) <= 4
+        assert "writing failed: the process that makes it ended" in heard[3].facts["problem"]
+    assert not run.files("trouble")
