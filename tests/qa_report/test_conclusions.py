@@ -36,7 +36,7 @@ def test_the_biases_that_were_put_into_the_answers_are_told_with_the_numbers_of_
         r"question \(sim_word\) in weak.\n",
         r"\nBefore you deploy: the most accurate model, strong, is right on 80.0 % .*, but where ans_len > \d on ",
         r"\nExact match \(%\): on squad, strong 80.0 \[.* and weak 50.0 .*; out of .* \(mean of 2 sets\), strong 37.5 ",
-        "How sure: .* any bias is a false alarm is about 5 % per data set. So is the chance of any false difference",
+        "How sure: .* any bias is a false alarm is about 5 % per data set. So is the chance .* Each p of this page is",
         "!Helps", "!debias",
     ]  # fmt: skip
     assert_said(text, words)
