@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from biaseval.analysis.comparing import N_LISTED, Compared, compare_runs, comparing
 from biaseval.cli import printing
 from biaseval.report import write_comparison
-from biaseval.report.compare import RELATIONS, compare_page, difference_charts
+from biaseval.report.compare import RELATIONS, compare_layout, compare_page, difference_charts
 from tests.commands import call
 from tests.compare.runs import GOLDS, HITS, agreement, compared_rows, conclusions, label_plan, make
 from tests.handmade import found_by
@@ -58,8 +59,9 @@ def told(*changes: Mapping[str, Any], **every: Any) -> str:
         if pa.types.is_null(field.type):
             kind = pa.float64() if field.name == "baseline" else pa.string()
             given = given.set_column(number, field.name, given[field.name].cast(kind))
-    made = "with compared as (from compared_words('measured')) from compare_conclusions('compared')"
-    found = found_by(made, measured=given)
+    made = "with compared as (from compared_words('measured')) from compare_conclusions('compared', 'own')"
+    own = [{"run": run, "lead": "Ready to deploy?", "text": f"Not shown: {run} is"} for run in ("old", "new", "third")]
+    found = found_by(made, measured=given, own=own)
     return "\n".join(f"{row['lead']} {row['text']}" for row in found)
 
 
@@ -70,10 +72,11 @@ _NOT = {"is_above_constant": None}
 
 @pytest.mark.parametrize(("changes", "words"), [
     ((), ["^CC: performance is not shown to differ; bias is not shown to differ. new against old, on 9 rows.\n",
-        "Switch from old to new. No test speaks for it or against it"]),
+        "Switch from old to new. No test speaks for it or against it",
+        "Ready to deploy new. Not shown: new is\nReady to deploy old. Not shown: old is\n", "!third"]),
     (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; bias is not shown to differ. new",
-        "new. The tests speak for it"]),
-    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy",
+        "new. The tests speak for it", "Ready to deploy new", "!deploy old"]),
+    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy", "Ready to deploy old", "!deploy new",
         "In the first comparison, the runs may miss differences of up to 0.300 in"]),
     (({"at": "CC", **_RSD},), ["^Better .CC.: less bias in rsd; performance is not shown to differ. new", "!higher",
         "Without mitigation: new against old: perf"]),
@@ -97,7 +100,7 @@ _NOT = {"is_above_constant": None}
     (({"estimate": 0.0},),
         ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:", "!Switch"]),
     (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
-    ((), ["How sure: the chance of any false finding is about 5 %, for new rows. "]),
+    ((), ["How sure: the chance of any false finding is about 5 %, for new rows. In the tables of differences, p is"]),
 ])  # fmt: skip
 def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], words: list[str]) -> None:
     assert_said(told(*changes), words)
@@ -128,7 +131,8 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     assert titles - known == set()
     assert_whole(source)
     assert_answered(source, labels, 4)
-    assert_said(Page(source).text, [re.escape(headline), "16", "0.500 → 0.768 better", "17 of these predictions"])
+    said = ["16", "0.500 → 0.768 better", "17 of these predictions", "Ready to deploy other. Better than always"]
+    assert_said(Page(source).text, [re.escape(headline), *said])
     ids = {"summary", "overview", "differences", "rows", "shared", "words"}
     assert ids <= set(Page(source).values("id"))
     monkeypatch.setattr("biaseval.analysis.comparing.comparing", lambda *_: nullcontext((compared, None)))
@@ -200,6 +204,26 @@ def test_what_runs_are_of_is_shown_key_by_key_and_markup_is_not_interpreted(tmp_
     words = [f"it's <b>: {digest[:12]} · first: –", "it's <b>: 1 · first: –", re.escape(hostile)]
     assert_said(Page(source).text, words)
     assert "<img src=//evil" not in source
+
+
+_X, _Y = "0123456789abcdef", "fedcba9876543210"
+
+
+@pytest.mark.parametrize(("origins", "about"), [
+    ({"spec.model.path": ("a/tiny", "b/large/")}, ["first: tiny", "other: large"]),
+    ({"spec.model.path": ("a/tiny", "b/tiny")}, ["first: a/tiny", "other: b/tiny"]),
+    ({"spec.model.path": ("a/tiny", "a/tiny"), "fingerprint.model": (_X, _Y)},
+        [f"first: a/tiny {_X[:12]}", f"other: a/tiny {_Y[:12]}"]),
+    ({"spec.model.path": ("tiny", "b/own"), "fingerprint.model": (_X, _X)},
+        ["first, other: one model, called tiny and own"]),
+    ({"fingerprint.bert": (_X, _X)}, []),
+])  # fmt: skip
+def test_the_first_line_says_which_runs_are_of_one_model(
+    origins: dict[str, tuple[str | None, str | None]], about: list[str], compared: Compared
+) -> None:
+    facts = [{"fact": fact, "values": dict(zip(compared.runs, own, strict=True))} for fact, own in origins.items()]
+    told = [one for one in compare_layout(replace(compared, origins=facts), lambda _: []).about if one]
+    assert told == [*about, "7 tasks with 56 rows", "verdicts of each run against the first"]
 
 
 def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(compared: Compared, tmp_path: Path) -> None:
