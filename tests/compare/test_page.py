@@ -73,7 +73,8 @@ _NOT = {"is_above_constant": None}
 @pytest.mark.parametrize(("changes", "words"), [
     ((), ["^CC: performance is not shown to differ; bias is not shown to differ. new against old, on 9 rows.\n",
         "Switch from old to new. No test speaks for it or against it",
-        "Ready to deploy new. Not shown: new is\nReady to deploy old. Not shown: old is\n", "!third"]),
+        "Ready to deploy new. Not shown: new is\nReady to deploy old. Not shown: old is\n", "!third",
+        "How sure: the chance of any false finding is about 5 %, for new rows. In the tables of differences, p is"]),
     (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; bias is not shown to differ. new",
         "new. The tests speak for it", "Ready to deploy new", "!deploy old"]),
     (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy", "Ready to deploy old", "!deploy new",
@@ -100,7 +101,6 @@ _NOT = {"is_above_constant": None}
     (({"estimate": 0.0},),
         ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:", "!Switch"]),
     (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
-    ((), ["How sure: the chance of any false finding is about 5 %, for new rows. In the tables of differences, p is"]),
 ])  # fmt: skip
 def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], words: list[str]) -> None:
     assert_said(told(*changes), words)
@@ -133,8 +133,7 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     assert_answered(source, labels, 4)
     said = ["16", "0.500 → 0.768 better", "17 of these predictions", "Ready to deploy other. Better than always"]
     assert_said(Page(source).text, [re.escape(headline), *said])
-    ids = {"summary", "overview", "differences", "rows", "shared", "words"}
-    assert ids <= set(Page(source).values("id"))
+    assert {"summary", "overview", "differences", "rows", "shared", "words"} <= set(Page(source).values("id"))
     monkeypatch.setattr("biaseval.analysis.comparing.comparing", lambda *_: nullcontext((compared, None)))
     as_json = json.loads(call(capsys, monkeypatch, "compare", *labels, "--json").out)
     assert (as_json["runs"], as_json["tests"]) == (["first", "other"], json.loads(json.dumps(compared.tests)))
@@ -206,24 +205,18 @@ def test_what_runs_are_of_is_shown_key_by_key_and_markup_is_not_interpreted(tmp_
     assert "<img src=//evil" not in source
 
 
-_X, _Y = "0123456789abcdef", "fedcba9876543210"
-
-
-@pytest.mark.parametrize(("origins", "about"), [
-    ({"spec.model.path": ("a/tiny", "b/large/")}, ["first: tiny", "other: large"]),
-    ({"spec.model.path": ("a/tiny", "b/tiny")}, ["first: a/tiny", "other: b/tiny"]),
-    ({"spec.model.path": ("a/tiny", "a/tiny"), "fingerprint.model": (_X, _Y)},
-        [f"first: a/tiny {_X[:12]}", f"other: a/tiny {_Y[:12]}"]),
-    ({"spec.model.path": ("tiny", "b/own"), "fingerprint.model": (_X, _X)},
-        ["first, other: one model, called tiny and own"]),
-    ({"fingerprint.bert": (_X, _X)}, []),
+@pytest.mark.parametrize(("paths", "files", "about"), [
+    (("a/tiny", "b/large/"), (None, None), ["first: tiny", "other: large"]),
+    (("a/tiny", "b/tiny"), (None, None), ["first: a/tiny", "other: b/tiny"]),
+    (("a/tiny", "a/tiny"), ("0" * 64, "1" * 64), ["first: a/tiny 000000000000", "other: a/tiny 111111111111"]),
+    (("tiny", "b/own"), ("0" * 64, "0" * 64), ["first, other: one model, called tiny and own"]),
 ])  # fmt: skip
 def test_the_first_line_says_which_runs_are_of_one_model(
-    origins: dict[str, tuple[str | None, str | None]], about: list[str], compared: Compared
+    paths: tuple[str, ...], files: tuple[str | None, ...], about: list[str], compared: Compared
 ) -> None:
-    facts = [{"fact": fact, "values": dict(zip(compared.runs, own, strict=True))} for fact, own in origins.items()]
-    told = [one for one in compare_layout(replace(compared, origins=facts), lambda _: []).about if one]
-    assert told == [*about, "7 tasks with 56 rows", "verdicts of each run against the first"]
+    values = [dict(zip(compared.runs, own, strict=True)) for own in (paths, files)]
+    facts = [{"fact": "spec.model.path", "values": values[0]}, {"fact": "fingerprint.model", "values": values[1]}]
+    assert list(compare_layout(replace(compared, origins=facts), lambda _: []).about)[: len(about)] == about
 
 
 def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(compared: Compared, tmp_path: Path) -> None:
@@ -239,7 +232,5 @@ def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(compare
     assert (row["value"], row["other_value"], row["baseline"], row["verdict"]) == (0.25, 0.75, 0.75, "higher")
     assert (row["word"], row["doubt"]) == ("higher", "often is no better than always answering one label")
     source = Path(write_comparison(runs, str(tmp_path / "page.html"))).read_text()
-    assert_said(
-        conclusions(compared), ["because often is no better than always answering one label there; no verdict on bias"]
-    )
+    assert_said(conclusions(compared), ["often is no better than always answering one label there; no verdict on bias"])
     assert not re.search(r'class="word (gain|cost)"', source)

@@ -198,9 +198,7 @@ def test_the_primary_question_is_answered_behind_the_headline(asked: Run) -> Non
             shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
             estimate = f"{row['estimate']:.3f}".replace("-", "\N{MINUS SIGN}")
             assert f"({estimate}, adjusted {shown})" in lines[1]
-    assert_said(
-        said(asked), ["adjusted for these 2 tests only", "about 5 % for the primary question and 5 % for the rest"]
-    )
+    assert_said(said(asked), ["adjusted for these 2 tests only", "5 % for the primary question and 5 % for the rest"])
 
 
 LATE = "The primary question was chosen after scoring"
