@@ -19,6 +19,10 @@ reasons as (
         ]) as text
     from qa_bias_shared as own
     inner join qa_bias_shared as back on own.run = back.other_run and own.other_run = back.run
+),
+
+measured as (
+    select run, unnest([dataset, heuristic]) as thing from qa_bias_by_heuristic
 )
 
-from compare_cautions('qa_bias_shared', 'qa_bias_compared', 'reasons')
+from compare_cautions('qa_bias_shared', 'qa_bias_compared', 'reasons', 'measured')

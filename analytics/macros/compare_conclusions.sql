@@ -1,7 +1,7 @@
--- from compare_conclusions('compared'): sentences on every ordered pair of sides of a relation *_compared: run,
--- other_run, who, against, line, lead, text. The headline and the lines after it are of the settings that a user would
--- deploy.
-create macro compare_conclusions(compared) as table
+-- from compare_conclusions('compared', 'conclusions'): sentences on every ordered pair of sides of a relation *_compared:
+-- run, other_run, who, against, line, lead, text. The headline and the lines after it are of the settings that a user
+-- would deploy. conclusions: those of each run alone, which say whether the better run, or each if none is, is ready.
+create macro compare_conclusions(compared, conclusions) as table
 with
 told as (
     from query_table(compared)
@@ -105,6 +105,14 @@ lines as (
     where is_headline and not is_without_difference
     union all
     select
+        pairs.run, other_run, who, against, 4, replace(own.lead, 'deploy', 'deploy ' || own.run), own.text
+    from pairs
+    left join (select * from heads where is_headline) as heads using (run, other_run, who, against)
+    inner join query_table(conclusions) as own on own.run in (pairs.run, other_run)
+    where own.lead like '%deploy%' and own.run is distinct from case overall when 'Better' then pairs.run when 'Worse' then other_run end
+    qualify row_number() over (partition by pairs.run, other_run, own.run order by who, against) = 1
+    union all
+    select
         run, other_run, who, against, 5, 'No supported mitigation:',
         'none is shown to reduce bias without a loss in either run, so the settings without mitigation are compared first.'
     from told
@@ -115,7 +123,7 @@ lines as (
     select
         run, other_run, who, against, 9, 'How sure:',
         format(
-            'the chance of any false finding is about 5 %, for {}.{} "No difference shown" and "not shown to differ" mean that these data cannot tell.',
+            'the chance of any false finding is about 5 %, for {}. In the tables of differences, p is corrected for all their tests.{} "No difference shown" and "not shown to differ" mean that these data cannot tell.',
             holds_for, coalesce(format(' In the first comparison, the runs may miss differences of up to {}.', detectable.told), '')
         )
     from pairs

@@ -252,15 +252,14 @@ lines as (
         3, 'Best mitigation:',
         format(
             '{} the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD {} → {}, BiasScore {} → {}, '
-            || 'accuracy {} → {} and macro-F1 {} → {}.{}',
+            || 'accuracy {} → {} and macro-F1 {} → {}.',
             if(
                 method = 'none',
                 format('{} in place of {} ha{}', counted(n_demos, 'demonstration'), against_n_demos, if(n_demos = 1, 's', 've')),
                 shown_method(method) || ' ' || with_demos(n_demos) || ' has'
             ),
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
-            as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1),
-            if(method = 'none', ' They lengthen every prompt.', '')
+            as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1)
         )
     from best
     union all
@@ -287,6 +286,24 @@ lines as (
         ), ''), '')
         || ', once for all rows.'
     from prices
+    having count(*) > 0
+    union all
+    from told_lengths('prompt_lengths')
+    union all
+    select
+        6, 'Sets of demonstrations:',
+        told_draws('set', max(n_sets), format(
+            '{} best set exceeds the worst in accuracy by {}',
+            case when (select max(n_tasks) from plain) > 1 then 'On average over tasks, the' else 'The' end,
+            listed(list(as_rate(apart) || ' ' || with_demos(n_demos) order by n_demos))
+        ))
+    from (
+        select n_demos, max(n) as n_sets, avg(apart order by task) as apart
+        from (select n_demos, task, count(*) as n, max(accuracy) - min(accuracy) as apart from label_bias_by_task where method = 'none' group by all)
+        semi join told using (n_demos)
+        group by n_demos
+        having n_sets > 1
+    )
     having count(*) > 0
     union all
     select
@@ -351,6 +368,8 @@ lines as (
                     if(n_tasks = 1, 'this task', format('these {} tasks', n_tasks)),
                     if(n_demos > 0, ' with the same demonstrations', '')
                 )
+                || case when exists (from single where coalesce(rsd_p, bias_score_p) is not null)
+                    then ' This holds for all tests of the page together; each p above is of one setting alone.' else '' end
                 || coalesce(
                     ' The run may miss changes of up to '
                     || listed(list_filter(

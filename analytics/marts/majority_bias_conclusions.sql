@@ -213,6 +213,14 @@ lines as (
     from prices
     having count(*) > 0
     union all
+    from told_lengths('prompt_lengths')
+    union all
+    select
+        6, 'Seeds:', told_draws('seed', max(n_seeds), 'On average over settings, weighted F1 has a standard deviation of '
+            || as_rate(avg(mean_sd_over_seeds order by instruction)) || ' over the seeds')
+    from plain
+    having max(n_seeds) > 1
+    union all
     select
         3, 'Best mitigation:',
         format(
@@ -250,6 +258,7 @@ lines as (
             counted(n_rows, 'row'), counted(n_seeds, 'seed')
         )
         || coalesce(format(' The run may miss changes of weighted F1 of up to {}.', as_rate(most)), '')
+        || case when exists (from plain where proportions_p_adjusted is not null) then ' Each p above is corrected for all such tests.' else '' end
     from certainty, (select max(n_test_rows) as n_rows, max(n_seeds) as n_seeds from majority_by_model) as size
 )
 

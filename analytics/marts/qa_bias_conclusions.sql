@@ -384,7 +384,8 @@ lines as (
                 (select count(p_adjusted) from qa_model_comparisons) > 0,
                 ' So is the chance of any false difference between models, over all of them.', ''
             ),
-            if((select count(*) from addressed) > 0, ' The same holds for all changes by debiasing, for these trainings.', '')
+            if((select count(*) from addressed) > 0, ' The same holds for all changes by debiasing, for these trainings.', ''),
+            ' Each p of this page is corrected for all such tests.'
         )
     from judged
     having count_if(word in ('biased', 'none')) > 0 or (select count(*) from addressed) > 0

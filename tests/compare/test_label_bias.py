@@ -202,7 +202,7 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     ((f"update prompts set input_text = 'Another' where {LAST} = 0",), {"has_same_inputs"},
         "the prompts show the rows in another way"),
     ((_again("label_bias_by_task_over_sets", "2 as n_demos"),), {"has_same_n_demos"},
-        "other numbers of demonstrations"),
+        "not compared, because only one of the two runs has it: 2 demonstrations (other)"),
     ((_again("tasks", "'task8' as task", "task = 'task7'"),), set(),
         "left out, because only one of the two runs has it: task8"),
     (SECOND_SET, {"has_same_sets"}, "other demonstration sets"),

@@ -76,6 +76,8 @@ OF_LARGE = "where run = 'large'"
     ((f"update contexts set text = 'other demonstrations' {OF_LARGE} and demo_set = 3",), {"has_same_contexts"},
         "other demonstrations or another instruction"),
     (OTHER_SEEDS, {"has_same_contexts", "has_same_seeds"}, "other seeds of the demonstrations"),
+    ((f"insert into majority_by_model select * replace (20 as n_demos) from majority_by_model {OF_LARGE}",),
+        {"has_same_n_demos"}, "only one of the two runs has it: 20 demonstrations (large)."),
 ])  # fmt: skip
 def test_what_majority_runs_do_not_share_is_named_or_refused(
     changes: tuple[str, ...], lacking: set[str] | None, said: str, pair: Together

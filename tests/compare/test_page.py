@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from biaseval.analysis.comparing import N_LISTED, Compared, compare_runs, comparing
 from biaseval.cli import printing
 from biaseval.report import write_comparison
-from biaseval.report.compare import RELATIONS, compare_page, difference_charts
+from biaseval.report.compare import RELATIONS, compare_layout, compare_page, difference_charts
 from tests.commands import call
 from tests.compare.runs import GOLDS, HITS, agreement, compared_rows, conclusions, label_plan, make
 from tests.handmade import found_by
@@ -58,8 +59,9 @@ def told(*changes: Mapping[str, Any], **every: Any) -> str:
         if pa.types.is_null(field.type):
             kind = pa.float64() if field.name == "baseline" else pa.string()
             given = given.set_column(number, field.name, given[field.name].cast(kind))
-    made = "with compared as (from compared_words('measured')) from compare_conclusions('compared')"
-    found = found_by(made, measured=given)
+    made = "with compared as (from compared_words('measured')) from compare_conclusions('compared', 'own')"
+    own = [{"run": run, "lead": "Ready to deploy?", "text": f"Not shown: {run} is"} for run in ("old", "new", "third")]
+    found = found_by(made, measured=given, own=own)
     return "\n".join(f"{row['lead']} {row['text']}" for row in found)
 
 
@@ -70,10 +72,12 @@ _NOT = {"is_above_constant": None}
 
 @pytest.mark.parametrize(("changes", "words"), [
     ((), ["^CC: performance is not shown to differ; bias is not shown to differ. new against old, on 9 rows.\n",
-        "Switch from old to new. No test speaks for it or against it"]),
+        "Switch from old to new. No test speaks for it or against it",
+        "Ready to deploy new. Not shown: new is\nReady to deploy old. Not shown: old is\n", "!third",
+        "How sure: the chance of any false finding is about 5 %, for new rows. In the tables of differences, p is"]),
     (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; bias is not shown to differ. new",
-        "new. The tests speak for it"]),
-    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy",
+        "new. The tests speak for it", "Ready to deploy new", "!deploy old"]),
+    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy", "Ready to deploy old", "!deploy new",
         "In the first comparison, the runs may miss differences of up to 0.300 in"]),
     (({"at": "CC", **_RSD},), ["^Better .CC.: less bias in rsd; performance is not shown to differ. new", "!higher",
         "Without mitigation: new against old: perf"]),
@@ -97,7 +101,6 @@ _NOT = {"is_above_constant": None}
     (({"estimate": 0.0},),
         ["^No metric differs. .*all 12 differences are 0, and 12 of 30 predict", "!mitigation:", "!Switch"]),
     (({"estimate": 0.0, "n_differing": 0},), ["^Identical. .*not one of 30 predictions differs"]),
-    ((), ["How sure: the chance of any false finding is about 5 %, for new rows. "]),
 ])  # fmt: skip
 def test_what_is_said_of_differences(changes: tuple[Mapping[str, Any], ...], words: list[str]) -> None:
     assert_said(told(*changes), words)
@@ -128,9 +131,9 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     assert titles - known == set()
     assert_whole(source)
     assert_answered(source, labels, 4)
-    assert_said(Page(source).text, [re.escape(headline), "16", "0.500 → 0.768 better", "17 of these predictions"])
-    ids = {"summary", "overview", "differences", "rows", "shared", "words"}
-    assert ids <= set(Page(source).values("id"))
+    said = ["16", "0.500 → 0.768 better", "17 of these predictions", "Ready to deploy other. Better than always"]
+    assert_said(Page(source).text, [re.escape(headline), *said])
+    assert {"summary", "overview", "differences", "rows", "shared", "words"} <= set(Page(source).values("id"))
     monkeypatch.setattr("biaseval.analysis.comparing.comparing", lambda *_: nullcontext((compared, None)))
     as_json = json.loads(call(capsys, monkeypatch, "compare", *labels, "--json").out)
     assert (as_json["runs"], as_json["tests"]) == (["first", "other"], json.loads(json.dumps(compared.tests)))
@@ -202,6 +205,20 @@ def test_what_runs_are_of_is_shown_key_by_key_and_markup_is_not_interpreted(tmp_
     assert "<img src=//evil" not in source
 
 
+@pytest.mark.parametrize(("paths", "files", "about"), [
+    (("a/tiny", "b/large/"), (None, None), ["first: tiny", "other: large"]),
+    (("a/tiny", "b/tiny"), (None, None), ["first: a/tiny", "other: b/tiny"]),
+    (("a/tiny", "a/tiny"), ("0" * 64, "1" * 64), ["first: a/tiny 000000000000", "other: a/tiny 111111111111"]),
+    (("tiny", "b/own"), ("0" * 64, "0" * 64), ["first, other: one model, called tiny and own"]),
+])  # fmt: skip
+def test_the_first_line_says_which_runs_are_of_one_model(
+    paths: tuple[str, ...], files: tuple[str | None, ...], about: list[str], compared: Compared
+) -> None:
+    values = [dict(zip(compared.runs, own, strict=True)) for own in (paths, files)]
+    facts = [{"fact": "spec.model.path", "values": values[0]}, {"fact": "fingerprint.model", "values": values[1]}]
+    assert list(compare_layout(replace(compared, origins=facts), lambda _: []).about)[: len(about)] == about
+
+
 def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(compared: Compared, tmp_path: Path) -> None:
     """The first has an accuracy of one half on four a and four b; the other is better than that."""
     [row] = [row for row in compared.told if row["metric"] == "accuracy"]
@@ -215,7 +232,5 @@ def test_sides_that_a_constant_answer_equals_are_not_praised_on_the_page(compare
     assert (row["value"], row["other_value"], row["baseline"], row["verdict"]) == (0.25, 0.75, 0.75, "higher")
     assert (row["word"], row["doubt"]) == ("higher", "often is no better than always answering one label")
     source = Path(write_comparison(runs, str(tmp_path / "page.html"))).read_text()
-    assert_said(
-        conclusions(compared), ["because often is no better than always answering one label there; no verdict on bias"]
-    )
+    assert_said(conclusions(compared), ["often is no better than always answering one label there; no verdict on bias"])
     assert not re.search(r'class="word (gain|cost)"', source)

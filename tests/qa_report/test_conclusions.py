@@ -36,7 +36,7 @@ def test_the_biases_that_were_put_into_the_answers_are_told_with_the_numbers_of_
         r"question \(sim_word\) in weak.\n",
         r"\nBefore you deploy: the most accurate model, strong, is right on 80.0 % .*, but where ans_len > \d on ",
         r"\nExact match \(%\): on squad, strong 80.0 \[.* and weak 50.0 .*; out of .* \(mean of 2 sets\), strong 37.5 ",
-        "How sure: .* any bias is a false alarm is about 5 % per data set. So is the chance of any false difference",
+        "How sure: .* any bias is a false alarm is about 5 % per data set. So is the chance .* Each p of this page is",
         "!Helps", "!debias",
     ]  # fmt: skip
     assert_said(text, words)
@@ -65,11 +65,9 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         r"\(exact match 2.0 %\). Below 10 %, groups can hardly differ"]),
     "too few right answers, and yet a bias": (["update qa_by_dataset set exact_match = 0.02"],
         [r"^Biased. Exact match depends on .* \(ans_len\) in strong and", "!points (smaller|larger)"]),
-    "the same bias out of distribution": (
-        ["update qa_bias_by_heuristic set status = 'measured', difference = 12.3, threshold = 1 "
-         "where dataset = 'trivia' and heuristic = 'ans_len'"],
-        [r"strong: .*\(bias significance \d+\.\d; on trivia 12.3, not significant\)"],
-    ),
+    "the same bias out of distribution": (["update qa_bias_by_heuristic set status = 'measured', difference = 12.3, "
+        "threshold = 1 where dataset = 'trivia' and heuristic = 'ans_len'"],
+        [r"strong: .*\(bias significance \d+\.\d; on trivia 12.3, not significant\)"]),
     "no difference between models": (["update qa_model_comparisons set verdict = 'unclear'"],
         [r"no difference is significant; one test alone detects \d+\.\d points in the gap .* in 4 of 5 runs"]),
     "models that no test can compare": (["update qa_model_comparisons set verdict = null, reason = 'one article'"],
@@ -106,11 +104,8 @@ CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         (["update qa_bias_by_heuristic set n_lower = 30 where dataset = 'squad' and heuristic = 'ans_len'"],
         [r"Samples of 20 without replacement contain much .*ans_len on squad \(30 questions\)"]),
     "small groups with replacement": (["update qa_settings set replacement = true"], ["!Samples of"]),
-    "what only some models lack": (
-        ["update qa_bias_by_heuristic set status = 'groups too small' "
-         "where model = 'weak' and dataset = 'squad' and heuristic = 'ans_len'"],
-        [r"ans_len \(of weak\) on squad"],
-    ),
+    "what only some models lack": (["update qa_bias_by_heuristic set status = 'groups too small' "
+        "where model = 'weak' and dataset = 'squad' and heuristic = 'ans_len'"], [r"ans_len \(of weak\) on squad"]),
     "nothing measured": (["update qa_bias_by_heuristic set status = 'no threshold to try' where dataset = 'squad'"],
         ["do not differ: .*every shortcut on squad"]),
 }  # fmt: skip

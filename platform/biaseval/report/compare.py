@@ -1,6 +1,7 @@
 """The page of several runs of one kind, each compared with the first, as a list of blocks over their comparison."""
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from textwrap import wrap
 from typing import Any
 
@@ -161,7 +162,7 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
             Section(
                 "overview",
                 "Charts, and each run against each",
-                Figures([chart for chart in charts if chart not in first], _SEEN),
+                Figures([chart for chart in charts if chart not in first], "Marks as in the summary."),
                 Fold(
                     "Each against each, in the settings that would be deployed",
                     *([Table(_PAIRS, pairs, _PAIRS_COLUMNS)] if len(others) > 1 else []),
@@ -217,17 +218,16 @@ def _first_metrics(compared: Compared) -> list[str]:
 
 def _own(kind: str) -> list[Any]:
     """Return headlines and prices, and cautions, from the runs' reports."""
-    told = f"from {kind}_conclusions where line = 1 or lead = 'Price:' order by run, line"
+    told = f"from {kind}_conclusions where line = 1 or lead like 'Price%' order by run, line"
+    alone = r"text || case when regexp_matches(text, '\bp [<=] ') then ' Each p is of one setting alone.' else '' end"
     return [
-        Sentences(f"select run || ': ' || lead as lead, text {told}", "", "Each run alone"),
+        Sentences(f"select run || ': ' || lead as lead, {alone} as text {told}", "", "Each run alone"),
         Sentences(f"select run || ':' as lead, text from {kind}_cautions order by run, line", "", "Cautions"),
     ]
 
 
 def _about(compared: Compared) -> list[str | None]:
     """Return the models and sizes."""
-    models: dict[str, Any] = next((row["values"] for row in compared.origins if row["fact"] == "spec.model.path"), {})
-    named = [f"{name}: {str(model).rstrip('/').rpartition('/')[2]}" for name, model in models.items() if model]
     scopes = dict.fromkeys(row["scope"] for row in compared.told)
     differ = [
         row["fact"].removeprefix("spec.")
@@ -235,11 +235,26 @@ def _about(compared: Compared) -> list[str | None]:
         if row["fact"].startswith(("spec.model.", "spec.prompt."))
     ]
     return [
-        *named[:4],
+        *_models(compared)[:4],
         f"different: {', '.join(differ[:4])}" if differ else None,
         *list(scopes)[:1],
         "verdicts of each run against the first",
     ]
+
+
+def _models(compared: Compared) -> list[str]:
+    """Return each model with its runs; runs of the same files are of one model, whatever it is called."""
+    facts = {row["fact"]: row["values"] for row in compared.origins}
+    files = facts.get("fingerprint.model", {})
+    paths = {run: path.rstrip("/") for run, path in facts.get("spec.model.path", {}).items() if path}
+    ends = [PurePosixPath(path).name for path, _ in {(path, files.get(run)) for run, path in paths.items()}]
+    models: dict[str, dict[str, str]] = {}
+    for run, path in paths.items():
+        end, digest = PurePosixPath(path).name, files.get(run) or ""
+        name = end if ends.count(end) == 1 else f"{path} {digest[:_N_DIGITS]}".strip()
+        models.setdefault(digest or run, {})[run] = name
+    told = [(", ".join(of), "one model, called " * (len(of) > 1), dict.fromkeys(of.values())) for of in models.values()]
+    return [f"{runs}: {word}{' and '.join(names)}" for runs, word, names in told]
 
 
 def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
@@ -254,8 +269,8 @@ def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
 
 _SEEN = (
     "Differences from the first run; lines: 95 % intervals that hold for all tests together. Blue circles: better. "
-    "Orange squares: worse. Hollow circles: no verdict; the table says why where a line is clear of 0. Grey band: too "
-    "small to matter."
+    "Orange squares: worse. Hollow circles: no verdict. Each mark has its row under “Every difference”, which says why "
+    "there is no verdict. Grey band: too small to matter."
 )
 
 _STEPS = """
@@ -286,7 +301,7 @@ who|Run|name; side|Against|name; place|Setting; shown|Metric; other_value|Value|
 baseline|Always one label|rate; estimate|Difference|change|said; verdict_p|p|p;
 verdict_smallest_detectable|Detectable|rate; n_units|Units|count; unit|Unit; doubt|Why it is no verdict"""
 
-_COUNTED = "Predictions that only one of two runs has right. McNemar: exact p, which takes questions as independent."
+_COUNTED = "Predictions that only one of two runs has right. McNemar: exact p of one test, as if rows were independent."
 _COUNTED_COLUMNS = """
 other_run|Run|name; other_model|Its model|name; run|Against|name; model|Its model|name; dataset|Set|name;
 n_demos|Demonstrations|count; predict|Prediction|way; method|Method|method; instruction|With instruction|yes;

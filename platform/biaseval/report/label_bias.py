@@ -223,7 +223,7 @@ _SEEN = (
     "the most frequent label."
 )
 
-_DOTS = "Means over tasks and sets. Filled: accuracy or macro-F1 is shown to be better than always answering one label."
+_DOTS = "Means over tasks and sets. Filled: shown to be better than one label. Hollow: not shown. Rows: under Wordings."
 
 _TERMS = (
     ("Sampling noise", "About the value that a model without bias reaches with this many rows."),
@@ -261,14 +261,15 @@ select
     if(is_of_these_tasks, bias_score_same_tasks_verdict, bias_score_verdict) as bias_score_word,
     if(is_of_these_tasks, accuracy_same_tasks_verdict, accuracy_verdict) as accuracy_word,
     if(is_of_these_tasks, macro_f1_same_tasks_verdict, macro_f1_verdict) as macro_f1_word,
-    round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts,
+    round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts, n_tokens,
     advised(shown_advice, changed.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
 from label_bias_by_model as means
 left join (from label_bias_remedies where against_method = 'none') as changed using (model, suite, n_demos, method)
+left join prompt_lengths using (n_demos)
 where suite = 'all'
 order by n_demos, method <> 'none', method""",
     """
-method; n_demos; word|Verdict|name; beside; rsd|RSD|step|rsd_word;
+method; n_demos; n_tokens|Tokens of a prompt|count; word|Verdict|name; beside; rsd|RSD|step|rsd_word;
 bias_score|BiasScore|step|bias_score_word; accuracy|accuracy|step|accuracy_word; macro_f1|macro-F1|step|macro_f1_word;
 n_prompts|Extra prompts|count""",
 )

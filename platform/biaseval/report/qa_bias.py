@@ -281,7 +281,7 @@ def _bias_blocks(charts: Sequence[Chart], first: Chart | None) -> list[Any]:
     outside = _MEASURED.replace("\norder by role", "\nwhere role = 'out_of_distribution'\norder by role")
     inside = _MEASURED.replace("\norder by role", "\nwhere role = 'in_distribution'\norder by role")
     return [
-        Figures([*shown, *significances], f"{_FIRST['segments']} Significance: filled, more than chance."),
+        Figures([*shown, *significances], f"{_FIRST['segments']} Significance: filled, more than chance; hollow, not."),
         Table(_BIASES_CAPTION, inside, table),
         Fold("Out of distribution", Table(_BIASES_CAPTION, outside, table)),
         Fold(
@@ -340,7 +340,7 @@ _PAPER = (
 
 _FIRST = {
     "segments": "Exact match of the two groups of questions that the threshold separates. Filled: the group that is "
-    "answered better. Thick line: the difference is significant.",
+    "answered better. Hollow: the other one. Thick line: the difference is significant.",
     "debiasing": "Each debiased reader on the bias that it addresses, against the standard one. Hollow: nearly broken.",
 }
 _CURVES = (
