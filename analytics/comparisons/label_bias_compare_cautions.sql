@@ -18,7 +18,7 @@ reasons as (
             ),
             if(
                 own.has_same_contexts, null,
-                'the demonstrations, or other text before the rows, differ; their draw is part of each difference'
+                'the text before the rows differs (instruction or demonstrations), which is part of each difference'
             ),
             if(own.has_same_sets, null, 'other demonstration sets; means are over those that both have'),
             if(own.has_same_bias_score_rows, null, 'BiasScore leaves out tasks whose rows of it differ'),

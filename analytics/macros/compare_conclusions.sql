@@ -113,8 +113,8 @@ lines as (
     qualify row_number() over (partition by pairs.run, other_run, own.run order by who, against) = 1
     union all
     select
-        run, other_run, who, against, 5, 'No supported mitigation:',
-        'none is shown to reduce bias without a loss in either run, so the settings without mitigation are compared first.'
+        run, other_run, who, against, 5, 'Compared first without mitigation:',
+        'in neither run a calibration or an adapter is shown to reduce bias without a loss.'
     from told
     inner join pairs using (run, other_run, who, against)
     where deployed = 'Without mitigation' and is_headline and not is_without_difference and has_mitigation

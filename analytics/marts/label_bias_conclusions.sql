@@ -103,8 +103,7 @@ headline as (
             ), '; ')
         end
         || coalesce(
-            '; this run detects an RSD of ' || nullif(as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001)), '–')
-            || ' in 4 of 5 cases', ''
+            '; this run may miss an RSD below ' || nullif(as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001)), '–'), ''
         ) as text
     from told
     left join (select n_demos, least(1, 2 * least(rsd_p, bias_score_p)) as bias_p from single) as tested using (n_demos)
@@ -132,6 +131,12 @@ best as (
     -- Of lora in fewer demonstration sets: what it gains there, beside none in all of them.
     order by if(remedies.method = 'none', 0, plain.macro_f1 - macro_f1_before) + remedies.macro_f1 desc, n_prompts, n_demos, method
     limit 1
+),
+
+told_advice as (
+    select coalesce(shown_advice in ('bias falls, accuracy rises', 'bias falls, no loss'), false) as helps
+    from label_bias_remedies
+    where suite = 'all' and against_method = 'none' and method <> 'none'
 ),
 
 -- Mitigations after which bias falls but a loss is not ruled out, by metric; with which demonstrations, where not with all.
@@ -228,14 +233,14 @@ lines as (
     select
         2, 'Ready to deploy?',
         format(
-            '{}{}{} is right on {} of the rows, and always answering {} on {}{}.',
+            '{}: the most accurate setting, {}, is right on {} of the rows, and always answering {} on {}.{}',
             case
-                when is_better then 'Better than always answering one label: '
-                when accuracy > majority_accuracy then 'Not shown: the most accurate setting, '
-                else 'No: the most accurate setting, '
+                when is_better then 'Better than always answering one label, as a test supports'
+                when accuracy > majority_accuracy then 'Not shown'
+                else 'No'
             end,
-            setting, if(is_better, '', ','), as_percent(accuracy), name, as_percent(majority_accuracy),
-            if(is_better, ', which a test supports', '')
+            setting, as_percent(accuracy), name, as_percent(majority_accuracy),
+            if(is_better, format(' Whether {} is enough is your decision.', as_percent(accuracy)), '')
         )
         || if(is_better, '', coalesce((
             select
@@ -261,6 +266,8 @@ lines as (
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
             as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1)
         )
+        || case when method = 'none' and exists (from told_advice) and not exists (from told_advice where helps)
+            then ' No calibration or adapter is shown to do so.' else '' end
     from best
     union all
     select

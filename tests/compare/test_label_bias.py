@@ -198,7 +198,7 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     ((f"update run_settings set normalization = 'sum' {OF_OTHER}",), {"has_same_scoring"}, "scored in another way"),
     ((f"update run_settings set prefix_mode = 'reference' {OF_OTHER}",), {"has_same_scoring"}, "prompt.prefix_mode"),
     ((f"update contexts set text = 'Another.' {OF_OTHER} and task = 'task1'",), {"has_same_contexts"},
-        "the demonstrations, or other text before the rows, differ"),
+        "the text before the rows differs (instruction or demonstrations)"),
     ((f"update prompts set input_text = 'Another' where {LAST} = 0",), {"has_same_inputs"},
         "the prompts show the rows in another way"),
     ((_again("label_bias_by_task_over_sets", "2 as n_demos"),), {"has_same_n_demos"},

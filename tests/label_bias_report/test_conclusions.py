@@ -30,7 +30,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
         r"Sets of dem.*: a set is one draw .* over 2 sets, .* On average over tasks, the best set .* by 0\.\d+ with 2",
         r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
-        r"Ready to deploy\? Better than always answering one label: .* on \d+\.\d %, which a test supports\.",
+        r"Ready to deploy\? Better than always answering one label, as a test supports: .* on \d+\.\d %\. Whether \d+\.\d % is",
         "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
         "!none was measured", "!each p above", "!Price of dem", "!without a loss of accuracy: .*–",
         "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
@@ -61,7 +61,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         r"accuracy by 0\.250 with 2 demonstrations and 0\.250 with 8 demonstrations\. To choose"]),
     "a bias that would be found":
         ([f"update label_bias_by_model set n_tasks_rsd = 0, rsd_smallest_detectable = 0.5 {LAST}"],
-        ["^Biased.*; this run detects an RSD of 0.500 in 4 of 5 cases"]),
+        ["^Biased.*; this run may miss an RSD below 0.500"]),
     "nothing found for other tasks": (["update label_bias_verdicts set verdict = 'unclear'"],
         ["Other tasks: no change of bias is shown for tasks like these."]),
     "changes that stay unseen":
