@@ -251,7 +251,7 @@ _SETTINGS = Table(
     "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
     "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1), "
     "and more if that label is rare. BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / "
-    "labels. Words: verdicts for the rows or tasks of “How sure”. With few rows, even a large change may stay unproven.",
+    "labels. Words: verdicts for the rows or tasks of “How sure”. With few rows, a large change may stay unproven.",
     """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
