@@ -13,15 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 
 from biaseval.errors import TransientError
-from biaseval.lease.files import (
-    ChangedError,
-    ConditionalFile,
-    LeaseFile,
-    PlainFile,
-    Seen,
-    UnconditionalError,
-    lease_file,
-)
+from biaseval.lease import files
 from biaseval.lease.record import Lease, utc_now
 from biaseval.progress import duration, say
 from biaseval.store import Run
@@ -54,7 +46,7 @@ def held(run: Run) -> Iterator[Run]:
         try:
             stack.enter_context(run.lock())
         except TransientError as error:
-            seen = PlainFile(run).read()
+            seen = files.PlainFile(run).read()
             raise error if seen is None else _refusal(run, seen) from error
         keeper = _keeper(run)
         stack.callback(keeper.release)
@@ -64,25 +56,25 @@ def held(run: Run) -> Iterator[Run]:
 def _keeper(run: Run) -> _Keeper:
     lease = Lease.of_this_process(BEAT_S, EXPIRES_S)
     try:
-        file = lease_file(run)
+        file = files.lease_file(run)
         version = _taken(run, file, lease)
-        if isinstance(file, ConditionalFile):
+        if isinstance(file, files.ConditionalFile):
             file.prove(lease)
-    except UnconditionalError as error:
+    except files.UnconditionalError as error:
         say(f"{run.uri}: start no second run here, it would not be noticed for sure: {error}")
-        file = PlainFile(run)
+        file = files.PlainFile(run)
         version = _taken(run, file, lease)
     return _Keeper(run, file, lease, version)
 
 
-def _taken(run: Run, file: LeaseFile, lease: Lease) -> str:
+def _taken(run: Run, file: files.LeaseFile, lease: Lease) -> str:
     """Write a lease where nobody that lives has one, and return its version; Raises TransientError: somebody has."""
     seen = file.read()
     if seen is not None and not run.is_local:  # on a local disk, whoever has the lock knows that nobody lives
         seen = _outwaited(run, file, seen)
     try:
         return file.write(lease, None if seen is None else seen.version)
-    except ChangedError:
+    except files.ChangedError:
         there = file.read()
         if there is not None and _is(there, lease):  # it was written, and the answer got lost
             return there.version
@@ -93,7 +85,7 @@ def _taken(run: Run, file: LeaseFile, lease: Lease) -> str:
         ) from None
 
 
-def _outwaited(run: Run, file: LeaseFile, seen: Seen) -> Seen | None:
+def _outwaited(run: Run, file: files.LeaseFile, seen: files.Seen) -> files.Seen | None:
     """Wait until a lease has not changed for as long as it lasts; None: its holder gave it back meanwhile.
 
     Raises:
@@ -120,10 +112,10 @@ def _outwaited(run: Run, file: LeaseFile, seen: Seen) -> Seen | None:
 class _Keeper:
     """Renews a lease until it is released, by a thread that nothing waits for and that no error ends."""
 
-    def __init__(self, run: Run, file: LeaseFile, lease: Lease, version: str) -> None:
+    def __init__(self, run: Run, file: files.LeaseFile, lease: Lease, version: str) -> None:
         self._run, self._file, self._lease, self._version = run, file, lease, version
         self._taken = self._renewed = _now()
-        self._lost: Seen | None = None
+        self._lost: files.Seen | None = None
         self._turn = threading.Lock()
         self._is_over = threading.Event()
         threading.Thread(target=self._beat_on, name="biaseval-lease", daemon=True).start()
@@ -180,7 +172,7 @@ class _Keeper:
             lease = replace(self._lease, last_beat=utc_now(), held_s=round(now - self._taken, 3))
             try:
                 self._version = self._file.write(lease, self._version)
-            except ChangedError:
+            except files.ChangedError:
                 there = self._file.read()
                 if there is None:  # somebody deleted it, and nobody else holds the run
                     self._version = self._file.write(lease, None)
@@ -192,11 +184,11 @@ class _Keeper:
             self._lease, self._renewed = lease, now
 
 
-def _is(seen: Seen, lease: Lease) -> bool:
+def _is(seen: files.Seen, lease: Lease) -> bool:
     return seen.lease is not None and seen.lease.id == lease.id
 
 
-def _refusal(run: Run, seen: Seen) -> TransientError:
+def _refusal(run: Run, seen: files.Seen) -> TransientError:
     expires_s = EXPIRES_S if seen.lease is None else seen.lease.expires_s
     takeover = "" if run.is_local else f" (one that ends without a word is taken over after {expires_s:g} s of silence)"
     return TransientError(
@@ -243,16 +235,16 @@ class Sight:
         return self.last_beat_age_s > self.expires_s
 
 
-def look(run: Run) -> tuple[Sight | None, Seen | None]:
+def look(run: Run) -> tuple[Sight | None, files.Seen | None]:
     """Return the driver that holds a run or ended without a word, and its file; None: it ended in order, or none was.
 
     Raises:
         TransientError: the store is out of reach.
     """
     try:
-        seen = lease_file(run).read()
-    except UnconditionalError:
-        seen = PlainFile(run).read()
+        seen = files.lease_file(run).read()
+    except files.UnconditionalError:
+        seen = files.PlainFile(run).read()
     if seen is None or seen.lease is None:
         return None, seen
     lease = seen.lease
@@ -261,7 +253,7 @@ def look(run: Run) -> tuple[Sight | None, Seen | None]:
     return Sight(is_live=is_live, last_beat_age_s=seen.age_s, **told), seen
 
 
-def words(seen: Seen) -> str:
+def words(seen: files.Seen) -> str:
     """Return who holds a run and when it was heard of last, for messages."""
     who = str(seen.lease or "a process whose lease is damaged, or of a later version")
     return f"{who}, last seen {duration(seen.age_s)} ago"

@@ -5,23 +5,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from biaseval.spec import shared_sections as shared
 from biaseval.spec.data import OnBadRow
-from biaseval.spec.shared_sections import (
-    ExecutionSpec,
-    LineageSpec,
-    Method,
-    ModelSpec,
-    Name,
-    RunSpec,
-    ScoringSpec,
-    Section,
-)
 
 Source = Literal["lm-eval", "table"]
 """The kinds of score files: samples that lm-evaluation-harness logged, or a table of label scores."""
 
 
-class ImportedSection(Section):
+class ImportedSection(shared.Section):
     """The origin of the scores."""
 
     source: Source
@@ -33,7 +24,7 @@ class ImportedSection(Section):
     """The treatment of prompts that lack their right label: refuse the table, or drop them."""
 
 
-class ImportedSpec(RunSpec):
+class ImportedSpec(shared.RunSpec):
     """Label bias of imported scores: the run loads no model and scores nothing.
 
     The analysis is the same as for every other label-bias run. A file has one number for each label, the sum over its
@@ -45,13 +36,13 @@ class ImportedSpec(RunSpec):
     ANALYSIS = ("model.*",)
 
     kind: Literal["label_bias"] = "label_bias"
-    name: Name
+    name: shared.Name
     imported: ImportedSection
-    model: LineageSpec = LineageSpec()
-    scoring: ScoringSpec = ScoringSpec(normalization="sum", eos=False)
-    calibration: list[Method] = []
+    model: shared.LineageSpec = shared.LineageSpec()
+    scoring: shared.ScoringSpec = shared.ScoringSpec(normalization="sum", eos=False)
+    calibration: list[shared.Method] = []
     lora: ClassVar[None] = None
-    execution: ClassVar[ExecutionSpec] = ExecutionSpec()
+    execution: ClassVar[shared.ExecutionSpec] = shared.ExecutionSpec()
     files_read: tuple[str, ...] = Field(default=(), exclude=True)
     """The paths of the files; a run directory does not record them."""
 
@@ -60,7 +51,7 @@ class ImportedSpec(RunSpec):
         return {}
 
 
-class ScoreSpec(RunSpec):
+class ScoreSpec(shared.RunSpec):
     """The scored prompts, identified by content: ``biaseval score`` takes no spec file."""
 
     PATHS = ("model.path", "model.adapter")
@@ -68,10 +59,10 @@ class ScoreSpec(RunSpec):
     RESOURCES = ("execution.*",)
 
     kind: Literal["score"]
-    name: Name = "score"
-    model: ModelSpec
+    name: shared.Name = "score"
+    model: shared.ModelSpec
     prompts_sha256: str
     """The hash of the file's rows."""
     prompts: str = Field(default="", exclude=True)
     """The path of the file; a run directory does not record it."""
-    execution: ExecutionSpec = ExecutionSpec()
+    execution: shared.ExecutionSpec = shared.ExecutionSpec()

@@ -13,32 +13,16 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationInfo, 
 from biaseval.errors import InputError, did_you_mean
 from biaseval.metric_files import Metric, metric_files
 from biaseval.prompting.calibration import Variant, leaves_one_out, permuting, purposes_of
+from biaseval.spec import shared_sections as parts
 from biaseval.spec.data import BASE, DataSpec, FormatSpec, ItemSpec, layout_texts, template_fields
 from biaseval.spec.data_pool import MIN_INSTANCES, N_DEMONSTRATIONS, POOL_SIZE, training_positions
-from biaseval.spec.shared_sections import (
-    LINEAGE,
-    MOST_CHARACTERS,
-    NAME,
-    AnalysisSpec,
-    ExecutionSpec,
-    Method,
-    ModelSpec,
-    Name,
-    RunSpec,
-    ScoringSpec,
-    Section,
-    SpecError,
-    below,
-    named_twice,
-    refuse,
-)
 from biaseval.spec.training import LabelLoraSpec, LoraSpec, other_adapters, untrainable
 
 KNOWN_SUITES = ("all", "semantically_equivalent")
 """Suites that every run has."""
 
 
-class TasksSpec(Section):
+class TasksSpec(parts.Section):
     """The tasks, and the sampling of their instances."""
 
     path: str
@@ -74,7 +58,7 @@ class LabelDataSpec(DataSpec):
 
     The one column holds a list, or the lists ``text`` and ``label``. Its labels are ``A``, ``B``, … by position.
     """
-    name: Name
+    name: parts.Name
     """The task's name; a single data set without a list takes the name of its file (`own_name`)."""
     max_test: Annotated[int, Field(gt=0)] = 1000
 
@@ -89,8 +73,8 @@ class LabelDataSpec(DataSpec):
             if len(options) < 2:
                 raise ValueError("names fewer than two options; name the column of each")
             bad = [label for label in options if not label or label != label.strip()]
-            refuse([f"the label {label!r} is empty or has spaces around it; write a bare word" for label in bad])
-            refuse(named_twice("its columns", list(options.values()), "a column"))
+            parts.refuse([f"the label {label!r} is empty or has spaces around it; write a bare word" for label in bad])
+            parts.refuse(parts.named_twice("its columns", list(options.values()), "a column"))
         return options
 
 
@@ -100,15 +84,15 @@ def own_name(train: str) -> str:
     Runs over the same data share its tasks by name, whatever the names of their specs.
     """
     file = re.split(r"[/\\]", train.rstrip("/"))[-1]
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", file.split(".")[0])[:MOST_CHARACTERS].strip("._-")
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", file.split(".")[0])[: parts.MOST_CHARACTERS].strip("._-")
 
 
-class LmEvalDataSpec(Section):
+class LmEvalDataSpec(parts.Section):
     """A task of lm-evaluation-harness over local files, which has its own prompts."""
 
     lm_eval: str
     """The task's YAML file."""
-    name: Name
+    name: parts.Name
     """The task's name; default: the name of the file without ``.yaml``."""
     max_test: Annotated[int, Field(gt=0)] = 1000
 
@@ -118,9 +102,9 @@ class LmEvalDataSpec(Section):
         if not isinstance(value, dict):
             return value
         other = [key for key in LabelDataSpec.model_fields if key in value and key not in cls.model_fields]
-        refuse([f"{key} does not go with lm_eval, whose file says it; take one of the two out" for key in other])
+        parts.refuse([f"{key} does not go with lm_eval, whose file says it; take one of the two out" for key in other])
         stem = Path(str(value.get("lm_eval"))).stem
-        if value.get("name") is None and not re.fullmatch(NAME, stem):
+        if value.get("name") is None and not re.fullmatch(parts.NAME, stem):
             raise ValueError(f"name: is missing, and {stem!r} of the file is none; add a name of letters and digits")
         return {**value, "name": value.get("name") or stem}
 
@@ -148,7 +132,7 @@ class PromptSpec(ItemSpec):
     prefix_mode: Literal["exact", "reference"] = "exact"
     """``reference`` scores the tokens of P1's code, which cuts a shared prefix by characters. They may not be those of
     the text."""
-    formats: dict[Name, FormatSpec] = {}
+    formats: dict[parts.Name, FormatSpec] = {}
     """Other wordings and orders of the same prompt, by name; biaseval measures each in addition to the default
     wording."""
 
@@ -163,7 +147,7 @@ class PromptSpec(ItemSpec):
     def _formats_are_others(self) -> PromptSpec:
         if BASE in self.formats:
             raise ValueError(f"formats.{BASE}: is the name of what the section itself says; choose another")
-        refuse(list(self._format_problems()))
+        parts.refuse(list(self._format_problems()))
         return self
 
     def _format_problems(self) -> Iterator[str]:
@@ -188,7 +172,7 @@ class PromptSpec(ItemSpec):
             for n_demos in dict.fromkeys(self.n_demos)
             if n_demos * self.demo_sets > N_DEMONSTRATIONS
         ]
-        refuse([*problems, *named_twice("n_demos", self.n_demos, "a number")])
+        parts.refuse([*problems, *parts.named_twice("n_demos", self.n_demos, "a number")])
         return self
 
 
@@ -201,7 +185,7 @@ def _as_in_marts(method: str) -> str:
         return method
 
 
-class PrimarySpec(Section):
+class PrimarySpec(parts.Section):
     """The primary hypothesis, which biaseval tests apart from all others: does this method change this metric?"""
 
     metric: str
@@ -214,18 +198,18 @@ class PrimarySpec(Section):
     """
 
 
-class LabelBiasSpec(RunSpec):
+class LabelBiasSpec(parts.RunSpec):
     """A label-bias run (P1)."""
 
     PATHS = (
-        *below("model", "path", "adapter"),
-        *below("tasks", "path", "table", "templates", "splits"),
-        *below("data.*", "train", "test", "lm_eval"),
+        *parts.below("model", "path", "adapter"),
+        *parts.below("tasks", "path", "table", "templates", "splits"),
+        *parts.below("data.*", "train", "test", "lm_eval"),
         "lora.deepspeed_config",
     )
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
-    ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*", *LINEAGE)
+    ANALYSIS = ("scoring.*", "suites.*", "primary.*", "analysis.*", *parts.LINEAGE)
     GROWS = (
         *("prompt.n_demos", "prompt.demo_sets", "prompt.formats", "calibration", "data", "analysis.files"),
         *("lora", "lora.n_demos", "lora.demo_sets"),
@@ -235,7 +219,7 @@ class LabelBiasSpec(RunSpec):
     train: ClassVar[None] = None
 
     kind: Literal["label_bias"]
-    model: ModelSpec
+    model: parts.ModelSpec
     tasks: TasksSpec | None = None
     data: Annotated[list[DataEntry], Field(min_length=1)] | None = None
     """The user's data sets, instead of ``tasks``; a single one needs no list."""
@@ -245,14 +229,14 @@ class LabelBiasSpec(RunSpec):
 
     Metrics do not count these rows, and a search may choose on them (``choose_on: held_out``).
     """
-    analysis: AnalysisSpec = AnalysisSpec()
-    calibration: list[Method] = []
-    scoring: ScoringSpec = ScoringSpec()
-    suites: dict[Name, Annotated[list[str], Field(min_length=1)]] = {}
+    analysis: parts.AnalysisSpec = parts.AnalysisSpec()
+    calibration: list[parts.Method] = []
+    scoring: parts.ScoringSpec = parts.ScoringSpec()
+    suites: dict[parts.Name, Annotated[list[str], Field(min_length=1)]] = {}
     """More groups of tasks to average over: name to task names, or globs over them."""
     lora: LabelLoraSpec | None = None
     primary: PrimarySpec | None = None
-    execution: ExecutionSpec = ExecutionSpec()
+    execution: parts.ExecutionSpec = parts.ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:
         """Return the files except the tasks; a run records the files of the tasks' folder by name."""
@@ -307,14 +291,14 @@ class LabelBiasSpec(RunSpec):
     @classmethod
     def _suite_has_its_table(cls, tasks: TasksSpec | None) -> TasksSpec | None:
         if tasks is not None and tasks.suite == "selection" and tasks.table is None:
-            raise SpecError("tasks.table: suite: selection needs the CSV of task names, categories and languages")
+            raise parts.SpecError("tasks.table: suite: selection needs the CSV of task names, categories and languages")
         return tasks
 
     @field_validator("suites")
     @classmethod
     def _suites_are_others(cls, suites: dict[str, list[str]]) -> dict[str, list[str]]:
         taken = "is the name of a suite that every run has; choose another"
-        refuse([f"suites.{suite}: {taken}" for suite in suites if suite in KNOWN_SUITES], SpecError)
+        parts.refuse([f"suites.{suite}: {taken}" for suite in suites if suite in KNOWN_SUITES], parts.SpecError)
         return suites
 
     @field_validator("data", mode="before")
@@ -330,28 +314,30 @@ class LabelBiasSpec(RunSpec):
     def _has_tasks_or_data(self) -> LabelBiasSpec:
         if (self.tasks is None) == (self.data is None):
             found = "are missing" if self.tasks is None else "stand there both"
-            raise SpecError(
+            raise parts.SpecError(
                 f"tasks and data: {found}; name a folder of Super-NaturalInstructions in tasks.path, or files of your "
                 "own in data.train"
             )
         names = [data.name for data in self.data or []]
-        refuse(named_twice("data: name", names, "a data set"), SpecError)
+        parts.refuse(parts.named_twice("data: name", names, "a data set"), parts.SpecError)
         if any(isinstance(data, LmEvalDataSpec) for data in self.data or []):
             texts = [*layout_texts(self.prompt, self.prompt.formats), *["prompt.flip"] * (self.prompt.flip > 0)]
             why = "does not go with data.lm_eval, whose file says what prompts are; take it out"
-            refuse([f"{key} {why}" for key in texts], SpecError)
+            parts.refuse([f"{key} {why}" for key in texts], parts.SpecError)
         if self.prompt.demos == "balanced" and self.tasks is not None:
             fixed = ["sampling: reif2024"] if self.tasks.sampling == "reif2024" else []
             fixed += [f"splits: {self.tasks.splits}"] if self.tasks.splits else []
-            refuse([f"prompt.demos: balanced does not go with tasks.{one}, which fixes the draw" for one in fixed])
+            parts.refuse(
+                [f"prompt.demos: balanced does not go with tasks.{one}, which fixes the draw" for one in fixed]
+            )
         return self
 
     @field_validator("calibration")
     @classmethod
-    def _methods_fit_the_data(cls, calibration: list[Method], info: ValidationInfo) -> list[Method]:
+    def _methods_fit_the_data(cls, calibration: list[parts.Method], info: ValidationInfo) -> list[parts.Method]:
         analysis = info.data.get("analysis")
         own = {} if analysis is None else analysis.calibrations
-        problems = named_twice("calibration", calibration, "a method")
+        problems = parts.named_twice("calibration", calibration, "a method")
         without = [
             f"data set {own.name} has" for own in info.data.get("data") or [] if getattr(own, "options", None) is None
         ]
@@ -362,7 +348,7 @@ class LabelBiasSpec(RunSpec):
                 f"calibration: {permuted[0]} permutes the options of questions, and {without[0]} none; name them in "
                 f"data.options, or take {permuted[0]} out"
             )
-        refuse(problems, SpecError)
+        parts.refuse(problems, parts.SpecError)
         return calibration
 
     @field_validator("lora")
@@ -384,7 +370,7 @@ class LabelBiasSpec(RunSpec):
             problems += _shown_examples(prompt, lora)
             if info.data["prompt"].formats:
                 problems.append("adapters are trained on one format of the prompt; take prompt.formats out, or lora")
-        refuse([f"lora: {problem}" for problem in problems], SpecError)
+        parts.refuse([f"lora: {problem}" for problem in problems], parts.SpecError)
         return lora
 
     @field_validator("primary")
@@ -401,21 +387,23 @@ class LabelBiasSpec(RunSpec):
             if primary.metric not in judged:
                 hint = did_you_mean(primary.metric, judged)
                 why = "is given no verdict" if primary.metric in files else "is no metric of this run"
-                raise SpecError(f"primary.metric: {primary.metric!r} {why}{hint}")
+                raise parts.SpecError(f"primary.metric: {primary.metric!r} {why}{hint}")
         methods: list[str] = info.data["calibration"]
         if info.data["lora"] is not None:
             methods = [*methods, "lora", *(f"lora+{method}" for method in methods)]
         if not methods:
-            raise SpecError("primary.method: the run has no method that could change anything; add it to calibration")
+            raise parts.SpecError(
+                "primary.method: the run has no method that could change anything; add it to calibration"
+            )
         if primary.method not in methods:
             hint = did_you_mean(primary.method, methods)
-            raise SpecError(f"primary.method: {primary.method!r} is no method of this run{hint}")
+            raise parts.SpecError(f"primary.method: {primary.method!r} is no method of this run{hint}")
         own = primary.method.rpartition("+")[2]
         n_demos = info.data["prompt"].n_demos if "prompt" in info.data else [1]
         if own == "lora" or analysis is None or not analysis.is_read or any(n_demos):
             return primary
         if any(leaves_one_out(one.name) for one in purposes_of([own], analysis.calibrations)):
-            raise SpecError(
+            raise parts.SpecError(
                 f"primary.method: {primary.method!r} needs demonstrations, and prompt.n_demos has 0 alone; "
                 "name another method, or add a number"
             )

@@ -9,20 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from biaseval.prompting.calibration import permuting
+from biaseval.spec import shared_sections as shared
 from biaseval.spec.data import DataSpec, ItemSpec
-from biaseval.spec.shared_sections import (
-    LINEAGE,
-    AnalysisSpec,
-    ExecutionSpec,
-    Method,
-    ModelSpec,
-    RunSpec,
-    ScoringSpec,
-    Section,
-    SpecError,
-    named_twice,
-    refuse,
-)
 from biaseval.spec.training import LoraSpec, other_adapters, untrainable
 from biaseval.spec.words import is_number
 
@@ -57,23 +45,23 @@ class MajorityPromptSpec(ItemSpec):
             problems.append("has both preset and item or neither; keep one (preset: boolq, rte or covid5g)")
         if self.preset is not None and self.instruction_text is not None:
             problems.append("instruction_text does not go with a preset, which has its own; write item instead")
-        refuse([*problems, *named_twice("instruction", self.instruction, "a choice")])
+        shared.refuse([*problems, *shared.named_twice("instruction", self.instruction, "a choice")])
         return self
 
 
-class SimplexSpec(Section):
+class SimplexSpec(shared.Section):
     """All settings whose shares are multiples of one step."""
 
     simplex: float
 
 
-class MajorityBiasSpec(RunSpec):
+class MajorityBiasSpec(shared.RunSpec):
     """A majority-bias run (P2)."""
 
     PATHS = ("model.path", "model.adapter", "data.train", "data.test", "lora.deepspeed_config")
     NAMES = ("model.path", "model.adapter")
     RESOURCES = ("execution.*", *LoraSpec.RESOURCES)
-    ANALYSIS = ("scoring.*", "analysis.*", *LINEAGE)
+    ANALYSIS = ("scoring.*", "analysis.*", *shared.LINEAGE)
     GROWS = ("seeds", "predict", "calibration", "prompt.instruction", "analysis.files", "lora")
     NAMED_BY_MODEL = False  # the name is that of the data
     # Keys of other kinds that a search reads.
@@ -82,7 +70,7 @@ class MajorityBiasSpec(RunSpec):
     held_out: ClassVar[bool] = False
 
     kind: Literal["majority_bias"]
-    model: ModelSpec
+    model: shared.ModelSpec
     data: MajorityDataSpec
     prompt: MajorityPromptSpec
     proportions: Literal["binary_11", "ternary_15"] | SimplexSpec | list[dict[str, float]]
@@ -91,12 +79,12 @@ class MajorityBiasSpec(RunSpec):
     seeds: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)] = [0, 1, 2, 3, 4]
     """Seeds; each draws and orders the demonstrations of every setting."""
     predict: Annotated[list[Prediction], Field(min_length=1)] = ["likelihood", "generate"]
-    analysis: AnalysisSpec = AnalysisSpec()
-    calibration: list[Method] = []
-    scoring: ScoringSpec = ScoringSpec()
+    analysis: shared.AnalysisSpec = shared.AnalysisSpec()
+    calibration: list[shared.Method] = []
+    scoring: shared.ScoringSpec = shared.ScoringSpec()
     lora: LoraSpec | None = None
     """One adapter for each (setting, seed, instruction), trained on examples outside its demonstrations."""
-    execution: ExecutionSpec = ExecutionSpec()
+    execution: shared.ExecutionSpec = shared.ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:
         """Return the files of the examples."""
@@ -114,7 +102,7 @@ class MajorityBiasSpec(RunSpec):
 
     @field_validator("analysis")
     @classmethod
-    def _metrics_are_of_label_bias(cls, analysis: AnalysisSpec) -> AnalysisSpec:
+    def _metrics_are_of_label_bias(cls, analysis: shared.AnalysisSpec) -> shared.AnalysisSpec:
         if named := [*analysis.metrics, *analysis.own_metrics]:
             raise ValueError(f"{', '.join(named)}: metrics are added to runs of label bias alone; take them out")
         return analysis
@@ -135,26 +123,28 @@ class MajorityBiasSpec(RunSpec):
             raise ValueError(
                 f"{value!r} is no grid; write binary_11, ternary_15, {{simplex: 0.25}}, or a list of label to share"
             )
-        refuse([f"setting {number}: {problem}" for number, row in enumerate(value) for problem in _wrong_shares(row)])
+        shared.refuse(
+            [f"setting {number}: {problem}" for number, row in enumerate(value) for problem in _wrong_shares(row)]
+        )
         return value
 
     @field_validator("seeds", "predict", "calibration")
     @classmethod
     def _each_is_named_once(cls, value: list[Any], info: ValidationInfo) -> list[Any]:
-        problems = named_twice(str(info.field_name), value)
+        problems = shared.named_twice(str(info.field_name), value)
         if info.field_name == "calibration" and value and "likelihood" not in info.data.get("predict", ["likelihood"]):
             problems.append("calibration changes likelihoods and predict has none; add likelihood to predict")
         analysis = info.data.get("analysis") if info.field_name == "calibration" else None
         if analysis is not None and analysis.is_read and (permuted := permuting(value, analysis.calibrations)):
             problems.append(f"calibration: {permuted[0]} is of label_bias with data.options alone; take it out")
-        refuse(problems, SpecError)
+        shared.refuse(problems, shared.SpecError)
         return value
 
     @field_validator("lora")
     @classmethod
     def _adapters_can_be_trained(cls, lora: LoraSpec | None, info: ValidationInfo) -> LoraSpec | None:
         if lora is not None and "model" in info.data:
-            refuse([f"lora: {problem}" for problem in untrainable(info.data["model"])], SpecError)
+            shared.refuse([f"lora: {problem}" for problem in untrainable(info.data["model"])], shared.SpecError)
         return lora
 
 

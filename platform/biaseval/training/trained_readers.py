@@ -15,17 +15,9 @@ from biaseval.qa_models import WindowSettings, reader_inputs
 from biaseval.spec import QaTrainSpec, WindowsSpec
 from biaseval.store import Run
 from biaseval.tables import QA_SEGMENTS
+from biaseval.training import questions
 from biaseval.training.evaluation import Evaluated, Watch
 from biaseval.training.preparation import Base
-from biaseval.training.questions import (
-    ConfidenceRegularization,
-    Guide,
-    LearnedMixin,
-    Method,
-    ProductOfExperts,
-    Questions,
-    Standard,
-)
 from biaseval.training.rows import CUTOFFS
 from biaseval.training.work import Work
 
@@ -85,8 +77,8 @@ def reader_work(run: Run, unit: Mapping[str, Any], base: Base, *, how: HowReader
     inputs, pad_id = reader_inputs(base.model, base.tokenizer), base.tokenizer.pad_token_id or 0
     guides = {name: _guide(run, parts, features) for name, parts in unit["guides"].items()}
     method = _method(base, row, how.train)
-    overflows = isinstance(method, ConfidenceRegularization) and method.variant == "head"
-    objective = Questions(features, inputs, pad_id, method, guides, how.padded_to)
+    overflows = isinstance(method, questions.ConfidenceRegularization) and method.variant == "head"
+    objective = questions.Questions(features, inputs, pad_id, method, guides, how.padded_to)
     watch = _watch_segments if row["method"] == "bias_model" else _watch
     return Work(
         objective,
@@ -100,7 +92,7 @@ def reader_work(run: Run, unit: Mapping[str, Any], base: Base, *, how: HowReader
     )
 
 
-class GuideLogits(Sequence[Guide]):
+class GuideLogits(Sequence[questions.Guide]):
     """Start and end logits of windows, which stay in Arrow until somebody asks for those of one."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -115,10 +107,10 @@ class GuideLogits(Sequence[Guide]):
         return start, end
 
 
-def _method(base: Base, row: Mapping[str, Any], train: QaTrainSpec) -> Method:
+def _method(base: Base, row: Mapping[str, Any], train: QaTrainSpec) -> questions.Method:
     if row["method"] == "learned_mixin":
         own = train.learned_mixin
-        return LearnedMixin.new(
+        return questions.LearnedMixin.new(
             base.model.config.hidden_size,
             row["seed"],
             bias_scale=own.bias_scale,
@@ -127,10 +119,10 @@ def _method(base: Base, row: Mapping[str, Any], train: QaTrainSpec) -> Method:
         )
     if row["method"] == "confidence_regularization":
         regularization = train.confidence_regularization
-        return ConfidenceRegularization(regularization.bias_scale, regularization.variant or "utama")
+        return questions.ConfidenceRegularization(regularization.bias_scale, regularization.variant or "utama")
     if row["method"] == "product_of_experts":
-        return ProductOfExperts(train.product_of_experts.bias_scale)
-    return Standard()
+        return questions.ProductOfExperts(train.product_of_experts.bias_scale)
+    return questions.Standard()
 
 
 def _guide(run: Run, parts: Sequence[int], features: pa.Table) -> GuideLogits:

@@ -13,24 +13,15 @@ import torch
 import torch.distributed as dist
 
 from biaseval.spec import TrainingSpec
+from biaseval.training import optimization
 from biaseval.training.deepspeed_config import deepspeed_config
 from biaseval.training.loss_scale import LossScale, Step, step_of, steps_made
-from biaseval.training.optimization import (
-    MOMENTS,
-    Optimization,
-    State,
-    divide,
-    n_elements,
-    n_workers,
-    set_learning_rate,
-    sum_over_workers,
-)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class DeepSpeedOptimization(Optimization):
+class DeepSpeedOptimization(optimization.Optimization):
     """AdamW under DeepSpeed, at the ZeRO stage of the spec."""
 
     def __init__(
@@ -48,7 +39,7 @@ class DeepSpeedOptimization(Optimization):
         self._loss, self._optimizer, _, _ = _deepspeed(device).initialize(
             model=loss,
             optimizer=self._optimizer,
-            config=deepspeed_config(training, sum(map(n_elements, parameters))),
+            config=deepspeed_config(training, sum(map(optimization.n_elements, parameters))),
             dist_init_required=False,
         )
 
@@ -58,20 +49,20 @@ class DeepSpeedOptimization(Optimization):
         if self._stage > 0 and self.loss_scale is not None:
             self._optimizer.loss_scale = scale
         # What ZeRO does not scale itself. DeepSpeed takes the mean over workers, and these losses are to be summed.
-        factor = n_workers() * (scale if self._stage == 0 else 1)
+        factor = optimization.n_workers() * (scale if self._stage == 0 else 1)
         losses = []
         for number, batch in enumerate(batches):
             self._loss.set_gradient_accumulation_boundary(number == len(batches) - 1)
             loss = self._loss(batch)
             losses.append(loss.detach())
             self._loss.backward(loss * factor, scale_wrt_gas=False)
-        total = sum_over_workers(torch.stack(losses).sum())
+        total = optimization.sum_over_workers(torch.stack(losses).sum())
         if not math.isfinite(total):
             return Step(total, None)
-        set_learning_rate(self._optimizer, learning_rate)
+        optimization.set_learning_rate(self._optimizer, learning_rate)
         if self._stage == 0:
             # DeepSpeed tells the norm of no gradient that it does not keep itself; all are summed by now.
-            divide(self._parameters, scale)
+            optimization.divide(self._parameters, scale)
             gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
             grad_norm = float(torch.nn.utils.get_total_norm(gradients))
             if math.isfinite(grad_norm):
@@ -92,7 +83,7 @@ class DeepSpeedOptimization(Optimization):
         with deepspeed.zero.GatheredParameters(chosen, enabled=self._stage == 3):
             yield
 
-    def state_of(self, parameter: torch.nn.Parameter) -> State:
+    def state_of(self, parameter: torch.nn.Parameter) -> optimization.State:
         """Collect the shares of all workers."""
         from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
 
@@ -100,11 +91,17 @@ class DeepSpeedOptimization(Optimization):
             return super().state_of(parameter)
         weight = safe_get_full_fp32_param(parameter)
         if not self._has_moments:  # every step was skipped
-            return {"weight": weight, **{key: torch.zeros_like(weight) for key in MOMENTS}}
-        return {"weight": weight, **{key: safe_get_full_optimizer_state(parameter, key) for key in MOMENTS}}
+            return {"weight": weight, **{key: torch.zeros_like(weight) for key in optimization.MOMENTS}}
+        return {
+            "weight": weight,
+            **{key: safe_get_full_optimizer_state(parameter, key) for key in optimization.MOMENTS},
+        }
 
     def restore(
-        self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
+        self,
+        states: Iterator[tuple[torch.nn.Parameter, optimization.State]],
+        n_steps: int,
+        loss_scale: LossScale | None = None,
     ) -> None:
         """Set this worker's shares of parameters, of their float32 copies, and of what Adam keeps; and the scale."""
         if self._stage == 0:
@@ -115,7 +112,7 @@ class DeepSpeedOptimization(Optimization):
         zero = self._optimizer
         flat = zero.fp32_partitioned_groups_flat if self._stage == 3 else zero.single_partition_of_fp32_groups
         for share in flat:
-            zeros = {key: torch.zeros_like(share) for key in MOMENTS}
+            zeros = {key: torch.zeros_like(share) for key in optimization.MOMENTS}
             zero.optimizer.state[share] = {"step": torch.tensor(float(n_made)), **zeros}
         if self._stage == 3:
             for parameter, state in states:
@@ -202,17 +199,17 @@ def _accelerator(name: str) -> Iterator[None]:
             os.environ["DS_ACCELERATOR"] = before
 
 
-def _restore_shared(parameter: torch.nn.Parameter, state: State) -> None:
+def _restore_shared(parameter: torch.nn.Parameter, state: optimization.State) -> None:
     """Restore a parameter that is whole in every worker; its float32 copy and moments are not."""
     from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
 
     parameter.data.copy_(state["weight"])
     safe_set_full_fp32_param(parameter, state["weight"])
-    for key in MOMENTS:
+    for key in optimization.MOMENTS:
         safe_set_full_optimizer_state(parameter, state[key], key)
 
 
-def _restore_partitioned(parameter: Any, state: State) -> None:
+def _restore_partitioned(parameter: Any, state: optimization.State) -> None:
     """Restore a parameter of which every worker holds a share, of equal length, zeros behind the end."""
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
     from deepspeed.utils import safe_set_local_fp32_param, safe_set_local_optimizer_state
@@ -228,5 +225,5 @@ def _restore_partitioned(parameter: Any, state: State) -> None:
     if parameter.ds_status == ZeroParamStatus.AVAILABLE:  # small ones stay whole
         parameter.data.copy_(state["weight"])
     safe_set_local_fp32_param(parameter, own(state["weight"]))
-    for key in MOMENTS:
+    for key in optimization.MOMENTS:
         safe_set_local_optimizer_state(parameter, own(state[key]), key)

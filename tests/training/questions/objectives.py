@@ -10,16 +10,8 @@ from torch import nn
 
 from biaseval.models import ModelSource, load_reader_tokenizer
 from biaseval.spec import InstructTrainingSpec
+from biaseval.training import questions
 from biaseval.training.features import question_features
-from biaseval.training.questions import (
-    ConfidenceRegularization,
-    Guide,
-    LearnedMixin,
-    Method,
-    ProductOfExperts,
-    Questions,
-    Standard,
-)
 from biaseval.training.recipe import Recipe
 from tests.test_qa_pipeline import question
 
@@ -28,11 +20,13 @@ MAX_TOKENS, STRIDE, N_QUESTIONS, WIDTH = 40, 12, 9, 16
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 METHODS: dict[str, Any] = {
-    "standard": Standard,
-    "learned_mixin": lambda: LearnedMixin.new(WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4),
-    "learned_mixin, head": lambda: LearnedMixin.new(WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4, variant="head"),
-    "confidence_regularization": lambda: ConfidenceRegularization(0.3),
-    "product_of_experts": lambda: ProductOfExperts(0.5),
+    "standard": questions.Standard,
+    "learned_mixin": lambda: questions.LearnedMixin.new(WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4),
+    "learned_mixin, head": lambda: questions.LearnedMixin.new(
+        WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4, variant="head"
+    ),
+    "confidence_regularization": lambda: questions.ConfidenceRegularization(0.3),
+    "product_of_experts": lambda: questions.ProductOfExperts(0.5),
 }
 
 
@@ -52,7 +46,7 @@ def features_of(bert: Path, numbers: range) -> pa.Table:
     return question_features(tokenizer, questions(numbers), max_tokens=MAX_TOKENS, stride=STRIDE)
 
 
-def guides(windows: pa.Table) -> dict[str, list[Guide]]:
+def guides(windows: pa.Table) -> dict[str, list[questions.Guide]]:
     draw = np.random.default_rng(5)
     return {
         name: [
@@ -63,8 +57,8 @@ def guides(windows: pa.Table) -> dict[str, list[Guide]]:
     }
 
 
-def objective(windows: pa.Table, method: Method, **options: Any) -> Questions:
-    return Questions(windows, INPUTS, 0, method, guides(windows), **options)
+def objective(windows: pa.Table, method: questions.Method, **options: Any) -> questions.Questions:
+    return questions.Questions(windows, INPUTS, 0, method, guides(windows), **options)
 
 
 def recipe(bert: Path, **training: Any) -> Recipe:
