@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from biaseval.prompting.calibration import (
-    CALIBRATIONS,
-    PURPOSES,
-    Purpose,
-    Variant,
-    domain_context,
-    random_words,
-    split_by_template,
-)
+from biaseval.prompting import calibration as cal
 from biaseval.runs import report_run
 from biaseval.spec import LabelBiasSpec, MajorityBiasSpec
 from tests.labelplans import Plan, plan_tasks, rows
@@ -90,9 +82,9 @@ def test_each_file_gives_what_its_formula_gives(tmp_path: Path) -> None:
 def test_a_spec_may_ask_for_each_file_and_for_nothing_else() -> None:
     for spec in (LabelBiasSpec, MajorityBiasSpec):
         calibration = TypeAdapter(spec.model_fields["calibration"].annotation)
-        assert calibration.validate_python(list(CALIBRATIONS)) == list(CALIBRATIONS)
+        assert calibration.validate_python(list(cal.CALIBRATIONS)) == list(cal.CALIBRATIONS)
         for wrong, message in (
-            ("cd", f"use one of {', '.join(CALIBRATIONS)},"),
+            ("cd", f"use one of {', '.join(cal.CALIBRATIONS)},"),
             ("cc_softmax@0.7", "cc_softmax has no strength; write cc_softmax"),
             ("pmi/1", "pmi takes all of its inputs; write pmi"),
         ):
@@ -111,10 +103,10 @@ def test_other_purposes_leave_the_published_prompts_as_they_are(
 ) -> None:
     write_task(tmp_path, n_instances=400)
     published = _planned(tmp_path, ["dc", "looc"])
-    for purpose in (Purpose("words", random_words, 20, needs_words=True), Purpose("plain", None)):
-        monkeypatch.setitem(PURPOSES, purpose.name, purpose)
-        made_up = CALIBRATIONS["dc"].__class__(purpose.name, "Made up", "Made up.", "", (purpose.name,))
-        monkeypatch.setitem(CALIBRATIONS, purpose.name, made_up)
+    for purpose in (cal.Purpose("words", cal.random_words, 20, needs_words=True), cal.Purpose("plain", None)):
+        monkeypatch.setitem(cal.PURPOSES, purpose.name, purpose)
+        made_up = cal.CALIBRATIONS["dc"].__class__(purpose.name, "Made up", "Made up.", "", (purpose.name,))
+        monkeypatch.setitem(cal.CALIBRATIONS, purpose.name, made_up)
     more = _planned(tmp_path, ["plain", "looc", "words", "dc"])
     assert [row for row in more if row["purpose"] not in ("words", "plain")] == published
     texts = {name: {row["input_text"] for row in more if row["purpose"] == name} for name in ("dc", "words")}
@@ -131,12 +123,12 @@ def test_template_splits_equal_the_published_code(shared: Path) -> None:
     assert len(cases) == 5
     for case in cases:
         for text, parts in zip(case["inputs"], case["parts"], strict=True):
-            assert split_by_template(case["prefixes"], text) == parts
+            assert cal.split_by_template(case["prefixes"], text) == parts
 
 
 def test_random_inputs_have_the_mean_length_and_words_of_each_slot() -> None:
     inputs = ["Q: One two three A: four", "Q: five six A: Seven eight nine"]
-    words = domain_context("t", "Q: {INPUT} A: {INPUT}", inputs)
+    words = cal.domain_context("t", "Q: {INPUT} A: {INPUT}", inputs)
     assert words.lengths == (0, 3, 0, 2)
     for text in words.draw(np.random.default_rng(0)):
         assert text.startswith("Q: ")
@@ -148,11 +140,12 @@ def test_random_inputs_have_the_mean_length_and_words_of_each_slot() -> None:
 
 
 @pytest.mark.parametrize(("name", "variant"), [
-    ("cc", Variant("cc")), ("cc@0.7", Variant("cc", 0.7)), ("cc@0", Variant("cc", 0.0)),
-    ("dc/5", Variant("dc", inputs=5)), ("looc@1.5/64", Variant("looc", 1.5, 64)), ("cc@1e-05", Variant("cc", 1e-5)),
+    ("cc", cal.Variant("cc")), ("cc@0.7", cal.Variant("cc", 0.7)), ("cc@0", cal.Variant("cc", 0.0)),
+    ("dc/5", cal.Variant("dc", inputs=5)), ("looc@1.5/64", cal.Variant("looc", 1.5, 64)),
+    ("cc@1e-05", cal.Variant("cc", 1e-5)),
 ])  # fmt: skip
-def test_a_name_stands_for_a_variant_and_back(name: str, variant: Variant) -> None:
-    assert Variant.of(name) == variant
+def test_a_name_stands_for_a_variant_and_back(name: str, variant: cal.Variant) -> None:
+    assert cal.Variant.of(name) == variant
     assert str(variant) == name
 
 

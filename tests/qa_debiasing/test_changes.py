@@ -5,31 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.qa_debiasing.study import (
-    ARTICLES,
-    MARTS,
-    PLACES,
-    Floats,
-    Study,
-    cluster_error,
-    expected,
-    large_study,
-    quantile,
-    segment_influence,
-    two_readers,
-)
+from tests.qa_debiasing import study as made
 from tests.qaplans import VALUES, Rows
 
 CAREFUL = "from qa_debiasing where model = 'careful'"
 
 
-def points(found: Rows, sizes: tuple[int, int], standard_sizes: tuple[int, int], sample: int, *, how: bool) -> Floats:
+def points(
+    found: Rows, sizes: tuple[int, int], standard_sizes: tuple[int, int], sample: int, *, how: bool
+) -> made.Floats:
     """Return the change of the significance in each sample of articles."""
     sides = ((1, "", sizes), (-1, "standard_", standard_sizes))
     return np.array(
         [
             sum(
-                sign * expected(row[f"{side}lower"], n[0], row[f"{side}higher"], n[1], sample, replacement=how)
+                sign * made.expected(row[f"{side}lower"], n[0], row[f"{side}higher"], n[1], sample, replacement=how)
                 for sign, side, n in sides
             )
             for row in found
@@ -41,7 +31,7 @@ def points(found: Rows, sizes: tuple[int, int], standard_sizes: tuple[int, int],
 def test_a_reader_is_nearly_broken_below_two_thirds_of_the_standard_readers_worse_segment(
     n_right: int, is_nearly_broken: bool
 ) -> None:
-    study = two_readers()
+    study = made.two_readers()
     study.predictions = []
     study.answers([1] * 8 + [0] * 2 + [1] * 6 + [0] * 4 + [1], model="base")
     study.answers([1] * n_right + [0] * (10 - n_right) + [1] * 5 + [0] * 6, model="careful")
@@ -52,7 +42,7 @@ def test_a_reader_is_nearly_broken_below_two_thirds_of_the_standard_readers_wors
 
 @pytest.mark.parametrize("replacement", [False, True])
 def test_every_change_equals_that_of_a_loop(replacement: bool) -> None:
-    study, columns = large_study(bootstrap={"replacement": replacement})
+    study, columns = made.large_study(bootstrap={"replacement": replacement})
     with study.opened() as relations:
         found = {(row["model"], row["heuristic"]): row for row in relations.rows("from qa_debiasing")}
         draws = relations.rows("from qa_change_draws order by draw")
@@ -65,13 +55,13 @@ def test_every_change_equals_that_of_a_loop(replacement: bool) -> None:
         if model == "base":
             continue
         taken = columns[heuristic] >= 0
-        is_lower = columns[heuristic][taken] <= PLACES[heuristic][0]
+        is_lower = columns[heuristic][taken] <= made.PLACES[heuristic][0]
         right, standard_right = columns[model][taken], columns["base"][taken]
-        gaps = [segment_influence(one, is_lower)[0] for one in (right, standard_right)]
-        change, influence = segment_influence(right - standard_right, is_lower)
+        gaps = [made.segment_influence(one, is_lower)[0] for one in (right, standard_right)]
+        change, influence = made.segment_influence(right - standard_right, is_lower)
         side = 100 * (-1 if gaps[1] < 0 else 1)
         sides.add(side)
-        half_width = 100 * quantile(12) * cluster_error(influence, columns["article"][taken])
+        half_width = 100 * made.quantile(12) * made.cluster_error(influence, columns["article"][taken])
         assert [row["gap"], row["standard_gap"]] == pytest.approx([side * gap for gap in gaps])
         assert [row[f"gap_change{end}"] for end in ends] == pytest.approx(
             [side * change, side * change - half_width, side * change + half_width], rel=1e-4
@@ -94,14 +84,14 @@ def test_every_change_equals_that_of_a_loop(replacement: bool) -> None:
     for model in ("mixin", "again"):
         for metric, suffix in (("exact_match", ""), ("f1", " f1")):
             moved = columns[f"{model}{suffix}"] - columns[f"base{suffix}"]
-            half_width = quantile(12) * cluster_error((moved - moved.mean()) / 500, columns["article"])
+            half_width = made.quantile(12) * made.cluster_error((moved - moved.mean()) / 500, columns["article"])
             wanted = [moved.mean(), moved.mean() - half_width, moved.mean() + half_width]
             assert [outcomes[model][f"{metric}_change{end}"] for end in ends] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_the_order_of_rows_changes_no_value() -> None:
-    study, _ = large_study()
-    queries = [f"from {name}" for name in (*MARTS, "qa_training_costs")]
+    study, _ = made.large_study()
+    queries = [f"from {name}" for name in (*made.MARTS, "qa_training_costs")]
     first = study.asked(*queries)
     for part in (study.examples, study.attributes, study.predictions, study.trained):
         part.reverse()
@@ -117,7 +107,7 @@ UNKNOWN = (
 NOTHING = dict.fromkeys(UNKNOWN)
 
 
-def whole(study: Study, *queries: str) -> list[Rows]:
+def whole(study: made.Study, *queries: str) -> list[Rows]:
     """Return the rows of each query over a study whose draws are all there."""
     with study.opened() as relations:
         found = [relations.rows(sql) for sql in queries]
@@ -130,16 +120,16 @@ def is_in(wanted: dict[str, Any], row: dict[str, Any]) -> bool:
 
 
 def test_groups_that_are_too_small_have_no_bias_and_no_change() -> None:
-    [[found]] = whole(two_readers(bootstrap={"trials": 20, "sample": 11}), CAREFUL)
+    [[found]] = whole(made.two_readers(bootstrap={"trials": 20, "sample": 11}), CAREFUL)
     sizes = {"status": "groups too small", "n_rows": 20, "n_articles": 4, "n_draws": 0}
     assert is_in({**NOTHING, **sizes, "exact_match": pytest.approx(100 * 13 / 21)}, found)
 
 
 def test_no_significant_threshold_is_no_change_without_an_interval() -> None:
     """Of two thresholds none is significant for either reader: both significances are 0."""
-    study = Study({"ans_len": [1, 2]})
+    study = made.Study({"ans_len": [1, 2]})
     study.questions({"ans_len": VALUES})
-    study.titles(ARTICLES)
+    study.titles(made.ARTICLES)
     study.reader("base")
     study.reader("careful", "resample", "ans_len")
     for model in ("base", "careful"):
@@ -150,7 +140,7 @@ def test_no_significant_threshold_is_no_change_without_an_interval() -> None:
 
 
 def test_a_reader_whose_standard_one_was_given_up_is_measured_and_compared_with_nothing() -> None:
-    study = two_readers()
+    study = made.two_readers()
     study.trained[0] |= {"path": None, "best_step": None, "problem": "its loss is not finite"}
     study.predictions = [row for row in study.predictions if row["model"] == "careful"]
     names = ("qa_debiasing", "qa_out_of_distribution", "qa_out_of_distribution_by_method", "qa_debiasing_by_method")

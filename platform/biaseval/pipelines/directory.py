@@ -5,20 +5,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from biaseval import environment as env
 from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import LASTING, record, settle
-from biaseval.environment import (
-    FILE,
-    PRIMARY_BEFORE,
-    SPEC,
-    amend_environment,
-    date_of,
-    describe_environment,
-    raw_spec,
-    read_environment,
-    seal_spec,
-    write_spec,
-)
 from biaseval.errors import BiasevalError, InputError, refuse
 from biaseval.pipelines.kind import Inputs, Kind, Plan
 from biaseval.pipelines.planning import read_with_weights
@@ -55,8 +44,8 @@ def read_spec(run: Run) -> AnySpec:
     Raises:
         InputError: there is none, it is damaged, or none of a kind that this version knows.
     """
-    source = f"{run.uri}/{SPEC}"
-    content = raw_spec(run)
+    source = f"{run.uri}/{env.SPEC}"
+    content = env.raw_spec(run)
     spec = stored_spec(content, source)
     # The last key that any version wrote of such a spec.
     if content.keys() & {"execution", "prompts_sha256"} or content.keys() >= {"imported", "calibration"}:
@@ -76,14 +65,14 @@ def refuse_foreign(run: Run) -> None:
     # The first file that a run writes.
     own = sorted(there & {*TABLES, _PLAN, DIGESTS, "adapters", "models", "model", "adapter"})
     try:
-        if "versions" in read_environment(run):
+        if "versions" in env.read_environment(run):
             return
     except BiasevalError:
         if own:
             raise
     if own:
         raise InputError(
-            f"{run.uri}/{FILE}: is missing. It names the model and data of the run, but "
+            f"{run.uri}/{env.FILE}: is missing. It names the model and data of the run, but "
             f"{', '.join(own)} are there; restore it, or choose another directory"
         )
     raise InputError(f"{run.uri}: is not empty and not a run directory; choose another, nothing is written over")
@@ -113,9 +102,9 @@ def refuse_another(run: Run, kind: Kind[Any, Any], spec: AnySpec) -> Change:
         lines = "".join(f"\n  - {line}" for line in named)
         raise InputError(
             f"{run.uri}: belongs to another spec; choose another directory, or undo the difference (its own is "
-            f"{run.uri}/{SPEC}):{lines}"
+            f"{run.uri}/{env.SPEC}):{lines}"
         )
-    environment = read_environment(run)
+    environment = env.read_environment(run)
     recorded = environment.get("inputs", {})
     changed = [
         f"{key}: the file changed"
@@ -158,17 +147,17 @@ def adopt_analysis(run: Run, spec: AnySpec) -> None:
 def adopt_spec(run: Run, spec: AnySpec) -> None:
     """Make a spec that of a run, and keep the one that it had."""
     _record_primary(run, spec)
-    before, kept = run.read_text(SPEC), sorted(run.files(_HISTORY))
+    before, kept = run.read_text(env.SPEC), sorted(run.files(_HISTORY))
     if not kept or run.read_text(kept[-1]) != before:  # else a killed call has kept it
         run.write_text(f"{_HISTORY}/{len(kept):05d}.yaml", before)
-    write_spec(run, dump_spec(spec))
+    env.write_spec(run, dump_spec(spec))
 
 
 def _record_primary(run: Run, spec: AnySpec) -> None:
     """Record which primary question a run had when its scores came, where a spec names another."""
     old, new = (getattr(each, "primary", None) for each in (read_spec(run), spec))
-    if old != new and run.parts("label_scores") and PRIMARY_BEFORE not in read_environment(run):
-        amend_environment(run, **{PRIMARY_BEFORE: None if old is None else old.model_dump(mode="json")})
+    if old != new and run.parts("label_scores") and env.PRIMARY_BEFORE not in env.read_environment(run):
+        env.amend_environment(run, **{env.PRIMARY_BEFORE: None if old is None else old.model_dump(mode="json")})
 
 
 def begin(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs | None) -> None:
@@ -200,10 +189,10 @@ def _plan_new(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> 
     Raises:
         InputError: the spec's inputs do not make a run; nothing of it is left.
     """
-    environment = {"date": date_of(run), **describe_environment(), "seed": getattr(spec, "seed", None)}
+    environment = {"date": env.date_of(run), **env.describe_environment(), "seed": getattr(spec, "seed", None)}
     # First of all: it is what tells a run from other people's files.
     _write_environment(run, spec, environment, inputs.facts)
-    write_spec(run, dump_spec(spec))
+    env.write_spec(run, dump_spec(spec))
     for table in PLANNED:  # what a killed process began
         run.delete(table)
     say(f"planning {inputs.subject}")
@@ -211,7 +200,7 @@ def _plan_new(run: Run, kind: Kind[Any, Any], spec: AnySpec, inputs: Inputs) -> 
         plan = _planned(run, kind.write, spec, inputs)
     except InputError:
         # Nothing of a plan that cannot be is left behind; what marks the directory as a run goes last.
-        for name in (*PLANNED, SPEC, FILE):
+        for name in (*PLANNED, env.SPEC, env.FILE):
             run.delete(name)
         raise
     run.write_sealed(_PLAN, plan)
@@ -258,7 +247,7 @@ def _extend(run: Run, kind: Kind[Any, Any], spec: AnySpec, known: Plan) -> None:
     record(run)
     # The data of the plan are those of the extended one; how a run was scored so far stays.
     facts = {name: fact for name, fact in inputs.facts.items() if name != "data"}
-    _write_environment(run, spec, read_environment(run), facts)
+    _write_environment(run, spec, env.read_environment(run), facts)
     adopt_spec(run, spec)
 
 
@@ -272,7 +261,7 @@ def settle_run(run: Run, kind: Kind[Any, Any], spec: AnySpec, plan: Plan) -> lis
     made = {name for unit in units for name in (*unit.files, *unit.beside)}
     planned = plan_files(plan)
     settle(run, planned, made)
-    seal_spec(run)
+    env.seal_spec(run)
     # A plan of an older version does not name all of its tables.
     unnamed = LASTING - {name.partition("/")[0] for name in planned}
     lost = {name for name in run.ledger.lost - made if name.partition("/")[0] in unnamed}
@@ -311,17 +300,17 @@ def _holds_results(run: Run) -> bool:
 
 def _restore_spec(run: Run, spec: AnySpec) -> None:
     """Write the spec of a run that lost it, where it is this one; Raises InputError: it may be another."""
-    if run.has(SPEC):
+    if run.has(env.SPEC):
         return
-    known = (run.ledger.known or {}).get(SPEC)
-    write_spec(run, dump_spec(spec))
-    if known is None or run.ledger.files[SPEC] != known._replace(time_ns=None):
-        run.delete(SPEC)
+    known = (run.ledger.known or {}).get(env.SPEC)
+    env.write_spec(run, dump_spec(spec))
+    if known is None or run.ledger.files[env.SPEC] != known._replace(time_ns=None):
+        run.delete(env.SPEC)
         raise InputError(
-            f"{run.uri}/{SPEC}: is missing, and the run was not made with this spec, or nothing says that it was; "
+            f"{run.uri}/{env.SPEC}: is missing, and the run was not made with this spec, or nothing says that it was; "
             "restore the file, or choose another directory"
         )
-    say(f"{run.uri}/{SPEC}: was missing; written again")
+    say(f"{run.uri}/{env.SPEC}: was missing; written again")
 
 
 def _refuse_growth(run: Run, spec: AnySpec) -> None:
@@ -349,7 +338,7 @@ def _write_environment(run: Run, spec: AnySpec, known: Mapping[str, Any], facts:
         for name in place[:-1]:
             section = section.setdefault(name, {})
         section[place[-1]] = fingerprint
-    run.write_sealed(FILE, {**environment, "inputs": file_digests(spec), **facts})
+    run.write_sealed(env.FILE, {**environment, "inputs": file_digests(spec), **facts})
 
 
 def _fingerprints(environment: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:

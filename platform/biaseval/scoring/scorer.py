@@ -11,17 +11,8 @@ import pyarrow as pa
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from biaseval import models
 from biaseval.errors import BiasevalError, InputError, refuse
-from biaseval.models import (
-    AdapterSlot,
-    Loading,
-    ModelSource,
-    check_causal,
-    check_source,
-    load_model,
-    load_tokenizer,
-    model_window,
-)
 from biaseval.prompting.beginnings import bos_cautions, without_second_bos
 from biaseval.scoring.encoding import check_prompts
 from biaseval.scoring.memory import device_name, vocabulary_of
@@ -79,11 +70,11 @@ class LabelScorer:
         cache_budget: int | None = None,
         path: Path | None = None,
     ) -> None:
-        check_causal(name_of(model), model.config)
+        models.check_causal(name_of(model), model.config)
         self.model = model
         self.tokenizer = tokenizer
         self._runner = Runner(model, token_budget, cache_budget, path)
-        self._slot: AdapterSlot | None = None
+        self._slot: models.AdapterSlot | None = None
 
     def tell_pace(self, hear: Callable[[int, float], None]) -> None:
         """Call a function once during scoring with the tokens of some batches and their seconds."""
@@ -109,10 +100,10 @@ class LabelScorer:
         Raises:
             InputError: ``models.load_tokenizer`` or ``models.load_model`` refuses the model.
         """
-        source = ModelSource(path, revision, adapter, trust_remote_code)
-        check_source(source)
-        tokenizer = load_tokenizer(source)
-        model = load_model(source, Loading(dtype, device, quantization, max_memory))
+        source = models.ModelSource(path, revision, adapter, trust_remote_code)
+        models.check_source(source)
+        tokenizer = models.load_tokenizer(source)
+        model = models.load_model(source, models.Loading(dtype, device, quantization, max_memory))
         return cls(model, tokenizer, token_budget=token_budget, cache_budget=cache_budget)
 
     def put_adapter(self, name: str, config: bytes, weights: bytes) -> None:
@@ -126,7 +117,7 @@ class LabelScorer:
             InputError: the adapter does not fit the model.
         """
         if self._slot is None:
-            self._slot = AdapterSlot(self.model, name_of(self.model))
+            self._slot = models.AdapterSlot(self.model, name_of(self.model))
             self._slot.put(name, config, weights)
             self._runner.test_again()
         else:
@@ -262,7 +253,7 @@ class LabelScorer:
         return set(ends if isinstance(ends, list) else [ends])
 
     def _refuse_unfit(self, texts: Texts, n_more: int = 0) -> None:
-        window, vocabulary = model_window(self.model.config), vocabulary_of(self.model)
+        window, vocabulary = models.model_window(self.model.config), vocabulary_of(self.model)
         problems = []
         for row in np.flatnonzero(texts.lengths + n_more > window) if window is not None else ():
             problems.append(

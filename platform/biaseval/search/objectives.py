@@ -14,17 +14,7 @@ import duckdb
 from biaseval.analysis import sql_files
 from biaseval.analysis.paths import without_partitions
 from biaseval.errors import BiasevalError, InputError
-from biaseval.search.samples import (
-    ROW_BY_ROW,
-    ChooseOn,
-    assigned,
-    groups,
-    kept,
-    made_once,
-    part_of,
-    parts_of,
-    samples_of,
-)
+from biaseval.search import samples as drawing
 from biaseval.store import Run
 from biaseval.tables import TABLES, tables_of
 
@@ -108,7 +98,9 @@ def is_by_threshold(kind: str, sql: str) -> bool:
     return any(view.name == "qa_bias_candidates" for view in views)
 
 
-def objective_columns(kind: str, sql: str, per: Sequence[str] = (), choose_on: ChooseOn = "published") -> list[str]:
+def objective_columns(
+    kind: str, sql: str, per: Sequence[str] = (), choose_on: drawing.ChooseOn = "published"
+) -> list[str]:
     """Return the names of a query's number and of its other columns, after testing the query on an empty run.
 
     The columns ``per`` identify a row, and ``choose_on`` says which rows are for the choice.
@@ -159,7 +151,7 @@ class Objective:
     sql: str
     per: Sequence[str]
     """Columns that say of what each row of the query is; none: it returns one row."""
-    choose_on: ChooseOn
+    choose_on: drawing.ChooseOn
     """The rows for the choice."""
     seed: int
     """Of the halves."""
@@ -181,9 +173,11 @@ class Objective:
         Raises:
             BiasevalError: the measurements cannot be halved.
         """
-        members = assigned(run, self.kind, self.choose_on, self.seed)
+        members = drawing.assigned(run, self.kind, self.choose_on, self.seed)
         samples = [
-            (sample, left_out) for sample in samples_of(members) for left_out in (None, *groups(members, sample))
+            (sample, left_out)
+            for sample in drawing.samples_of(members)
+            for left_out in (None, *drawing.groups(members, sample))
         ]
         reading = _Reading(self.kind, self.sql, self.chosen)
         with sql_files.local_copy(run, reading.tables) as source, closing(sql_files.connect([source])) as connection:
@@ -197,7 +191,7 @@ class Objective:
                 reading.derive(run, computing, connection)
                 for sample, left_out in samples:
                     connection.execute("drop table if exists main.kept").fetchall()
-                    connection.from_arrow(kept(members, sample, left_out)).create("main.kept")
+                    connection.from_arrow(drawing.kept(members, sample, left_out)).create("main.kept")
                     reading.draw(run, computing, sample, left_out, connection)
                     for place, own in enumerate(computing.own, first):
                         connection.execute(f"set variable own = {_variable(own)}").fetchall()
@@ -271,7 +265,7 @@ class _Reading:
         known = tables_of(kind)
         query = sql_files.Relation("objective", "", sql)
         made = sql_files.needed(sql_files.relations("intermediate", "marts", tables=known, chosen=chosen), [query])
-        row_by_row = [view for view in made if view.name in ROW_BY_ROW]
+        row_by_row = [view for view in made if view.name in drawing.ROW_BY_ROW]
         self._whole = [view for view in made if view in row_by_row or view in sql_files.needed(made, row_by_row)]
         self._sampled = sql_files.needed([view for view in made if view not in row_by_row], [query])
         self._seen = sorted(query.reads & {view.name for view in made})
@@ -289,7 +283,7 @@ class _Reading:
         self._derived_of = sorted(known.keys() & set(_DERIVED_OF[kind]))
         of_samples = set().union(*(view.reads for view in (*self._sampled, query)))
         of_samples |= set(self._derived_of) if self._draws else set()
-        self.parts = parts_of(of_samples)
+        self.parts = drawing.parts_of(of_samples)
         """Tables and views of which a sample has a part."""
         tables = read | set(self._derived_of) | {*self.parts} & known.keys()
         self.tables = sorted(tables - _DRAWS - _SETTINGS)
@@ -310,8 +304,8 @@ class _Reading:
             sql_files.create("table", "whole.prompts", "from main.prompts", connection)
         connection.execute("set search_path = 'whole,main'").fetchall()
         for view in self._whole:
-            if view.name in ROW_BY_ROW:
-                sql_files.create("table", f"whole.{view.name}", made_once(view.name, view.sql), connection)
+            if view.name in drawing.ROW_BY_ROW:
+                sql_files.create("table", f"whole.{view.name}", drawing.made_once(view.name, view.sql), connection)
             else:
                 sql_files.create("view", f"whole.{view.name}", view.sql, connection)
 
@@ -323,7 +317,7 @@ class _Reading:
         for schema in ("drawn", "seen"):
             connection.execute(f"drop schema if exists {schema} cascade; create schema {schema}").fetchall()
         for name in self.parts:
-            part = part_of(name, self._place(name), sample, left_out)
+            part = drawing.part_of(name, self._place(name), sample, left_out)
             is_read_often = name in ("prompts", "prediction_counts")
             sql_files.create("table" if is_read_often else "view", f"drawn.{name}", part, connection)
         connection.execute("set search_path = 'drawn,whole,main'").fetchall()

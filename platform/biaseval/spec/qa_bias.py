@@ -9,15 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from biaseval.qa_bias.heuristics.built_in import HEURISTICS, annotated
 from biaseval.qa_bias.splits.significance import PUBLISHED_SEGMENTS
-from biaseval.spec.qa_training import (
-    OF_VARIANT,
-    DataSource,
-    GeneratedSpec,
-    QaBaseSpec,
-    QaTrainSpec,
-    QuestionFile,
-    file_of,
-)
+from biaseval.spec import qa_training
 from biaseval.spec.shared_sections import ExecutionSpec, Name, RunSpec, Section, SpecError, below, named_twice, refuse
 
 
@@ -71,11 +63,11 @@ class QaModelSpec(Section):
 class QaDatasetsSpec(Section):
     """The questions of a QA-bias run."""
 
-    train: QuestionFile | None = None
+    train: qa_training.QuestionFile | None = None
     """Training questions: ``cos_sim`` takes its document frequencies from their contexts."""
-    in_distribution: Annotated[dict[Name, DataSource], Field(min_length=1)]
+    in_distribution: Annotated[dict[Name, qa_training.DataSource], Field(min_length=1)]
     """Name to file: sets similar to the models' training set."""
-    out_of_distribution: dict[Name, DataSource] = {}
+    out_of_distribution: dict[Name, qa_training.DataSource] = {}
     max_examples: Annotated[int, Field(gt=0)] | None = None
     """The largest number of questions of each set; the seed draws them."""
     on_bad_example: Literal["error", "drop"] = "error"
@@ -129,10 +121,10 @@ class QaBiasSpec(RunSpec):
         *below("datasets", "train", "in_distribution.*", "out_of_distribution.*"),
         *below("datasets", "train.file", "in_distribution.*.file", "out_of_distribution.*.file"),
         *below("text", "nltk_data", "spacy", "modules"),
-        *QaTrainSpec.PATHS,
+        *qa_training.QaTrainSpec.PATHS,
     )
     NAMES = ("models.*.path", "models.*.adapter", "text.spacy", "train.bases.*.path")
-    RESOURCES = ("execution.*", *QaTrainSpec.RESOURCES)
+    RESOURCES = ("execution.*", *qa_training.QaTrainSpec.RESOURCES)
     ANALYSIS = ("thresholds", "thresholds.*", "bootstrap.*")
     GROWS = ("models", "heuristics")
     # Keys of other kinds that a search reads.
@@ -167,7 +159,7 @@ class QaBiasSpec(RunSpec):
     variant: Literal["paper", "reference"] = "paper"
     windows: WindowsSpec = WindowsSpec()
     text: QaTextSpec = QaTextSpec()
-    train: QaTrainSpec | None = Field(default=None, validate_default=True)
+    train: qa_training.QaTrainSpec | None = Field(default=None, validate_default=True)
     """The readers to train first; the run then measures them with the other models."""
     execution: ExecutionSpec = ExecutionSpec()
 
@@ -175,8 +167,8 @@ class QaBiasSpec(RunSpec):
         """Return the files of questions and of imported predictions."""
         sets = {**self.datasets.in_distribution, **self.datasets.out_of_distribution}
         return {
-            "datasets.train": file_of(self.datasets.train),
-            **{f"datasets.{name}": uri for name, own in sets.items() if (uri := file_of(own)) is not None},
+            "datasets.train": qa_training.file_of(self.datasets.train),
+            **{f"datasets.{name}": uri for name, own in sets.items() if (uri := qa_training.file_of(own)) is not None},
             **{
                 f"predictions of {model.name} for {name}": uri
                 for model in self.models
@@ -185,7 +177,7 @@ class QaBiasSpec(RunSpec):
             **({} if self.train is None else _training_files(self.train)),
         }
 
-    def models_used(self) -> dict[tuple[str, ...], QaModelSpec | QaBaseSpec]:
+    def models_used(self) -> dict[tuple[str, ...], QaModelSpec | qa_training.QaBaseSpec]:
         """Return the models that answer and the bases of training; imported predictions load no model."""
         bases = [] if self.train is None else self.train.bases
         return {
@@ -214,7 +206,7 @@ class QaBiasSpec(RunSpec):
         content = {"variant": "reference", **content}
         if isinstance(train := content.get("train"), dict):
             content["train"] = {**train}
-            for section, key, paper, _ in OF_VARIANT:
+            for section, key, paper, _ in qa_training.OF_VARIANT:
                 if isinstance(own := train.get(section, {}), dict):
                     content["train"][section] = {**own, key: own.get(key) or paper}
         return content
@@ -270,7 +262,9 @@ class QaBiasSpec(RunSpec):
 
     @field_validator("train")
     @classmethod
-    def _training_fits_the_rest(cls, train: QaTrainSpec | None, info: ValidationInfo) -> QaTrainSpec | None:
+    def _training_fits_the_rest(
+        cls, train: qa_training.QaTrainSpec | None, info: ValidationInfo
+    ) -> qa_training.QaTrainSpec | None:
         known = info.data
         if train is None:
             refuse(
@@ -296,7 +290,7 @@ class QaBiasSpec(RunSpec):
             problems += [
                 f"train.validation.{name}: is not the file that datasets calls {name}; give one of them another name"
                 for name, source in train.validation.items()
-                if name in measured and (measured[name] != source or isinstance(source, GeneratedSpec))
+                if name in measured and (measured[name] != source or isinstance(source, qa_training.GeneratedSpec))
             ]
         taken = {model.name for model in known.get("models", ())}
         problems += [
@@ -315,10 +309,10 @@ class QaBiasSpec(RunSpec):
         return windows
 
 
-def _training_files(train: QaTrainSpec) -> dict[str, str | None]:
+def _training_files(train: qa_training.QaTrainSpec) -> dict[str, str | None]:
     sets = {f"train.{key}.{name}": own for key in ("data", "validation") for name, own in getattr(train, key).items()}
     return {
-        **{key: uri for key, own in sets.items() if (uri := file_of(own)) is not None},
+        **{key: uri for key, own in sets.items() if (uri := qa_training.file_of(own)) is not None},
         "train.bias_model.predictions": train.bias_model.predictions,
     }
 
