@@ -109,17 +109,14 @@ def test_random_texts_that_are_quoted_come_back(tmp_path: Path) -> None:
         assert _rows(path) == rows, path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("header", "line", "cells"),
-    [
-        ("text, label", 'item 0, "pos"', ["item 0", "pos"]),
-        ("text, label", '"a, b", "ne""g"', ["a, b", 'ne"g']),
-        ("text, label", 'one,  "a, b"', ["one", "a, b"]),
-        ("text, label", "one, two", ["one", " two"]),  # without such a quote spaces stay
-        ("id, text, label", '1, "good, nice", pos', ["1", "good, nice", "pos"]),  # and no row has a name
-        ("n, text, label", '1, "good, nice", pos', ["1", "good, nice", "pos"]),
-    ],
-)
+@pytest.mark.parametrize(("header", "line", "cells"), [
+    ("text, label", 'item 0, "pos"', ["item 0", "pos"]),
+    ("text, label", '"a, b", "ne""g"', ["a, b", 'ne"g']),
+    ("text, label", 'one,  "a, b"', ["one", "a, b"]),
+    ("text, label", "one, two", ["one", " two"]),  # without such a quote spaces stay
+    ("id, text, label", '1, "good, nice", pos', ["1", "good, nice", "pos"]),  # and no row has a name
+    ("n, text, label", '1, "good, nice", pos', ["1", "good, nice", "pos"]),
+])  # fmt: skip
 def test_a_space_before_a_quote_is_none_of_the_cell(tmp_path: Path, header: str, line: str, cells: list[str]) -> None:
     assert _quiet(tmp_path / "rows.csv", f"{header}\n{line}\n") == [dict(zip(header.split(", "), cells, strict=True))]
 
@@ -139,21 +136,18 @@ def test_what_excel_writes_is_read_as_it_was(tmp_path: Path) -> None:
     assert _quiet(tmp_path / "tilde.csv", "sep=~\ntext~label\na,b~pos\n") == [{"text": "a,b", "label": "pos"}]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "text,label\nочень хорошо,да\n".encode("cp1251"),
-        "text,label\nπολύ καλό,ναι\n".encode("cp1253"),
-        "text,label\nbardzo źle się spało,nie\nmiało być miło,tak\n".encode("cp1250"),
-        "text,label\nとても良い,はい\n".encode("shift-jis"),
-        "text,label\n非常好,是\n".encode("gbk"),
-        "text,label\nschön und grün,ja\n".encode("cp850"),
-        *(
-            b"text,label\n \xff,ja\n" + f"{each} und,ja\n".encode()
-            for each in ("für", "5 €", "„x“", "Äpfel", "so 😀", "2 °")
-        ),
-    ],
-)
+@pytest.mark.parametrize("content", [
+    "text,label\nочень хорошо,да\n".encode("cp1251"),
+    "text,label\nπολύ καλό,ναι\n".encode("cp1253"),
+    "text,label\nbardzo źle się spało,nie\nmiało być miło,tak\n".encode("cp1250"),
+    "text,label\nとても良い,はい\n".encode("shift-jis"),
+    "text,label\n非常好,是\n".encode("gbk"),
+    "text,label\nschön und grün,ja\n".encode("cp850"),
+    *(
+        b"text,label\n \xff,ja\n" + f"{each} und,ja\n".encode()
+        for each in ("für", "5 €", "„x“", "Äpfel", "so 😀", "2 °")
+    ),
+])  # fmt: skip
 def test_other_encodings_are_refused(tmp_path: Path, content: bytes) -> None:
     records = _read(tmp_path / "rows.csv", content)
     assert list(records) == []
@@ -173,20 +167,17 @@ def test_columns_without_name_and_value_are_none(tmp_path: Path) -> None:
     assert next(iter(_read(tmp_path / "rows.csv", "\n\ntext,label\na,pos\n")))[0] == "line 4"  # blank lines are none
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        ("text,label,,\na,pos,x,y\n", "line 1: column 4 has no name and values below; name each, or take them out"),
-        ("text,,,label,\na,x,y,pos,\n", "line 1: column 3 has no name and values below; name each, or take them out"),
-        ("sep=,\ntext,text\na,b\n", "line 2: names the columns 'text' twice; name each once"),
-        ("sep=,\ntext,label\na,b\na,b,c\n", "line 4: has 3 columns and the header 2; mend the commas, or quote texts"),
-        ("text|label\na|b\na|b|c\n", "line 3: has 3 columns and the header 2; mend the bars"),
-        ("text,label\na,b\na\n", "line 3: has 1 columns and the header 2; mend the commas, or quote texts"),
-        # Numbers of rows are distinct; here a text holds a comma.
-        ("text,label\n1,b,c\n1,b,d\n", "line 2: has 3 columns and the header 2; mend the commas, or quote texts"),
-        ('text,label\n"Hi" there,b\n', "line 2: is no row of a table (',' expected after '\"'); mend its quotes"),
-    ],
-)
+@pytest.mark.parametrize(("content", "problem"), [
+    ("text,label,,\na,pos,x,y\n", "line 1: column 4 has no name and values below; name each, or take them out"),
+    ("text,,,label,\na,x,y,pos,\n", "line 1: column 3 has no name and values below; name each, or take them out"),
+    ("sep=,\ntext,text\na,b\n", "line 2: names the columns 'text' twice; name each once"),
+    ("sep=,\ntext,label\na,b\na,b,c\n", "line 4: has 3 columns and the header 2; mend the commas, or quote texts"),
+    ("text|label\na|b\na|b|c\n", "line 3: has 3 columns and the header 2; mend the bars"),
+    ("text,label\na,b\na\n", "line 3: has 1 columns and the header 2; mend the commas, or quote texts"),
+    # Numbers of rows are distinct; here a text holds a comma.
+    ("text,label\n1,b,c\n1,b,d\n", "line 2: has 3 columns and the header 2; mend the commas, or quote texts"),
+    ('text,label\n"Hi" there,b\n', "line 2: is no row of a table (',' expected after '\"'); mend its quotes"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_table_is_said(tmp_path: Path, content: str, problem: str) -> None:
     records = _read(tmp_path / "rows.csv", content)
     list(records)

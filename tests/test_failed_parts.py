@@ -41,38 +41,31 @@ def scored(model: Path, folder: Path) -> Run:
     )
 
 
-def test_a_run_goes_on_without_a_part_that_fails_and_a_later_command_tries_it_again(
-    tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("bad", "made", "said"), [
+    ([1], {0, 2, 3}, r"1 part with 3 rows failed \(first: .*part-00001.*{}\); biaseval status .* names all"),
+    ([1, 2, 3], {0}, "3 parts with 9 rows failed .*{}"),
+    ([0, 1, 2], set(), "{}; mend this and run the same command again"),
+])  # fmt: skip
+def test_a_run_goes_on_without_a_few_parts_and_a_later_command_tries_them_again(
+    tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch, bad: list[int], made: set[int],
+    said: str,
+) -> None:  # fmt: skip
     monkeypatch.setattr(label_scores, "LabelScoresWorker", BadWorker)
     write_prompts(tmp_path)
-    (tmp_path / "bad").write_text("1")
+    (tmp_path / "bad").write_text(" ".join(map(str, bad)))
     problem = "scoring failed: RuntimeError: a kernel failed"
-    with pytest.raises(BiasevalError, match=rf"1 part with 3 rows failed \(first: .*part-00001.*{problem}\); biase"):
+    with pytest.raises(BiasevalError, match=said.format(problem)):
         scored(tiny_llama, tmp_path)
     run = Run.open(str(tmp_path / "out"))
-    assert run.parts("label_scores") == {0, 2, 3}
-    row = {"table_name": "label_scores", "part": 1, "problem": problem, "attempts": 3}
-    assert run.read_table("failed_parts").to_pylist() == [row]
-    assert (tmp_path / "attempts").read_text().split() == ["1"] * 3
-    status = run_status(run.uri)
-    assert not status.is_complete
-    assert status.given_up == {"label_scores/part-00001.parquet": f"tried 3 times: {problem}"}
+    assert run.parts("label_scores") == made
+    row = {"table_name": "label_scores", "problem": problem, "attempts": 3}
+    assert run.read_table("failed_parts").to_pylist() == [{**row, "part": part} for part in bad]
+    assert (tmp_path / "attempts").read_text().split() == [str(part) for part in bad for _ in range(3)]
+    told = {f"label_scores/part-{part:05d}.parquet": f"tried 3 times: {problem}" for part in bad}
+    assert (run_status(run.uri).given_up, run_status(run.uri).is_complete) == (told, False)
     (tmp_path / "bad").unlink()
     scored(tiny_llama, tmp_path)
-    assert run_status(run.uri).is_complete
-    assert not run.parts("failed_parts")
-
-
-def test_a_run_ends_when_more_than_a_few_parts_fail_and_most_do(
-    tmp_path: Path, tiny_llama: Path, here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(label_scores, "LabelScoresWorker", BadWorker)
-    write_prompts(tmp_path, n=18)
-    (tmp_path / "bad").write_text("1 2 3 4 5")
-    with pytest.raises(BiasevalError, match="3 parts with 9 rows failed"):
-        scored(tiny_llama, tmp_path)
-    assert Run.open(str(tmp_path / "out")).parts("label_scores") == {0}
+    assert (run_status(run.uri).is_complete, run.parts("failed_parts")) == (True, set())
 
 
 class EndsBadly:

@@ -222,14 +222,11 @@ OWN, OTHER = {0: [0.1, 0.2], 1: [0.3, 0.3]}, {0: [0.2, 0.1], 1: [0.5, 0.3]}
 LONGER = {0: [0.2, 0.1, 0.3], 1: [0.5, 0.3, 0.4]}
 
 
-@pytest.mark.parametrize(
-    ("other", "shift", "variances"),
-    [
-        (OTHER, 0, (0.04, 0.04)),  # behind the same seeds of differences 0.1 and -0.1, 0.2 and 0
-        (OTHER, 2, (0.01, 0.01, 0, 0.04)),  # behind other seeds those of both sides add
-        (LONGER, 0, (0.01, 3 * 0.01, 0, 3 * 0.01)),  # seeds that only overlap are no pairs
-    ],
-)
+@pytest.mark.parametrize(("other", "shift", "variances"), [
+    (OTHER, 0, (0.04, 0.04)),  # behind the same seeds of differences 0.1 and -0.1, 0.2 and 0
+    (OTHER, 2, (0.01, 0.01, 0, 0.04)),  # behind other seeds those of both sides add
+    (LONGER, 0, (0.01, 3 * 0.01, 0, 3 * 0.01)),  # seeds that only overlap are no pairs
+])  # fmt: skip
 def test_the_error_over_draws_is_of_sums_over_seeds_by_hand(
     other: Mapping[int, Sequence[float]], shift: int, variances: tuple[float, ...]
 ) -> None:

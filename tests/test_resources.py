@@ -31,19 +31,16 @@ def machine(n_cores: int, **execution: Any) -> sharing.Resources:
 # CPUs of a Ray of one's own
 
 
-@pytest.mark.parametrize(
-    ("execution", "n_cores", "expected"),
-    [
-        (ExecutionSpec(), 8, 8 + 2),
-        (ExecutionSpec(actors=3), 8, 3 * 2 + 2),
-        (SearchExecutionSpec(), 8, 8 + 2),
-        # Each of two has half of the cores and two to spare, and one more has room for what starts them.
-        (SearchExecutionSpec(at_once=2), 8, 2 * (4 + 2) + 1),
-        (SearchExecutionSpec(at_once=2, actors=3), 8, 2 * (3 * 1 + 2) + 1),
-        # More than there are cores: at least one for each.
-        (SearchExecutionSpec(at_once=3), 2, 3 * (1 + 2) + 1),
-    ],
-)
+@pytest.mark.parametrize(("execution", "n_cores", "expected"), [
+    (ExecutionSpec(), 8, 8 + 2),
+    (ExecutionSpec(actors=3), 8, 3 * 2 + 2),
+    (SearchExecutionSpec(), 8, 8 + 2),
+    # Each of two has half of the cores and two to spare, and one more has room for what starts them.
+    (SearchExecutionSpec(at_once=2), 8, 2 * (4 + 2) + 1),
+    (SearchExecutionSpec(at_once=2, actors=3), 8, 2 * (3 * 1 + 2) + 1),
+    # More than there are cores: at least one for each.
+    (SearchExecutionSpec(at_once=3), 2, 3 * (1 + 2) + 1),
+])  # fmt: skip
 def test_a_ray_of_its_own_has_room_for_what_runs(execution: ExecutionSpec, n_cores: int, expected: int) -> None:
     assert sharing.local_cpus(execution, n_cores) == expected
 
@@ -59,23 +56,20 @@ EIGHT = sharing.Resources([node(32, 4), node(32, 4)], is_local=False, n_cores=32
 """Eight GPUs on two nodes."""
 
 
-@pytest.mark.parametrize(
-    ("asked", "how", "expected"),
-    [
-        (None, {}, 8),
-        (None, {"gpus_of_one": 2}, 4),
-        (None, {"gpus_of_one": 3}, 2),
-        (None, {"actors": 2}, 4),
-        (None, {"gpus_of_one": 2, "actors": 2}, 2),
-        (None, {"n_runs": 5}, 5),
-        (3, {}, 3),
-        # Where a run needs more than there is, one says so.
-        (None, {"gpus_of_one": 16}, 1),
-        # On CPUs, one after another.
-        (None, {"gpus_per_actor": 0}, 1),
-        (2, {"gpus_per_actor": 0}, 2),
-    ],
-)
+@pytest.mark.parametrize(("asked", "how", "expected"), [
+    (None, {}, 8),
+    (None, {"gpus_of_one": 2}, 4),
+    (None, {"gpus_of_one": 3}, 2),
+    (None, {"actors": 2}, 4),
+    (None, {"gpus_of_one": 2, "actors": 2}, 2),
+    (None, {"n_runs": 5}, 5),
+    (3, {}, 3),
+    # Where a run needs more than there is, one says so.
+    (None, {"gpus_of_one": 16}, 1),
+    # On CPUs, one after another.
+    (None, {"gpus_per_actor": 0}, 1),
+    (2, {"gpus_per_actor": 0}, 2),
+])  # fmt: skip
 def test_as_many_trials_run_at_a_time_as_gpus_allow(asked: int | None, how: dict[str, Any], expected: int) -> None:
     assert at_once(asked, EIGHT, **how) == expected
 
@@ -199,37 +193,31 @@ def test_the_smallest_gpu_counts_and_an_unknown_one_forbids(
     assert sharing.gpu_bytes(nodes) == (None if expected is None else expected * GIB)
 
 
-@pytest.mark.parametrize(
-    ("weights", "memory", "n_gpus", "n_parts", "expected"),
-    [
-        (1 * GIB, 79 * GIB, 1, 100, 4),  # no more of them, however small
-        (3 * GIB, 39 * GIB, 1, 100, 3),  # 12 GiB each: four times the weights
-        (1 * GIB, 22 * GIB, 1, 100, 2),  # 8 GiB each, at least
-        (1 * GIB, 15 * GIB, 1, 100, 1),
-        (3 * GIB + 1, 79 * GIB, 1, 100, 1),  # no small model
-        (1 * GIB, 79 * GIB, 2, 23, 2),  # four parts for each of four actors, not of six
-        (1 * GIB, 79 * GIB, 2, 3, 1),
-    ],
-)
+@pytest.mark.parametrize(("weights", "memory", "n_gpus", "n_parts", "expected"), [
+    (1 * GIB, 79 * GIB, 1, 100, 4),  # no more of them, however small
+    (3 * GIB, 39 * GIB, 1, 100, 3),  # 12 GiB each: four times the weights
+    (1 * GIB, 22 * GIB, 1, 100, 2),  # 8 GiB each, at least
+    (1 * GIB, 15 * GIB, 1, 100, 1),
+    (3 * GIB + 1, 79 * GIB, 1, 100, 1),  # no small model
+    (1 * GIB, 79 * GIB, 2, 23, 2),  # four parts for each of four actors, not of six
+    (1 * GIB, 79 * GIB, 2, 3, 1),
+])  # fmt: skip
 def test_actors_of_a_gpu(weights: int, memory: int, n_gpus: int, n_parts: int, expected: int) -> None:
     assert sharing.actors_of_a_gpu(weights, memory, n_gpus, n_parts) == expected
 
 
-@pytest.mark.parametrize(
-    ("execution", "resources", "weights", "expected"),
-    [
-        ({}, TWO, GIB, ((1, 100), 0.25)),
-        ({}, sharing.Resources([H100], True, 8), GIB, (8, 0.25)),
-        ({}, sharing.share_of(TWO, 2), GIB, ((1, 100), 0.25)),
-        ({}, TWO, 3 * GIB, ((1, 100), 0.25)),
-        ({}, TWO, 14 * GIB, ((1, 100), 1)),
-        ({}, TWO, None, ((1, 100), 1)),
-        ({"gpus_per_actor": 1}, TWO, GIB, ((1, 100), 1)),
-        ({"actors": 2}, TWO, GIB, (2, 1)),
-        # What comes on demand has no type.
-        ({}, sharing.Resources([H100], False, 8, types=[sharing.NodeType("gpu", {"GPU": 1}, 4)]), GIB, ((1, 4), 1)),
-    ],
-)
+@pytest.mark.parametrize(("execution", "resources", "weights", "expected"), [
+    ({}, TWO, GIB, ((1, 100), 0.25)),
+    ({}, sharing.Resources([H100], True, 8), GIB, (8, 0.25)),
+    ({}, sharing.share_of(TWO, 2), GIB, ((1, 100), 0.25)),
+    ({}, TWO, 3 * GIB, ((1, 100), 0.25)),
+    ({}, TWO, 14 * GIB, ((1, 100), 1)),
+    ({}, TWO, None, ((1, 100), 1)),
+    ({"gpus_per_actor": 1}, TWO, GIB, ((1, 100), 1)),
+    ({"actors": 2}, TWO, GIB, (2, 1)),
+    # What comes on demand has no type.
+    ({}, sharing.Resources([H100], False, 8, types=[sharing.NodeType("gpu", {"GPU": 1}, 4)]), GIB, ((1, 4), 1)),
+])  # fmt: skip
 def test_small_models_share_gpus_where_nobody_says_otherwise(
     execution: dict[str, Any], resources: sharing.Resources, weights: int | None, expected: Any
 ) -> None:

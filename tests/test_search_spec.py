@@ -147,20 +147,17 @@ def _shares(search: SearchSpec, file: str, **work: Any) -> bool:
     return not varies(search)(Unit(0, 1, (file,), work), file)
 
 
-@pytest.mark.parametrize(
-    ("base", "key", "shares"),
-    [
-        (LORA, "lora.r", True),
-        (LORA, "scoring.eos", True),
-        # Adapters make other parts of the plan, and so the scores of the base model other files.
-        (BASE, "lora.r", False),
-        # Rows that a setting trains on are not held out.
-        ({**LORA, "held_out": True}, "lora.n_examples", False),
-        (LORA, "lora.demo_sets", False),
-        ({**LORA, "held_out": True}, "lora.r", True),
-        (BASE, "prompt.demo_sets", False),
-    ],
-)
+@pytest.mark.parametrize(("base", "key", "shares"), [
+    (LORA, "lora.r", True),
+    (LORA, "scoring.eos", True),
+    # Adapters make other parts of the plan, and so the scores of the base model other files.
+    (BASE, "lora.r", False),
+    # Rows that a setting trains on are not held out.
+    ({**LORA, "held_out": True}, "lora.n_examples", False),
+    (LORA, "lora.demo_sets", False),
+    ({**LORA, "held_out": True}, "lora.r", True),
+    (BASE, "prompt.demo_sets", False),
+])  # fmt: skip
 def test_scores_of_the_base_model_are_shared_where_they_are_the_same(
     tmp_path: Path, base: dict[str, Any], key: str, shares: bool
 ) -> None:
@@ -170,16 +167,13 @@ def test_scores_of_the_base_model_are_shared_where_they_are_the_same(
     assert _shares(search, "adapted_scores/part-00000.parquet") is (key == "scoring.eos")
 
 
-@pytest.mark.parametrize(
-    ("key", "domain", "standard", "bias_model", "own"),
-    [
-        (SCALE, [0.1, 0.2], True, True, ["bert+learned_mixin(word_dist)", "bert+learned_mixin(ans_len)"]),
-        ("train.bias_model.max_steps", [5, 6], True, False, None),
-        # Another number of readers, whose files are numbered.
-        ("train.bias_model.tfidf", [True, False], False, False, None),
-        ("train.learning_rate", [0.1, 0.2], False, False, None),
-    ],
-)
+@pytest.mark.parametrize(("key", "domain", "standard", "bias_model", "own"), [
+    (SCALE, [0.1, 0.2], True, True, ["bert+learned_mixin(word_dist)", "bert+learned_mixin(ans_len)"]),
+    ("train.bias_model.max_steps", [5, 6], True, False, None),
+    # Another number of readers, whose files are numbered.
+    ("train.bias_model.tfidf", [True, False], False, False, None),
+    ("train.learning_rate", [0.1, 0.2], False, False, None),
+])  # fmt: skip
 def test_readers_are_shared_where_a_key_does_not_change_them(
     tmp_path: Path, key: str, domain: list[Any], standard: bool, bias_model: bool, own: list[str] | None
 ) -> None:
@@ -201,15 +195,12 @@ def test_keys_that_change_no_reader_are_refused(tmp_path: Path) -> None:
         describe(stopped)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"trials": 10, "batch": 4}, [range(4), range(4, 8), range(8, 10)]),
-        # Nothing is learned: the first batch tells whether anything works, and the others need not wait for each other.
-        ({"trials": 10, "batch": 4, "algorithm": "random"}, [range(4), range(4, 10)]),
-        ({"trials": 3, "batch": 4, "algorithm": "random"}, [range(3)]),
-    ],
-)
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"trials": 10, "batch": 4}, [range(4), range(4, 8), range(8, 10)]),
+    # Nothing is learned: the first batch tells whether anything works, and the others need not wait for each other.
+    ({"trials": 10, "batch": 4, "algorithm": "random"}, [range(4), range(4, 10)]),
+    ({"trials": 3, "batch": 4, "algorithm": "random"}, [range(3)]),
+])  # fmt: skip
 def test_trials_come_in_batches_where_something_is_learned(
     tmp_path: Path, changes: dict[str, Any], expected: list[range]
 ) -> None:

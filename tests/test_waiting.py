@@ -168,13 +168,10 @@ def test_waiting_is_said_with_what_is_asked_for_and_what_is_there(
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize(
-    ("execution", "resources"),
-    [
-        ({}, Resources([], False, 2, types=[SPOT])),  # an autoscaler says what may come
-        ({"gpus_per_actor": 1}, Resources([], False, 2)),  # a person says that it comes
-    ],
-)
+@pytest.mark.parametrize(("execution", "resources"), [
+    ({}, Resources([], False, 2, types=[SPOT])),  # an autoscaler says what may come
+    ({"gpus_per_actor": 1}, Resources([], False, 2)),  # a person says that it comes
+])  # fmt: skip
 def test_nodes_that_may_come_are_waited_for_however_long(
     ray_cluster: None, impatient: None, execution: dict[str, Any], resources: Resources
 ) -> None:

@@ -107,31 +107,28 @@ def test_where_scores_are_not_what_the_template_writes_it_is_said() -> None:
     assert "scoring.eos: false" in other_end
 
 
-@pytest.mark.parametrize(
-    ("template", "problem"),
-    [
-        ("{% for m in messages %}{{ loop.index }}: {{ m.content }}\n{% endfor %}", "writes turns by their places"),
-        ("{% for m in messages %}{{ m.content | upper }}\n{% endfor %}", "changes the text of turns"),
-        ("{{ messages[-1].content }}", "changes the text of turns"),
-        ("{{ raise_exception('not today') }}", "fails (not today)"),
-        ("{% for m in messages %}{{ m.content | replace('{', '(') }}|{% endfor %}", "changes the text of turns"),
-        *(
-            ("{% for m in messages %}{{ m.content | CHANGED }}|{% endfor %}".replace("CHANGED", changed), shown)
-            for changed, shown in {
-                "replace('  ', ' ')": "changes the text of turns, as of 'two  spaces",
-                "replace('\n\n\n', '\n\n')": "as of 'lines",
-                "e": "as of '<b>bold</b>",
-                "replace('</s>', '')": "as of 'tags </s>",
-                "replace('<|im_start|>', '')": "as of 'tags </s>",
-                "replace('{{', '{')": "as of '{{ braces",
-                "replace('ö', 'oe')": "as of 'Größe",
-                "replace('…', '...')": "as of 'Größe",
-                "truncate(500)": "as of 'a long text",
-                "replace('UPPER', 'upper')": "as of 'UPPER",
-            }.items()
-        ),
-    ],
-)
+@pytest.mark.parametrize(("template", "problem"), [
+    ("{% for m in messages %}{{ loop.index }}: {{ m.content }}\n{% endfor %}", "writes turns by their places"),
+    ("{% for m in messages %}{{ m.content | upper }}\n{% endfor %}", "changes the text of turns"),
+    ("{{ messages[-1].content }}", "changes the text of turns"),
+    ("{{ raise_exception('not today') }}", "fails (not today)"),
+    ("{% for m in messages %}{{ m.content | replace('{', '(') }}|{% endfor %}", "changes the text of turns"),
+    *(
+        ("{% for m in messages %}{{ m.content | CHANGED }}|{% endfor %}".replace("CHANGED", changed), shown)
+        for changed, shown in {
+            "replace('  ', ' ')": "changes the text of turns, as of 'two  spaces",
+            "replace('\n\n\n', '\n\n')": "as of 'lines",
+            "e": "as of '<b>bold</b>",
+            "replace('</s>', '')": "as of 'tags </s>",
+            "replace('<|im_start|>', '')": "as of 'tags </s>",
+            "replace('{{', '{')": "as of '{{ braces",
+            "replace('ö', 'oe')": "as of 'Größe",
+            "replace('…', '...')": "as of 'Größe",
+            "truncate(500)": "as of 'a long text",
+            "replace('UPPER', 'upper')": "as of 'UPPER",
+        }.items()
+    ),
+])  # fmt: skip
 def test_a_template_that_is_not_alike_for_all_turns_is_refused(template: str, problem: str) -> None:
     with pytest.raises(InputError, match=re.escape(problem)) as caught:
         chat_format(_template(), _tokenizer(template), None, SAMPLE)

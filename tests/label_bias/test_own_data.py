@@ -100,17 +100,14 @@ def bias_score_labels(plan: TaskPlan) -> dict[str, int]:
     return Counter(row["label"] for row in plan.splits.to_pylist() if row["role"] == "bias_score")
 
 
-@pytest.mark.parametrize(
-    ("counts", "max_test", "expected"),
-    [
-        ((640, 250, 110), 250, [32, 32, 32]),  # rows are left over
-        ((640, 250, 110), 100, [16, 17, 17]),  # half as many as test rows
-        ((640, 250, 110), 20, [10, 11, 11]),  # as many as published
-        ((256, 100, 44), 1000, [10, 11, 11]),  # nothing is left over
-        ((600, 391, 9), 250, [32, 32, 3]),  # of a rare label a third
-        ((990, 8, 2), 990, [29, 2, 1]),  # so many in any case
-    ],
-)
+@pytest.mark.parametrize(("counts", "max_test", "expected"), [
+    ((640, 250, 110), 250, [32, 32, 32]),  # rows are left over
+    ((640, 250, 110), 100, [16, 17, 17]),  # half as many as test rows
+    ((640, 250, 110), 20, [10, 11, 11]),  # as many as published
+    ((256, 100, 44), 1000, [10, 11, 11]),  # nothing is left over
+    ((600, 391, 9), 250, [32, 32, 3]),  # of a rare label a third
+    ((990, 8, 2), 990, [29, 2, 1]),  # so many in any case
+])  # fmt: skip
 def test_rows_of_bias_score_are_balanced_and_more_where_rows_are_left_over(
     tmp_path: Path, counts: tuple[int, ...], max_test: int, expected: list[int]
 ) -> None:

@@ -178,13 +178,10 @@ def test_rounding_is_no_difference_from_a_constant_answer(counts: Sequence[int])
     assert (row["is_above_constant"], row["constant_p"]) == (False, 1)
 
 
-@pytest.mark.parametrize(
-    ("predicted", "share"),
-    [
-        *((label * 100, 1.0) for label in "abc"),
-        ("b" + "c" * 69 + "b" * 5 + "c" * 25, 0.94),  # below 95 %, of which few are right: there is no cliff
-    ],
-)
+@pytest.mark.parametrize(("predicted", "share"), [
+    *((label * 100, 1.0) for label in "abc"),
+    ("b" + "c" * 69 + "b" * 5 + "c" * 25, 0.94),  # below 95 %, of which few are right: there is no cliff
+])  # fmt: skip
 def test_a_constant_answer_is_never_better_nor_one_that_is_nearly_constant(predicted: str, share: float) -> None:
     row = _by_model(_answers(SKEWED, list(predicted)))
     assert row["is_above_constant"] is False

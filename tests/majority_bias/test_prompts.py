@@ -42,21 +42,18 @@ def test_the_ternary_grid_is_the_papers_in_its_order_with_whole_counts() -> None
     assert all(sum(shares) == 1 for shares in (*proportions.TERNARY_15, *proportions.BINARY_11))
 
 
-@pytest.mark.parametrize(
-    ("shares", "total", "counts"),
-    [
-        ((0.25, 0.75), 10, (3, 7)),  # 2.5 and 7.5: equal remainders, the earlier label gets the one left
-        ((0.75, 0.25), 10, (8, 2)),
-        ((1 / 3, 1 / 3, 1 / 3), 10, (4, 3, 3)),
-        ((0.15, 0.15, 0.7), 3, (1, 0, 2)),  # .45 .45 2.1: one left, to the earlier of the equal remainders
-        ((0.29, 0.71), 100, (29, 71)),  # 0.29 * 100 is 28.999999999999996 in float64
-        ((0.93, 0.07), 50, (47, 3)),  # 0.07 * 50 is 3.5000000000000004
-        ((0.7, 0.3), 10, (7, 3)),  # 0.7 * 10 is 7.000000000000001
-        ((0.47, 0.16, 0.37), 10, (5, 1, 4)),  # 4.7 1.6 3.7: two left, to .7 and .7
-        ((0.5, 0.5), 1, (1, 0)),
-        ((0.0, 1.0), 7, (0, 7)),
-    ],
-)
+@pytest.mark.parametrize(("shares", "total", "counts"), [
+    ((0.25, 0.75), 10, (3, 7)),  # 2.5 and 7.5: equal remainders, the earlier label gets the one left
+    ((0.75, 0.25), 10, (8, 2)),
+    ((1 / 3, 1 / 3, 1 / 3), 10, (4, 3, 3)),
+    ((0.15, 0.15, 0.7), 3, (1, 0, 2)),  # .45 .45 2.1: one left, to the earlier of the equal remainders
+    ((0.29, 0.71), 100, (29, 71)),  # 0.29 * 100 is 28.999999999999996 in float64
+    ((0.93, 0.07), 50, (47, 3)),  # 0.07 * 50 is 3.5000000000000004
+    ((0.7, 0.3), 10, (7, 3)),  # 0.7 * 10 is 7.000000000000001
+    ((0.47, 0.16, 0.37), 10, (5, 1, 4)),  # 4.7 1.6 3.7: two left, to .7 and .7
+    ((0.5, 0.5), 1, (1, 0)),
+    ((0.0, 1.0), 7, (0, 7)),
+])  # fmt: skip
 def test_counts_are_of_the_largest_remainders(shares: tuple[float, ...], total: int, counts: tuple[int, ...]) -> None:
     assert proportions.largest_remainder(shares, total) == counts
 

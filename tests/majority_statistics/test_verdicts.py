@@ -68,19 +68,16 @@ def test_the_boundary_is_judged_by_seeds_and_by_rows() -> None:
 TOO_FEW_ROWS, CONSTANT = {"has_enough_rows": False}, {"is_any_setting_above_constant": False}
 
 
-@pytest.mark.parametrize(
-    ("changes", "rows_interval", "model", "verdict", "reason"),
-    [
-        ([-change for change in WIDER], (-0.5, -0.05), {}, "lower", None),
-        (WIDER, (-0.1, 0.5), {}, "unclear", None),  # of the seeds alone it is clear, of the rows it is not
-        ([0.0] * 8, (0.05, 0.5), {}, "unclear", None),
-        ([0.3, -0.2, 0.3, -0.1, 0.2, 0.3, -0.2, 0.3], (0.05, 0.5), {}, "unclear", None),
-        ([0.2] * 5, (0.05, 0.5), {}, "too few", "too few seeds"),
-        ([0.2] * 8, (0.05, 0.5), TOO_FEW_ROWS, "too few", "too few rows"),
-        ([0.2] * 8, (0.05, 0.5), CONSTANT, "unclear", "constant answer"),
-        ([0.2] * 8, (0.05, 0.5), CONSTANT | TOO_FEW_ROWS, "unclear", "constant answer"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "rows_interval", "model", "verdict", "reason"), [
+    ([-change for change in WIDER], (-0.5, -0.05), {}, "lower", None),
+    (WIDER, (-0.1, 0.5), {}, "unclear", None),  # of the seeds alone it is clear, of the rows it is not
+    ([0.0] * 8, (0.05, 0.5), {}, "unclear", None),
+    ([0.3, -0.2, 0.3, -0.1, 0.2, 0.3, -0.2, 0.3], (0.05, 0.5), {}, "unclear", None),
+    ([0.2] * 5, (0.05, 0.5), {}, "too few", "too few seeds"),
+    ([0.2] * 8, (0.05, 0.5), TOO_FEW_ROWS, "too few", "too few rows"),
+    ([0.2] * 8, (0.05, 0.5), CONSTANT, "unclear", "constant answer"),
+    ([0.2] * 8, (0.05, 0.5), CONSTANT | TOO_FEW_ROWS, "unclear", "constant answer"),
+])  # fmt: skip
 def test_a_boundary_has_its_verdict_and_what_cannot_be_judged_its_reason(
     changes: list[float], rows_interval: tuple[float, float], model: dict[str, bool], verdict: str, reason: str | None
 ) -> None:

@@ -58,34 +58,31 @@ TERNARY = ("misinformation", "correct", "irrelevant")
 SHARING = ("not", "not sure", "not so", "no")
 
 
-@pytest.mark.parametrize(
-    ("output", "labels", "expected"),
-    [
-        (" True\n", BINARY, "True"),
-        ("TRUE story", BINARY, "True"),
-        ("False\n\nSentence", BINARY, "False"),
-        ("True.", BINARY, "True"),
-        (" mis", TERNARY, "misinformation"),
-        (" Misinfo", TERNARY, "misinformation"),
-        ("correct", TERNARY, "correct"),
-        ("information", TERNARY, None),  # a label that holds the word, but does not start with it
-        ("Truest", BINARY, None),
-        ("", BINARY, None),
-        (" \n", BINARY, None),
-        ("...", BINARY, None),
-        (" not", SHARING, "not"),
-        ("Not  sure", SHARING, "not sure"),
-        ("not su", SHARING, "not sure"),
-        ("not s", SHARING, None),  # of two labels
-        ("not the", SHARING, "not"),
-        ("no thing", SHARING, "no"),
-        ("n", SHARING, None),
-        ("very", ("very good", "very bad"), None),
-        ("very bad", ("very good", "very bad"), "very bad"),
-        ("none", ("favor", "none", "against"), "none"),  # a label may be called none
-        ("n/a", ("n/a", "n"), "n/a"),
-    ],
-)
+@pytest.mark.parametrize(("output", "labels", "expected"), [
+    (" True\n", BINARY, "True"),
+    ("TRUE story", BINARY, "True"),
+    ("False\n\nSentence", BINARY, "False"),
+    ("True.", BINARY, "True"),
+    (" mis", TERNARY, "misinformation"),
+    (" Misinfo", TERNARY, "misinformation"),
+    ("correct", TERNARY, "correct"),
+    ("information", TERNARY, None),  # a label that holds the word, but does not start with it
+    ("Truest", BINARY, None),
+    ("", BINARY, None),
+    (" \n", BINARY, None),
+    ("...", BINARY, None),
+    (" not", SHARING, "not"),
+    ("Not  sure", SHARING, "not sure"),
+    ("not su", SHARING, "not sure"),
+    ("not s", SHARING, None),  # of two labels
+    ("not the", SHARING, "not"),
+    ("no thing", SHARING, "no"),
+    ("n", SHARING, None),
+    ("very", ("very good", "very bad"), None),
+    ("very bad", ("very good", "very bad"), "very bad"),
+    ("none", ("favor", "none", "against"), "none"),  # a label may be called none
+    ("n/a", ("n/a", "n"), "n/a"),
+])  # fmt: skip
 def test_an_output_stands_for_the_label_it_begins(output: str, labels: tuple[str, ...], expected: str | None) -> None:
     assert match_label(output, labels) == expected
 
@@ -138,21 +135,18 @@ def test_the_choice_is_that_of_a_constrained_decoder(seed: int, tmp_path: Path) 
     assert len(set(found)) > 1
 
 
-@pytest.mark.parametrize(
-    ("tokens", "blocks", "n_parts", "expected"),
-    [
-        # 12 tokens in 3 parts of 4: the blocks end at 3, 7 and 12, and each is one token away at most.
-        ([1] * 12, [3, 4, 5], 3, [(0, 3), (3, 7), (7, 12)]),
-        # In 2 parts of 6: 7 is one away, which is less than a quarter of 6.
-        ([1] * 12, [3, 4, 5], 2, [(0, 7), (7, 12)]),
-        # No block ends near the middle: it is cut where the tokens say, not the rows.
-        ([5, 1, 1, 1, 1, 1], [6], 2, [(0, 1), (1, 6)]),
-        # The first block may be the nearest one.
-        ([4, 4], [1, 1], 2, [(0, 1), (1, 2)]),
-        # More parts than rows: a row is the least that a part holds.
-        ([7, 7], [2], 5, [(0, 1), (1, 2)]),
-    ],
-)
+@pytest.mark.parametrize(("tokens", "blocks", "n_parts", "expected"), [
+    # 12 tokens in 3 parts of 4: the blocks end at 3, 7 and 12, and each is one token away at most.
+    ([1] * 12, [3, 4, 5], 3, [(0, 3), (3, 7), (7, 12)]),
+    # In 2 parts of 6: 7 is one away, which is less than a quarter of 6.
+    ([1] * 12, [3, 4, 5], 2, [(0, 7), (7, 12)]),
+    # No block ends near the middle: it is cut where the tokens say, not the rows.
+    ([5, 1, 1, 1, 1, 1], [6], 2, [(0, 1), (1, 6)]),
+    # The first block may be the nearest one.
+    ([4, 4], [1, 1], 2, [(0, 1), (1, 2)]),
+    # More parts than rows: a row is the least that a part holds.
+    ([7, 7], [2], 5, [(0, 1), (1, 2)]),
+])  # fmt: skip
 def test_parts_have_about_as_many_tokens_and_end_with_a_block_where_one_is_near(
     tokens: list[int], blocks: list[int], n_parts: int, expected: list[tuple[int, int]]
 ) -> None:

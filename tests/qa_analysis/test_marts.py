@@ -167,17 +167,14 @@ SMALL = {"bootstrap": {"trials": 20, "sample": 11}}
 NONE = [None] * 20
 
 
-@pytest.mark.parametrize(
-    ("values", "answers", "spec", "status", "threshold", "significance", "sizes"),
-    [
-        (VALUES, [1] * 20, {}, "not significant", None, 0, (None, None)),  # a significance of zero, and not unknown
-        (VALUES, RIGHT, SMALL, "groups too small", None, None, (None, None)),
-        ([2] * 20, [1] * 20, {}, "no threshold to try", None, None, (None, None)),
-        (NONE, [1] * 20, {}, "no threshold to try", None, None, (None, None)),
-        (VALUES, RIGHT, {"thresholds": {"word_dist": 0}}, "groups too small", 0, None, (0, 20)),
-        (NONE, [1] * 20, {"thresholds": "mikula2024"}, "groups too small", 7, None, (0, 0)),
-    ],
-)
+@pytest.mark.parametrize(("values", "answers", "spec", "status", "threshold", "significance", "sizes"), [
+    (VALUES, [1] * 20, {}, "not significant", None, 0, (None, None)),  # a significance of zero, and not unknown
+    (VALUES, RIGHT, SMALL, "groups too small", None, None, (None, None)),
+    ([2] * 20, [1] * 20, {}, "no threshold to try", None, None, (None, None)),
+    (NONE, [1] * 20, {}, "no threshold to try", None, None, (None, None)),
+    (VALUES, RIGHT, {"thresholds": {"word_dist": 0}}, "groups too small", 0, None, (0, 20)),
+    (NONE, [1] * 20, {"thresholds": "mikula2024"}, "groups too small", 7, None, (0, 0)),
+])  # fmt: skip
 def test_a_heuristic_that_is_not_measured_says_why(
     values: list[float | None], answers: list[float], spec: dict[str, Any], status: str, threshold: float | None,
     significance: float | None, sizes: tuple[int | None, int | None], tmp_path: Path,

@@ -149,21 +149,18 @@ def test_entities_of_the_last_answer_or_of_all() -> None:
     assert built_in.sim_ents(asked("paper", context=contexts, answers=answers), annotator)[0] == [3, 3, 3, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("context", "subjects", "start", "position"),
-    [
-        (MILL, ["Lee"], 46, 1),
-        (MILL, ["Who"], 46, -1),
-        (MILL, [], 46, -1),  # the code says 0
-        ("Lee Lee Lee", ["Lee"], 4, 2),  # an occurrence at the answer's start counts
-        ("the end, Lee", ["Lee"], 4, 0),
-        ("aaaa", ["aa"], 3, 2),  # without overlap
-        ("a.c abc", ["a.c"], 6, 1),  # literally
-        ("Ann Lee Ann", ["Ann", "Lee"], 10, 2),  # the largest number
-        ("Ann Lee Ann", ["Ann", "Who"], 10, -1),  # the last subject is nowhere
-        ("Ann Lee Ann", ["Who", "Lee"], 10, 1),
-    ],
-)
+@pytest.mark.parametrize(("context", "subjects", "start", "position"), [
+    (MILL, ["Lee"], 46, 1),
+    (MILL, ["Who"], 46, -1),
+    (MILL, [], 46, -1),  # the code says 0
+    ("Lee Lee Lee", ["Lee"], 4, 2),  # an occurrence at the answer's start counts
+    ("the end, Lee", ["Lee"], 4, 0),
+    ("aaaa", ["aa"], 3, 2),  # without overlap
+    ("a.c abc", ["a.c"], 6, 1),  # literally
+    ("Ann Lee Ann", ["Ann", "Lee"], 10, 2),  # the largest number
+    ("Ann Lee Ann", ["Ann", "Who"], 10, -1),  # the last subject is nowhere
+    ("Ann Lee Ann", ["Who", "Lee"], 10, 1),
+])  # fmt: skip
 def test_subject_positions_by_hand(context: str, subjects: list[str], start: int, position: int) -> None:
     given = asked(context=[context], question=["?"], answer_starts=[[start]])
     assert built_in.subj_pos(given, GivenAnnotator({}, {"?": subjects}))[0] == [position]

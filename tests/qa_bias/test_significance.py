@@ -80,23 +80,20 @@ def test_reference_grids_equal_the_published_codes(shared: Path) -> None:
         assert threshold_grid("ans_len", min(values), max(values), variant="reference") == case["grid"]
 
 
-@pytest.mark.parametrize(
-    ("heuristic", "lowest", "highest", "paper", "reference"),
-    [
-        ("word_dist", 0, 3, [0, 1, 2], [0, 1, 2]),
-        # The code never tries the smallest value, and takes tenths where a count is at most 1.
-        ("sim_word", 1, 3, [1, 2], [2]),
-        ("ans_pos", 0, 1, [0], [0.0, 0.1, 0.2, 0.30000000000000004, 0.4, 0.5, 0.6, 0.7]),
-        ("ans_len", 1.5, 3.4, [2, 3], [2, 3]),
-        # The code has no threshold for similarities all above 0, and whole ones where a rounded one is above 1.
-        ("cos_sim", 0.07, 0.35, [0.1, 0.2, 0.3], []),
-        ("cos_sim", 0, 0.35, [0.0, 0.1, 0.2, 0.3], [0.0, 0.1, 0.2, 0.30000000000000004]),
-        ("cos_sim", 0, 1 + 2e-16, [number / 10 for number in range(11)], [0, 1]),
-        ("my:own", 0.25, 0.5, [0.3, 0.4], []),
-        ("my:own", -2, 1.5, [-2, -1, 0, 1], [0, 1]),
-        ("my:own", 3, 3, [], []),
-    ],
-)
+@pytest.mark.parametrize(("heuristic", "lowest", "highest", "paper", "reference"), [
+    ("word_dist", 0, 3, [0, 1, 2], [0, 1, 2]),
+    # The code never tries the smallest value, and takes tenths where a count is at most 1.
+    ("sim_word", 1, 3, [1, 2], [2]),
+    ("ans_pos", 0, 1, [0], [0.0, 0.1, 0.2, 0.30000000000000004, 0.4, 0.5, 0.6, 0.7]),
+    ("ans_len", 1.5, 3.4, [2, 3], [2, 3]),
+    # The code has no threshold for similarities all above 0, and whole ones where a rounded one is above 1.
+    ("cos_sim", 0.07, 0.35, [0.1, 0.2, 0.3], []),
+    ("cos_sim", 0, 0.35, [0.0, 0.1, 0.2, 0.3], [0.0, 0.1, 0.2, 0.30000000000000004]),
+    ("cos_sim", 0, 1 + 2e-16, [number / 10 for number in range(11)], [0, 1]),
+    ("my:own", 0.25, 0.5, [0.3, 0.4], []),
+    ("my:own", -2, 1.5, [-2, -1, 0, 1], [0, 1]),
+    ("my:own", 3, 3, [], []),
+])  # fmt: skip
 def test_the_heuristic_decides_the_step_unless_the_code_is_asked_for(
     heuristic: str, lowest: float, highest: float, paper: list[float], reference: list[float]
 ) -> None:

@@ -130,34 +130,31 @@ def reached(evaluations: Mapping[int, float], reader: str = "bert") -> list[Reac
     return [Reached(reader, n_steps, f1) for n_steps, f1 in evaluations.items()]
 
 
-@pytest.mark.parametrize(
-    ("halving", "trials", "expected"),
-    [
-        (rule(), [], {}),
-        (rule(), [{}, {}], {}),
-        # It was evaluated before the first rung, and never behind it.
-        (rule(), [{9: 0.5}], {}),
-        # One trial asks for what it reached itself.
-        (rule(10, 3), [{10: 0.6}], {10: 0.6}),
-        # Of four, the median lies between the second and the third; three quarters over three gaps are 2.25 gaps, and
-        # two thirds are two gaps.
-        (rule(10, 2), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.25}),
-        (rule(10, 4), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.325}),
-        (rule(10, 3), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.3}),
-        # Rungs lie by powers of the reduction.
-        (rule(10, 3), [{n: n / 1000 for n in range(10, 300, 10)}], {10: 0.01, 30: 0.03, 90: 0.09, 270: 0.27}),
-        # Of 1.5 times 3 a step is behind from the fifth on, and of 2.25 times 3 from the seventh.
-        (rule(3, 1.5), [{n: n / 10 for n in range(3, 9)}], {3: 0.3, 5: 0.5, 7: 0.7}),
-        # Rungs closer than a step are one.
-        (rule(1, 1.25), [{1: 0.1, 2: 0.2, 3: 0.3}], {1: 0.1, 2: 0.2, 3: 0.3}),
-        # The first evaluation behind a rung counts for it, in whatever order; one may stand for two rungs.
-        (rule(10), [{7: 0.1, 14: 0.2, 21: 0.3, 28: 0.4}], {10: 0.2, 20: 0.3}),
-        (rule(10), [{28: 0.4, 21: 0.3, 14: 0.2, 7: 0.1}], {10: 0.2, 20: 0.3}),
-        (rule(10), [{7: 0.1, 45: 0.2}], {10: 0.2, 20: 0.2, 40: 0.2}),
-        # A trial that was stopped counts as far as it came.
-        (rule(10), [{10: 0.2, 20: 0.6}, {10: 0.8, 20: 0.8}, {10: 0.1}], {10: 0.2, 20: 0.7}),
-    ],
-)
+@pytest.mark.parametrize(("halving", "trials", "expected"), [
+    (rule(), [], {}),
+    (rule(), [{}, {}], {}),
+    # It was evaluated before the first rung, and never behind it.
+    (rule(), [{9: 0.5}], {}),
+    # One trial asks for what it reached itself.
+    (rule(10, 3), [{10: 0.6}], {10: 0.6}),
+    # Of four, the median lies between the second and the third; three quarters over three gaps are 2.25 gaps, and
+    # two thirds are two gaps.
+    (rule(10, 2), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.25}),
+    (rule(10, 4), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.325}),
+    (rule(10, 3), [{10: f1} for f1 in (0.3, 0.1, 0.4, 0.2)], {10: 0.3}),
+    # Rungs lie by powers of the reduction.
+    (rule(10, 3), [{n: n / 1000 for n in range(10, 300, 10)}], {10: 0.01, 30: 0.03, 90: 0.09, 270: 0.27}),
+    # Of 1.5 times 3 a step is behind from the fifth on, and of 2.25 times 3 from the seventh.
+    (rule(3, 1.5), [{n: n / 10 for n in range(3, 9)}], {3: 0.3, 5: 0.5, 7: 0.7}),
+    # Rungs closer than a step are one.
+    (rule(1, 1.25), [{1: 0.1, 2: 0.2, 3: 0.3}], {1: 0.1, 2: 0.2, 3: 0.3}),
+    # The first evaluation behind a rung counts for it, in whatever order; one may stand for two rungs.
+    (rule(10), [{7: 0.1, 14: 0.2, 21: 0.3, 28: 0.4}], {10: 0.2, 20: 0.3}),
+    (rule(10), [{28: 0.4, 21: 0.3, 14: 0.2, 7: 0.1}], {10: 0.2, 20: 0.3}),
+    (rule(10), [{7: 0.1, 45: 0.2}], {10: 0.2, 20: 0.2, 40: 0.2}),
+    # A trial that was stopped counts as far as it came.
+    (rule(10), [{10: 0.2, 20: 0.6}, {10: 0.8, 20: 0.8}, {10: 0.1}], {10: 0.2, 20: 0.7}),
+])  # fmt: skip
 def test_the_best_share_of_readers_goes_on_by_hand(
     halving: StopEarlySpec, trials: list[dict[int, float]], expected: dict[int, float]
 ) -> None:
