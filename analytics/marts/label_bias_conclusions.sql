@@ -133,12 +133,6 @@ best as (
     limit 1
 ),
 
-told_advice as (
-    select coalesce(shown_advice in ('bias falls, accuracy rises', 'bias falls, no loss'), false) as helps
-    from label_bias_remedies
-    where suite = 'all' and against_method = 'none' and method <> 'none'
-),
-
 -- Mitigations after which bias falls but a loss is not ruled out, by metric; with which demonstrations, where not with all.
 reducing as (
     select shown, listed(list(name order by name)) as names
@@ -266,8 +260,10 @@ lines as (
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
             as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1)
         )
-        || case when method = 'none' and exists (from told_advice) and not exists (from told_advice where helps)
-            then ' No calibration or adapter is shown to do so.' else '' end
+        || case when method = 'none' and (
+            select bool_or(coalesce(shown_advice in ('bias falls, accuracy rises', 'bias falls, no loss'), false))
+            from label_bias_remedies where suite = 'all' and against_method = 'none' and method <> 'none'
+        ) = false then ' No calibration or adapter is shown to do so.' else '' end
     from best
     union all
     select

@@ -46,10 +46,6 @@ class FailedParts:
             self.refuse()
         return True
 
-    def numbers(self, stage: Stage) -> set[int]:
-        """Return which units of a stage failed."""
-        return {done.unit.number for own, done in self._failed if own is stage}
-
     def refuse(self) -> None:
         """Make sure that no part failed, and delete the table of earlier ones; Raises BiasevalError: some did."""
         if not self._failed:

@@ -103,6 +103,7 @@ def make_missing(
                 # Closed with the block: an error that somebody keeps would keep its actors and groups, too.
                 with closing(cast("Generator[Done, None, None]", stage.make(run, missing, cluster))) as making:
                     for done in making:
+                        own.append(done)
                         if failed.add(stage, done):
                             continue
                         for name in (*done.unit.files, *done.unit.beside):
@@ -110,14 +111,13 @@ def make_missing(
                         run.ledger.files.update(done.digests)
                         progress.advance(done.unit.size, done.tokens)
                         run.guard()
-                        own.append(done)
             made += own
             record(run)
-            given_up = {done.unit.number for done in own if not done.is_complete} | failed.numbers(stage)
+            given_up = {done.unit.number for done in own if not done.is_complete}
             left_out = [unit.files[0] for unit in missing_units(run, missing) if unit.number not in given_up]
             refuse_missing(run, left_out, len(stage.units))
             if kind is not None:
-                kind.refuse_stopped(own)
+                kind.refuse_stopped([done for done in own if "attempts" not in done.facts])
     failed.refuse()
     return made
 

@@ -8,20 +8,7 @@ from typing import Any
 from biaseval.analysis.compared_kinds import KINDS
 from biaseval.analysis.comparing import LINES, PLACES, Compared, cautions_of, comparing
 from biaseval.errors import InputError
-from biaseval.report.blocks import (
-    Ask,
-    Beside,
-    Definitions,
-    Figures,
-    Fold,
-    Keys,
-    Layout,
-    Row,
-    Section,
-    Sentences,
-    Table,
-    render,
-)
+from biaseval.report import blocks
 from biaseval.report.charts import Chart, forest_chart
 from biaseval.report.compare_models import MODEL_RELATIONS, model_sections
 from biaseval.store import write_file
@@ -68,15 +55,15 @@ def write_comparison(run_uris: Sequence[str], out: str) -> str:
         return write_page(compared, ask, out)
 
 
-def write_page(compared: Compared, ask: Ask, out: str) -> str:
+def write_page(compared: Compared, ask: blocks.Ask, out: str) -> str:
     """Write the page of a comparison to ``out`` (`write_comparison`) and return its URI; ``ask`` knows `RELATIONS`."""
     refuse_other_names(out)
     return write_file(out, compare_page(compared, ask))
 
 
-def compare_page(compared: Compared, ask: Ask) -> str:
+def compare_page(compared: Compared, ask: blocks.Ask) -> str:
     """Return the HTML of the page; all text from the runs is escaped."""
-    return render(compare_layout(compared, ask), ask)
+    return blocks.render(compare_layout(compared, ask), ask)
 
 
 def difference_charts(compared: Compared) -> list[Chart]:
@@ -91,7 +78,7 @@ def difference_charts(compared: Compared) -> list[Chart]:
     return charts
 
 
-def _chart(name: str, rows: Sequence[Row]) -> Chart:
+def _chart(name: str, rows: Sequence[blocks.Row]) -> Chart:
     """Return one chart; values that all lines share are below its title."""
     first, names, common = rows[0], *_told_apart(rows)
     is_one_metric = len({row["shown"] for row in rows}) == 1
@@ -116,7 +103,7 @@ def _chart(name: str, rows: Sequence[Row]) -> Chart:
     )
 
 
-def _told_apart(rows: Sequence[Row]) -> tuple[list[str], str]:
+def _told_apart(rows: Sequence[blocks.Row]) -> tuple[list[str], str]:
     """Return the values that distinguish the lines of a chart, and the values that they share."""
     parts = [[row["who"], row["against"], *row["place"].split(", "), row["shown"]] for row in rows]
     shared = set.intersection(*map(set, parts))
@@ -125,7 +112,7 @@ def _told_apart(rows: Sequence[Row]) -> tuple[list[str], str]:
     return ["\n".join(wrap(name, 34)) for name in names], common if len(rows) > 1 else ""
 
 
-def compare_layout(compared: Compared, ask: Ask) -> Layout:
+def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
     """Return the page of a comparison.
 
     Args:
@@ -137,71 +124,75 @@ def compare_layout(compared: Compared, ask: Ask) -> Layout:
     metrics = list(dict.fromkeys(row["metric"] for row in sorted(compared.told, key=lambda row: row["number"])))
     shown = _first_metrics(compared)
     first = [chart for chart, metric in zip(charts, metrics, strict=False) if metric in shown]
-    said = Sentences(compared.asks("compare_conclusions", LINES, "line > 1"))
-    seen = Figures(first, _SEEN)
+    said = blocks.Sentences(compared.asks("compare_conclusions", LINES, "line > 1"))
+    seen = blocks.Figures(first, _SEEN)
     deployed = _STEPS + compared.asks("compared", PLACES, "deployed is not null and measures <> 'partner'")
     pairs = f"{_STEPS}from {compared.kind}_compared {_EACH}"
-    table = Table(_DEPLOYED, deployed, _DEPLOYED_COLUMNS)
+    table = blocks.Table(_DEPLOYED, deployed, _DEPLOYED_COLUMNS)
     own, cautions = _own(compared.kind)
     rows = compared.queries["rows"]
-    return Layout(
+    return blocks.Layout(
         f"{kind[0].upper()}{kind[1:]}: {', '.join(others[:3])}{' …' if len(others) > 3 else ''} against {reference}",
         _about(compared),
         [
-            Section(
+            blocks.Section(
                 "summary",
                 f"Better than {reference}?",
-                Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
-                *([Beside(said, own, seen)] if len(others) == 1 else [seen]),
+                blocks.Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
+                *([blocks.Beside(said, own, seen)] if len(others) == 1 else [seen]),
                 table,
-                Sentences(cautions_of(compared.kind, compared.runs), "care", "Read with care"),
-                Fold("Each run against the first in words", *([said] if len(others) > 1 else [])),
-                Fold("What each run shows by itself", *([own] if len(others) > 1 else []), cautions),
+                blocks.Sentences(cautions_of(compared.kind, compared.runs), "care", "Read with care"),
+                blocks.Fold("Each run against the first in words", *([said] if len(others) > 1 else [])),
+                blocks.Fold("What each run shows by itself", *([own] if len(others) > 1 else []), cautions),
                 link="Summary",
             ),
-            Section(
+            blocks.Section(
                 "overview",
                 "Charts, and each run against each",
-                Figures([chart for chart in charts if chart not in first], "Marks as in the summary."),
-                Fold(
+                blocks.Figures([chart for chart in charts if chart not in first], "Marks as in the summary."),
+                blocks.Fold(
                     "Each against each, in the settings that would be deployed",
-                    *([Table(_PAIRS, pairs, _PAIRS_COLUMNS)] if len(others) > 1 else []),
+                    *([blocks.Table(_PAIRS, pairs, _PAIRS_COLUMNS)] if len(others) > 1 else []),
                 ),
                 link="Charts",
             ),
-            Section(
+            blocks.Section(
                 "differences",
                 "Every difference",
-                Fold(
+                blocks.Fold(
                     f"{len(compared.told):,} differences",
-                    Table(_ALL, _STEPS + compared.asks("compared", PLACES), _ALL_COLUMNS),
+                    blocks.Table(_ALL, _STEPS + compared.asks("compared", PLACES), _ALL_COLUMNS),
                 ),
                 link="Differences",
             ),
-            Section(
+            blocks.Section(
                 "rows",
                 "Rows won and lost",
-                *(Table(_COUNTED, sql, _COUNTED_COLUMNS) for sql in rows[: len(rows) // 2]),
-                Fold(
+                *(blocks.Table(_COUNTED, sql, _COUNTED_COLUMNS) for sql in rows[: len(rows) // 2]),
+                blocks.Fold(
                     f"{len(compared.disagreements):,} of these predictions",
-                    *[Table(_LISTED, sql, _LISTED_COLUMNS) for sql in rows[len(rows) // 2 :]],
+                    *[blocks.Table(_LISTED, sql, _LISTED_COLUMNS) for sql in rows[len(rows) // 2 :]],
                 ),
             ),
-            Section(
+            blocks.Section(
                 "shared",
                 "Shared and different settings",
-                Keys(_OF, _facts(compared, compared.origins)),
-                Fold("Everything that is shared", Table(_SHARED, compared.asks("shared"), _SHARED_COLUMNS)),
-                Fold(
+                blocks.Keys(_OF, _facts(compared, compared.origins)),
+                blocks.Fold(
+                    "Everything that is shared", blocks.Table(_SHARED, compared.asks("shared"), _SHARED_COLUMNS)
+                ),
+                blocks.Fold(
                     f"Specs, versions and models: {len(compared.facts):,} keys differ",
-                    Keys(
+                    blocks.Keys(
                         "Keys in which not all runs are alike; – where a run has none.",
                         _facts(compared, compared.facts),
                     ),
                 ),
             ),
             *model_sections(compared, ask),
-            Section("words", "What the words mean", Fold("Verdicts", Definitions(_TERMS)), link="Words"),
+            blocks.Section(
+                "words", "What the words mean", blocks.Fold("Verdicts", blocks.Definitions(_TERMS)), link="Words"
+            ),
         ],
     )
 
@@ -221,8 +212,8 @@ def _own(kind: str) -> list[Any]:
     told = f"from {kind}_conclusions where line = 1 or lead like 'Price%' order by run, line"
     alone = r"text || case when regexp_matches(text, '\bp [<=] ') then ' Each p is of one setting alone.' else '' end"
     return [
-        Sentences(f"select run || ': ' || lead as lead, {alone} as text {told}", "", "Each run alone"),
-        Sentences(f"select run || ':' as lead, text from {kind}_cautions order by run, line", "", "Cautions"),
+        blocks.Sentences(f"select run || ': ' || lead as lead, {alone} as text {told}", "", "Each run alone"),
+        blocks.Sentences(f"select run || ':' as lead, text from {kind}_cautions order by run, line", "", "Cautions"),
     ]
 
 
@@ -257,7 +248,7 @@ def _models(compared: Compared) -> list[str]:
     return [f"{runs}: {word}{' and '.join(names)}" for runs, word, names in told]
 
 
-def _facts(compared: Compared, facts: Sequence[Row]) -> dict[str, Any]:
+def _facts(compared: Compared, facts: Sequence[blocks.Row]) -> dict[str, Any]:
     def told(fact: str, value: str | None) -> str:
         return "–" if value is None else value[:_N_DIGITS] if fact.startswith("fingerprint.") else value
 

@@ -15,20 +15,10 @@ import pyarrow as pa
 
 from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.kind import Deferred, Plan, Stage, Written
+from biaseval.pipelines.qa import trained_models as naming
 from biaseval.pipelines.qa.biased_segments import Segments
 from biaseval.pipelines.qa.guide_logits import GuideWorker
 from biaseval.pipelines.qa.stages import ReaderRecord, TrainedAnswersWorker, measuring_stage
-from biaseval.pipelines.qa.trained_models import (
-    BIAS_MODEL,
-    Guide,
-    Reader,
-    StudyFiles,
-    answers_of,
-    files,
-    guides_of,
-    measured,
-    readers_of,
-)
 from biaseval.spec import GUIDED, ExecutionSpec, QaBaseSpec, QaBiasSpec, QaTrainSpec
 from biaseval.store import Run, part_name
 from biaseval.tables import EVALUATIONS, QA_PREDICTIONS, TRAINED_MODELS, TRAINING
@@ -39,7 +29,7 @@ from biaseval.units import Unit, files_of
 if TYPE_CHECKING:
     from biaseval.execute.resources import Allocation
 
-_UNGUIDED = ("standard", "resample", BIAS_MODEL)
+_UNGUIDED = ("standard", "resample", naming.BIAS_MODEL)
 
 
 @dataclass(frozen=True)
@@ -56,7 +46,12 @@ class TrainingStages:
         parts = self.plan["training_parts"]
         if self.train.biases:
             units = [
-                Unit(part["part"], part["n_questions"], tuple(files("qa_training_attributes", [part["part"]])), part)
+                Unit(
+                    part["part"],
+                    part["n_questions"],
+                    tuple(naming.files("qa_training_attributes", [part["part"]])),
+                    part,
+                )
                 for part in parts
             ]
             yield measuring_stage(
@@ -87,8 +82,8 @@ class TrainingStages:
         left_out, sizes = self.left_out, {part["part"]: part["n_questions"] for part in self.plan["parts"]}
         for is_there in (True, False):
             if units := [
-                Unit(own, sizes[part], tuple(files("qa_predictions", [own])), self._reading(reader, part))
-                for reader in measured(self._readers)
+                Unit(own, sizes[part], tuple(naming.files("qa_predictions", [own])), self._reading(reader, part))
+                for reader in naming.measured(self._readers)
                 if (reader.name not in left_out) == is_there
                 for part, own in self._files.answers[reader.name].items()
             ]:
@@ -118,26 +113,26 @@ class TrainingStages:
         return self.train.thresholds == "mikula2024"
 
     @cached_property
-    def _files(self) -> StudyFiles:
-        return StudyFiles(self.train, self.plan, answers_of(self.spec, self.plan))
+    def _files(self) -> naming.StudyFiles:
+        return naming.StudyFiles(self.train, self.plan, naming.answers_of(self.spec, self.plan))
 
-    def _readers_by(self, methods: Sequence[str]) -> list[Reader]:
+    def _readers_by(self, methods: Sequence[str]) -> list[naming.Reader]:
         return [reader for reader in self._readers if reader.method in methods]
 
     @cached_property
-    def _readers(self) -> list[Reader]:
-        return readers_of(self.train)
+    def _readers(self) -> list[naming.Reader]:
+        return naming.readers_of(self.train)
 
     @cached_property
-    def _guides(self) -> list[Guide]:
-        return guides_of(self.train)
+    def _guides(self) -> list[naming.Guide]:
+        return naming.guides_of(self.train)
 
     def _features(self) -> Stage:
         from biaseval.execute.parts import Parts
 
         found = self._files
         units = [
-            Unit(own, found.sizes[part], tuple(files("qa_features", [own])), {"base": base.name, "part": part})
+            Unit(own, found.sizes[part], tuple(naming.files("qa_features", [own])), {"base": base.name, "part": part})
             for base in self.train.bases
             for data in self.train.data
             for part, own in found.features(base.name, data).items()
@@ -190,14 +185,14 @@ class TrainingStages:
             },
         )
 
-    def _training_unit(self, reader: Reader, row: Mapping[str, Any], *, needs_weights: bool) -> Unit:
+    def _training_unit(self, reader: naming.Reader, row: Mapping[str, Any], *, needs_weights: bool) -> Unit:
         """Return the unit of a reader: its row, and its weights while something is to be made with them."""
         features = self._files.features(reader.base, reader.data)
         weights = [f"{row['path']}/{MODEL_CONFIG}"] if needs_weights and row.get("path") else []
         return Unit(
             number=reader.number,
             size=1,
-            files=(*weights, *files(TRAINED_MODELS.name, [reader.number])),
+            files=(*weights, *naming.files(TRAINED_MODELS.name, [reader.number])),
             work={
                 "model": reader.name,
                 "row": reader.row,
@@ -211,7 +206,7 @@ class TrainingStages:
             beside=tuple(f"{table.name}/{part_name(reader.number)}" for table in (TRAINING, EVALUATIONS)),
         )
 
-    def _cost(self, reader: Reader) -> int:
+    def _cost(self, reader: naming.Reader) -> int:
         """Return how many tokens a reader reads at most while it is trained, about."""
         own = self.plan["training"]
         per_window = own["tokens"][reader.base][reader.data] / max(1, own["n_windows"][reader.base][reader.data])
@@ -231,13 +226,13 @@ class TrainingStages:
                 parts = tuple(part["part"] for part in self.plan["parts"] if part["dataset"] == dataset)
                 yield AskedSet(dataset, "qa_examples", parts, decides=False)
 
-    def _judges(self) -> list[Reader]:
+    def _judges(self) -> list[naming.Reader]:
         """Return the standard reader of each base and data set that decides which segments are biased.
 
         It is that of the first seed, or the first whose reader was not given up; where thresholds are published nothing
         has to be decided, and any will do.
         """
-        judges: dict[tuple[str, str], Reader] = {}
+        judges: dict[tuple[str, str], naming.Reader] = {}
         given_up = given_up_readers(self.run)
         for reader in self._readers_by(["standard"]):
             if self._is_published or reader.name not in given_up:
@@ -248,7 +243,10 @@ class TrainingStages:
         own = self._files
         units = [
             Unit(
-                number, own.sizes[part], tuple(files("qa_validation_predictions", [number])), self._reading(judge, part)
+                number,
+                own.sizes[part],
+                tuple(naming.files("qa_validation_predictions", [number])),
+                self._reading(judge, part),
             )
             for judge in self._judges()
             for part, number in own.judging[judge.name].items()
@@ -261,7 +259,7 @@ class TrainingStages:
             Unit(
                 number=own.segments(judge.base, judge.data),
                 size=1,
-                files=tuple(files("qa_segments", [own.segments(judge.base, judge.data)])),
+                files=tuple(naming.files("qa_segments", [own.segments(judge.base, judge.data)])),
                 work={
                     "base": judge.base,
                     "data": judge.data,
@@ -276,15 +274,15 @@ class TrainingStages:
         ]
         return Written("split into segments", "training sets", units, Segments(self.spec, self.train).rows_of)
 
-    def _reading(self, reader: Reader, part: int) -> dict[str, Any]:
+    def _reading(self, reader: naming.Reader, part: int) -> dict[str, Any]:
         """Return what a worker is told that has a reader answer a part of questions."""
         return {"part": part, "model": reader.name, "folder": reader.folder, "is_trusted": self._trusts(reader)}
 
-    def _trusts(self, of: Reader | Guide) -> bool:
+    def _trusts(self, of: naming.Reader | naming.Guide) -> bool:
         [base] = [base for base in self.train.bases if base.name == of.base]
         return base.trust_remote_code
 
-    def _guiding(self, guides: Sequence[Guide]) -> Stage:
+    def _guiding(self, guides: Sequence[naming.Guide]) -> Stage:
 
         folders, left_out, found = {reader.name: reader.folder for reader in self._readers}, self.left_out, self._files
         units = []
@@ -303,7 +301,7 @@ class TrainingStages:
                     "examples": part,
                     "weight": self.plan["training"]["tfidf_weights"].get(guide.data),
                 }
-                units.append(Unit(own, found.sizes[part], tuple(files("qa_guide_logits", [own])), work))
+                units.append(Unit(own, found.sizes[part], tuple(naming.files("qa_guide_logits", [own])), work))
         what = "bias models and teachers" if guides[0].source == "reader" else "what knows the bias"
         return self._read("reading", what, units, GuideWorker, arguments={"spec": self.spec, "train": self.train})
 
