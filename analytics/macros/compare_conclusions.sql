@@ -114,7 +114,7 @@ lines as (
     union all
     select
         run, other_run, who, against, 5, 'Compared first without mitigation:',
-        'in neither run a calibration or an adapter is shown to reduce bias without a loss.'
+        'of the calibrations and adapters that both runs have, none is shown to reduce bias without a loss.'
     from told
     inner join pairs using (run, other_run, who, against)
     where deployed = 'Without mitigation' and is_headline and not is_without_difference and has_mitigation

@@ -227,13 +227,13 @@ lines as (
     select
         2, 'Ready to deploy?',
         format(
-            '{}: the most accurate setting, {}, is right on {} of the rows, and always answering {} on {}.{}',
+            '{}{}{} is right on {} of the rows, and always answering {} on {}.{}',
             case
-                when is_better then 'Better than always answering one label, as a test supports'
-                when accuracy > majority_accuracy then 'Not shown'
-                else 'No'
+                when is_better then 'Better than always answering one label, as a test supports: '
+                when accuracy > majority_accuracy then 'Not shown: the most accurate setting, '
+                else 'No: the most accurate setting, '
             end,
-            setting, as_percent(accuracy), name, as_percent(majority_accuracy),
+            setting, if(is_better, '', ','), as_percent(accuracy), name, as_percent(majority_accuracy),
             if(is_better, format(' Whether {} is enough is your decision.', as_percent(accuracy)), '')
         )
         || if(is_better, '', coalesce((
@@ -372,7 +372,7 @@ lines as (
                     if(n_demos > 0, ' with the same demonstrations', '')
                 )
                 || case when exists (from single where coalesce(rsd_p, bias_score_p) is not null)
-                    then ' This holds for all tests of the page together; each p above is of one setting alone.' else '' end
+                    then ' This holds for all tests of the page together; the p-values of the first sentence are of one setting each.' else '' end
                 || coalesce(
                     ' The run may miss changes of up to '
                     || listed(list_filter(

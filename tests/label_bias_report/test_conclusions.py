@@ -32,7 +32,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
         r"Ready to deploy\? Better than always answering one label, as a test supports: .* Whether \d+\.\d % is enough",
         "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
-        "!none was measured", "!each p above", "!Price of dem", "!without a loss of accuracy: .*–",
+        "!none was measured", "!the p-values of", "!Price of dem", "!without a loss of accuracy: .*–",
         "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
     "a bias that is highest between the ends":
         (["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
@@ -143,7 +143,7 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
         "BiasScore cannot be tested: 2 of its 4 rows are “no”.", "!Best mitigation"]),
     "a task tested over its rows": ({"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},
         ["are “no”, p < 0.001; with", "new rows of this task with", "!Other tasks", "!Sets of dem",
-        "same demonstrations. This holds for all tests of the page together; each p above is of one setting alone."]),
+        "same demonstrations. This holds for all tests of the page together; the p-val"]),
     "no remedy": ({"n_tasks": 3, "n_demos": (0,), "calibration": ()}, ["Best mitigation: none was measured",
         "!How sure"]),
     "always right": ({"n_tasks": 6, "n_demos": (0, 2), "signal": 50.0}, ["^No bias shown", "!RSD fall"]),

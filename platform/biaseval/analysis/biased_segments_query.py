@@ -4,7 +4,6 @@ This query runs before a run's metrics exist, because the training depends on it
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -46,7 +45,7 @@ def judged(
         QA_SETTINGS.name: settings_rows(spec, heuristics),
         QA_MODELS.name: models_rows((), [model]),
     }
-    with closing(session([])) as connection:
+    with session([]) as connection:
         for name, content in tables.items():
             connection.from_arrow(content).create(name)
         create_views(relations("intermediate", tables=tables), connection)

@@ -1,7 +1,6 @@
 """Derive the SQL's further inputs for runs of causal LMs: the bootstrap's draws, and facts of the spec."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 
 import numpy as np
 import numpy.typing as npt
@@ -129,7 +128,7 @@ def _test_rows(run: Run) -> tuple[int, list[int]]:
         "select count(distinct row) as n_rows, list_sort(list(distinct demo_set)) as seeds "
         f"from ({prompts}) where purpose = 'majority'"
     )
-    with closing(session([run])) as connection:
+    with session([run]) as connection:
         [found] = rows(select, connection).to_pylist()
     return found["n_rows"], found["seeds"] or []
 

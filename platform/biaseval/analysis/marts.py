@@ -87,7 +87,7 @@ def _computed_marts(run: Run, kind: str) -> dict[str, pa.Table]:
     first_checks = [check for check in checks if check not in mart_checks]
     first = sql_files.needed(made, first_checks)
     read = {name for relation in (*made, *checks) for name in relation.reads & tables.keys()}
-    with sql_files.local_copy(run, read) as source, closing(sql_files.session([source])) as connection:
+    with sql_files.local_copy(run, read) as source, sql_files.session([source]) as connection:
         stored = [table for name, table in tables.items() if name in read]
         sql_files.create_methods(connection, chosen)
         sql_files.create_tables(source, stored, connection)

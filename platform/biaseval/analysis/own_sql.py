@@ -1,7 +1,6 @@
 """Check that DuckDB can bind the SQL files of a spec, before any computation."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from graphlib import CycleError
 
 import duckdb
@@ -42,7 +41,7 @@ def _problems(kind: str, folder: str, files: Sql, chosen: sql_files.Chosen) -> I
         yield from error.problems
         return
     given = [made for made in between if made.name in _MADE[folder]]
-    with closing(sql_files.session([])) as connection:
+    with sql_files.session([]) as connection:
         sql_files.create_methods(connection, chosen)
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)

@@ -103,7 +103,7 @@ def answers(run: Run) -> Ask:
         BiasevalError: the run is not finished.
     """
     finished = _finished(run)
-    connection, made = sql_files.session([run]), set[str]()
+    connection, made = sql_files.connect([run]), set[str]()
     sql_files.create_metric_heads(connection, finished.chosen.metrics)
 
     def ask(sql: str) -> list[Row]:

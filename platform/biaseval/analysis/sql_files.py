@@ -9,9 +9,8 @@ several runs, whose rows have a column ``run``. ``macros`` are functions for que
 import os
 import re
 import tempfile
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cache
 from graphlib import TopologicalSorter
@@ -217,8 +216,6 @@ def connect(
             "memory_limit": "50%",
         },
     )
-    # A query over intermediate relations reads the same thousands of parts several times.
-    connection.execute("set parquet_metadata_cache = true").fetchall()
     for filesystem in {run.fs.type_name: run.fs for run in runs if not run.is_local}.values():
         from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]
 
@@ -235,27 +232,30 @@ def connect(
 def _begin_queries(connection: duckdb.DuckDBPyConnection) -> None:
     # Otherwise a query of more than two seconds draws a progress bar on standard output, among its results.
     connection.execute("set enable_progress_bar = false").fetchall()
+    # A query over intermediate relations reads the same thousands of parts several times.
+    connection.execute("set parquet_metadata_cache = true").fetchall()
     read_named_files(connection)
 
 
-def session(runs: Sequence[Run]) -> duckdb.DuckDBPyConnection:
-    """Return a connection to an empty database in memory, for queries of ours alone, with all that `connect` gives.
+@contextmanager
+def session(runs: Sequence[Run]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection to an empty database in memory, for queries of ours alone, with all that `connect` gives.
 
     The databases of a process are in one DuckDB, beside one with the macros: they take 0.25 s to create, a database
-    1 ms. A database goes when its connection does. Runs in object stores get a DuckDB of their own.
+    1 ms. Runs in object stores get a DuckDB of their own.
     """
     if not all(run.is_local for run in runs):
-        return connect(runs)
-    base = _base(os.getpid())  # threads of a parent are not in its fork
-    for name in list(_ENDED):
-        with suppress(duckdb.Error):  # a result that is still being read keeps it
-            base.execute(f"detach {name}").fetchall()
-            _ENDED.remove(name)
-    connection, name = base.cursor(), f"session_{next(_NUMBERS)}"
-    connection.execute(f"attach ':memory:' as {name}; set search_path = '{name}.main,memory.main'").fetchall()
-    _begin_queries(connection)
-    weakref.finalize(connection, _ENDED.append, name)
-    return connection
+        with closing(connect(runs)) as connection:
+            yield connection
+        return
+    with closing(_base(os.getpid()).cursor()) as connection:  # threads of a parent are not in its fork
+        name = f"session_{next(_NUMBERS)}"
+        connection.execute(f"attach ':memory:' as {name}; set search_path = '{name}.main,memory.main'").fetchall()
+        _begin_queries(connection)
+        try:
+            yield connection
+        finally:
+            connection.execute(f"use memory; detach {name}").fetchall()
 
 
 @cache
@@ -265,9 +265,6 @@ def _base(process: int) -> duckdb.DuckDBPyConnection:
 
 
 _NUMBERS = count()
-
-_ENDED: list[str] = []
-"""Databases whose connection is gone."""
 
 
 def create_macros(connection: duckdb.DuckDBPyConnection, asked: Iterable[str] | None = None) -> None:
@@ -432,7 +429,7 @@ def opened(
         for relation in relations("intermediate", "marts", tables=tables)
         if relation.layer == "intermediate" or relation.name in marts
     ]
-    with local_copy(run, tables) as source, closing(session([source])) as connection:
+    with local_copy(run, tables) as source, session([source]) as connection:
         create_tables(source, tables.values(), connection)
         create_views(made, connection)
         yield connection

@@ -25,7 +25,7 @@ from biaseval.execute.devices import blamed, forget_attempts, is_broken_device, 
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Ask, Resources, allocate
 from biaseval.execute.stalls import Stalls
-from biaseval.execute.tasks import Made, Making, Task, Worker, as_ours, attempted, failure
+from biaseval.execute.tasks import ATTEMPTS, Made, Making, Task, Worker, as_ours, attempted, failure
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
@@ -75,7 +75,6 @@ def made_on_ray(
     if allocation.caution is not None:
         logger.warning("%s %s", parts.name, allocation.caution)
     units = {unit.number: unit for unit in missing}
-    forget_attempts(run)
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
     pace.n_actors = max(1, allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0])
     heard, stalls = Versions(), Stalls(parts.name, missing)
@@ -293,7 +292,7 @@ class _Actor:
                 return None
             started = time.monotonic()
             if (why := blamed(self._run, task.number, attempt)) is not None:
-                made = Made({}, failure(f"{self._name} failed: {why}", attempt))
+                made = Made({}, failure(f"{self._name} failed: {why}", ATTEMPTS, has_ended=True))
             else:
                 make = cast(Worker, self._worker).make  # without one there was an error
                 made = attempted(lambda: make(task, prepared), self._name, is_broken_device)

@@ -70,7 +70,7 @@ def blamed(run: Run, part: int, attempt: int) -> str | None:
     marks = [run.read_json(name) for name in sorted(run.files(_TROUBLE)) if name.startswith(f"{_TROUBLE}/{part}.")]
     reasons = [mark["why"] for mark in marks if mark["node"] is None or mark["node"] in alive]
     if len(reasons) >= ATTEMPTS:
-        return f"the process that makes it ended {attempt} times: {reasons[-1]}"
+        return f"the process that makes it ended {len(reasons)} times or more: {reasons[-1]}"
     _mark(run, part, attempt, ray.get_runtime_context().get_node_id(), _NO_WORD)
     return None
 

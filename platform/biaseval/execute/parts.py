@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from biaseval.execute.budget import say_idle_budget
 from biaseval.execute.datasets import made_on_ray
+from biaseval.execute.devices import forget_attempts
 from biaseval.execute.machine import n_cores
 from biaseval.execute.pace import Pace
 from biaseval.execute.resources import Resources, allocate
@@ -89,6 +90,7 @@ class Parts(Making):
         # Parts of stages that keep no record of their speed differ too much for the first to speak for all.
         pace = Pace(run, missing if self.recorder is not None else [], self.noun, self.n_passes)
         recorder = None if self.recorder is None else self.recorder(run)
+        forget_attempts(run)
         made = (
             made_here(self, run, missing)
             if is_little(self, missing, cluster)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import ray
+from ray.core.generated.gcs_pb2 import ActorTableData  # type: ignore[attr-defined]
 
 from biaseval.progress import duration, say
 from biaseval.units import Done, Unit
@@ -28,7 +29,7 @@ class Stalls:
         self._slowest = 0.0
         """Seconds per token, or per row."""
         self._seen: set[tuple[Any, int]] = set()
-        self._since = time.monotonic()
+        self._since = self._looked = time.monotonic()
 
     def add(self, done: Done) -> None:
         """Hear of a part."""
@@ -41,9 +42,10 @@ class Stalls:
             return
         pool = executors[0]._topology and list(executors[0]._topology)[-1]._actor_pool
         busy = {(actor, own.num_tasks_in_flight) for actor, own in list(pool._running_actors.items())
-                if own.num_tasks_in_flight and not own.is_restarting}  # fmt: skip
+                if own.num_tasks_in_flight and actor._get_local_state() == ActorTableData.ALIVE}  # fmt: skip
         now, limit = time.monotonic(), max(_LEAST_S, _TIMES * self._slowest * self._most)
-        if busy != self._seen or not busy:
+        was_stopped, self._looked = now - self._looked > limit / 2, now  # this process itself
+        if busy != self._seen or not busy or was_stopped:
             self._seen, self._since = busy, now
         elif now - self._since > limit:
             self._since = now

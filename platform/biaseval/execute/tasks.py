@@ -50,9 +50,9 @@ ATTEMPTS = 3
 """How often a part is tried before it counts as failed."""
 
 
-def failure(problem: str, attempts: int) -> dict[str, Any]:
-    """Return the facts of a part that failed, in place of those of its making."""
-    return {"is_complete": False, "problem": problem, "attempts": attempts}
+def failure(problem: str, attempts: int, *, has_ended: bool = False) -> dict[str, Any]:
+    """Return the facts of a part that failed, or whose processes ended, in place of those of its making."""
+    return {"is_complete": False, "problem": problem, "attempts": attempts, "has_ended": has_ended}
 
 
 class Worker(Protocol):

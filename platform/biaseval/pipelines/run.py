@@ -4,7 +4,7 @@ spec → claim the run directory → plan (Parquet parts) → make missing units
 report. Plan, stages and report differ by kind: see `kind`; `runs.kinds` lists the kinds.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import cast
 
@@ -83,11 +83,12 @@ def make_missing(
     with Cluster(execution, at_once) as cluster:
         for stage in stages:
             run.guard()
-            missing = missing_units(run, stage.units, needed_only=kind is not None)
+            missing = failed.last(missing_units(run, stage.units, needed_only=kind is not None))
             for unit in stage.units:  # a process that was stopped may have left the checkpoints of a whole model
                 is_missing = unit.number in {own.number for own in missing}
                 if "checkpoints" in unit.work and not is_missing and run.has(unit.work["folder"]):
                     run.delete(unit.work["checkpoints"])
+            failed.n_made += len(stage.units) - len(missing)
             total, left = (sum(unit.size for unit in units) for units in (stage.units, missing))
             if not missing:
                 say(f"all {total:,} {stage.noun} are {stage.verb} already")
@@ -118,6 +119,8 @@ def make_missing(
             refuse_missing(run, left_out, len(stage.units))
             if kind is not None:
                 kind.refuse_stopped([done for done in own if "attempts" not in done.facts])
+            if not isinstance(stages, Sequence):  # a later stage may read what failed
+                failed.refuse()
     failed.refuse()
     return made
 

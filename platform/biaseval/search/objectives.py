@@ -109,7 +109,7 @@ def objective_columns(
         InputError: the query fails, has other columns, has no number, or ignores the data.
     """
     tables = tables_of(kind)
-    with closing(sql_files.session([])) as connection:
+    with sql_files.session([]) as connection:
         for table in tables.values():
             connection.from_arrow(table.empty()).create(table.name)
         # Tables without rows, not views: each reader would bind a view again, with all below it.

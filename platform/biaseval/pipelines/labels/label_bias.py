@@ -3,7 +3,6 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,7 +147,7 @@ def _smallest_bias(facts: Mapping[str, Any]) -> dict[str, float | None]:
     means = {name: facts[name] / n_tasks for name in names}
     n_labels = means["n_gold_labels"]
     accuracy = 1 / n_labels + ABOVE_CHANCE * (1 - 1 / n_labels) if n_labels else None
-    with closing(session([])) as connection:
+    with session([]) as connection:
         found = connection.execute(
             """
             select

@@ -1,7 +1,6 @@
 """The kind majority_bias: how skewed may demonstrations be before predictions follow them (P2)?"""
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 
 from biaseval.analysis.causal_draws import derive_majority_bias
@@ -85,7 +84,7 @@ def _smallest_bias(spec: MajorityBiasSpec, n_settings: int) -> float | None:
     """Return the standard deviation of weighted F1 over settings, without noise, that the run would mostly find."""
     n_ways = sum(1 + len(spec.calibration) * (predict == "likelihood") for predict in spec.predict)
     n_tests = len(spec.prompt.instruction) * (1 if spec.lora is None else 2) * n_ways
-    with closing(session([])) as connection:
+    with session([]) as connection:
         [(found,)] = connection.execute(
             "select visible_settings(?, ?, ?, ?)", [DRAW_DEVIATION**2, n_settings, len(spec.seeds), n_tests]
         ).fetchall()
