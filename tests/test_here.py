@@ -95,7 +95,7 @@ def test_a_cluster_or_a_gpu_that_is_there_is_used(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("error", "kind", "message"), [
     (InputError("labels.json: is empty; fill it"), InputError, "^labels.json: is empty; fill it$"),
-    (ValueError("no\nluck"), BiasevalError, "^writing failed: ValueError: no luck; mend this and run the same"),
+    (OSError("no\nluck"), BiasevalError, "^writing failed: OSError: no luck; mend this and run the same"),
 ])  # fmt: skip
 def test_an_error_is_ours_and_the_rest_stays(
     tmp_path: Path, error: Exception, kind: type[Exception], message: str

@@ -4,14 +4,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import ray
-from ray.core.generated.gcs_pb2 import ActorTableData  # type: ignore[attr-defined]
-
 from biaseval.progress import duration, say
 from biaseval.units import Done, Unit
 
 _LEAST_S = 600.0
 """Seconds without a finished part or a change of the actors, before which none counts as hanging."""
+
+_STOPPED_S = 60.0
+"""Seconds between two looks after which this process itself was stopped."""
 
 _TIMES = 10.0
 """How many times as long as by the slowest part so far the largest part may take."""
@@ -38,20 +38,21 @@ class Stalls:
 
     def look(self, executors: Sequence[Any]) -> None:
         """Restart actors that hang; called now and then, by another thread. ``executors``: of Ray Data."""
-        if not executors or not self._slowest:
+        if not executors or not executors[0]._topology or not self._slowest:
             return
-        pool = executors[0]._topology and list(executors[0]._topology)[-1]._actor_pool
+        import ray
+        from ray.core.generated.gcs_pb2 import ActorTableData  # type: ignore[attr-defined]
+
+        pool = list(executors[0]._topology)[-1]._actor_pool
         busy = {(actor, own.num_tasks_in_flight) for actor, own in list(pool._running_actors.items())
                 if own.num_tasks_in_flight and actor._get_local_state() == ActorTableData.ALIVE}  # fmt: skip
         now, limit = time.monotonic(), max(_LEAST_S, _TIMES * self._slowest * self._most)
-        was_stopped, self._looked = now - self._looked > limit / 2, now  # this process itself
+        was_stopped, self._looked = now - self._looked > _STOPPED_S, now
         if busy != self._seen or not busy or was_stopped:
             self._seen, self._since = busy, now
         elif now - self._since > limit:
             self._since = now
-            say(
-                f"{self._name}: no part was finished for {duration(limit)}; Ray restarts the processes that work on one"
-            )
+            say(f"{self._name}: no part was finished for {duration(limit)}; Ray restarts the processes that work")
             for actor, _ in busy:
                 ray.kill(actor, no_restart=False)
 
