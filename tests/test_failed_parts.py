@@ -20,7 +20,7 @@ from biaseval.runs import run_status, score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
-from tests.test_execute import write_prompts
+from tests.test_execute import EXECUTION, write_prompts
 
 
 class BadWorker(LabelScoresWorker):
@@ -36,9 +36,7 @@ class BadWorker(LabelScoresWorker):
 
 
 def scored(model: Path, folder: Path) -> Run:
-    return score_prompts(
-        ModelSpec(path=str(model)), ExecutionSpec(part_rows=3), folder / "prompts.jsonl", str(folder / "out")
-    )
+    return score_prompts(ModelSpec(path=str(model)), EXECUTION, folder / "prompts.jsonl", str(folder / "out"))
 
 
 @pytest.mark.parametrize(("bad", "made", "said"), [
@@ -56,8 +54,7 @@ def test_a_run_goes_on_without_a_few_parts_and_a_later_command_tries_them_again(
     problem = "scoring failed: RuntimeError: a kernel failed"
     with pytest.raises(BiasevalError, match=said.format(problem)):
         scored(tiny_llama, tmp_path)
-    run = Run.open(str(tmp_path / "out"))
-    assert run.parts("label_scores") == made
+    assert (run := Run.open(str(tmp_path / "out"))).parts("label_scores") == made
     row = {"table_name": "label_scores", "problem": problem, "attempts": 3}
     assert run.read_table("failed_parts").to_pylist() == [{**row, "part": part} for part in bad]
     assert (tmp_path / "attempts").read_text().split() == [str(part) for part in bad for _ in range(3)]

@@ -11,11 +11,12 @@ from biaseval.errors import InputError
 from biaseval.qa_bias.data import QuestionSet, question_rows
 from biaseval.qa_bias.heuristics.attributes import attributes
 from biaseval.qa_bias.heuristics.text import load_text, words
-from biaseval.qa_bias.planted import N_SENTENCES, SHORTCUTS, THRESHOLDS, planted_questions
+from biaseval.qa_bias.planted import N_SENTENCES, SHORTCUTS, planted_questions
 from biaseval.qa_bias.tfidf_bias import UNIFORM_SHARE, SentenceCosines, fitted_weight, token_log_probabilities
 
 N_QUESTIONS = 2000
 BY_CHANCE = {"ans_pos": 0.25, "word_dist": 0.5}
+THRESHOLDS = {"ans_pos": 0, "word_dist": 3}  # values at or below it are those to which the shortcut leads
 
 
 def planted(shortcut: str = "ans_pos", strength: float = 0.0, **options: Any) -> QuestionSet:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from biaseval import spec as specs
 from biaseval.errors import InputError, Problems, refuse
 from biaseval.inputs.files import Example, ExampleFile, Wanted
 from biaseval.inputs.harness import read_lm_eval
@@ -22,16 +23,6 @@ from biaseval.label_bias.prompts import INPUT
 from biaseval.label_bias.splits import Sampler, Splits, generator_of, in_rounds, splits_of
 from biaseval.prompting.calibration import permuting
 from biaseval.prompting.task_files import Instance, Task
-from biaseval.spec import (
-    MIN_INSTANCES,
-    N_DEMONSTRATIONS,
-    POOL_SIZE,
-    LabelBiasSpec,
-    LabelDataSpec,
-    LmEvalDataSpec,
-    PromptSpec,
-    template_fields,
-)
 
 OptionFields = Mapping[str, Sequence[str]]
 """Label of each option, in the order of the options, to the prompt fields that show its text."""
@@ -59,7 +50,7 @@ def cyclic_orders(question: Instance, options: OptionFields) -> Iterator[Instanc
 FEWEST_MAIN_ROWS = 10
 """The fewest main rows; fewer show nothing, because their intervals are too wide."""
 
-_N_BIAS_SCORE = POOL_SIZE - N_DEMONSTRATIONS
+_N_BIAS_SCORE = specs.POOL_SIZE - specs.N_DEMONSTRATIONS
 _FEWEST_OF_A_LABEL = 2
 """The smallest average number of BiasScore rows per label in a small data set."""
 _MOST_OF_A_LABEL = 32
@@ -133,17 +124,17 @@ class DataSet:
         """The largest number of its main rows."""
         return min(self.max_test, len(self.task.instances))
 
-    def draw(self, spec: LabelBiasSpec, sampler: Sampler) -> Drawn:
+    def draw(self, spec: specs.LabelBiasSpec, sampler: Sampler) -> Drawn:
         """Return the data set as a task, with its rows; Raises InputError: there are too few rows for the spec."""
         splits = self._splits(spec, sampler.generator(self.name, "splits"))
         notes = [*self.notes, *_splits_notes(self.name, splits)]
         return Drawn(self.task, splits, notes, has_fields=True, form=self.form, options=self.options)
 
-    def _splits(self, spec: LabelBiasSpec, generator: np.random.Generator) -> Splits:
+    def _splits(self, spec: specs.LabelBiasSpec, generator: np.random.Generator) -> Splits:
         order = [int(index) for index in generator.permutation(self.n_train)]
         n_demos, n_bias_score = self._sizes(spec)
         bias_score = self._bias_score_rows(order, n_bias_score, spec.seed)
-        taken, end = set(bias_score), max(n_bias_score, len(order) - N_DEMONSTRATIONS)
+        taken, end = set(bias_score), max(n_bias_score, len(order) - specs.N_DEMONSTRATIONS)
         # The rest of the first rows goes to the middle, which neither many test rows nor demonstrations reach.
         rest = [*order[n_bias_score:end], *order[:n_bias_score], *order[end:]]
         rest = [index for index in rest if index not in taken]
@@ -174,7 +165,7 @@ class DataSet:
             return [index_of[name] for name in self.kept if name in index_of]
         n_test = min(self.max_test, len(self.task.instances) - self.n_train if self.has_test_file else self.n_train)
         begin = n_fewest + (0 if self.has_test_file else n_test)  # measured rows of another file are not in the order
-        end = len(order) - N_DEMONSTRATIONS
+        end = len(order) - specs.N_DEMONSTRATIONS
         left_over = order[begin:end] if end > begin else []
         others = [*order[n_fewest:begin][::-1], *order[max(begin, end) :]]
         candidates = [*order[:n_fewest], *left_over, *others]
@@ -189,7 +180,7 @@ class DataSet:
         chosen = in_rounds([index for index in candidates if index in allowed], self._label, generator)[:n_rows]
         return [*chosen, *(index for index in candidates if index not in allowed)][: max(n_fewest, len(chosen))]
 
-    def _sizes(self, spec: LabelBiasSpec) -> tuple[int, int]:
+    def _sizes(self, spec: specs.LabelBiasSpec) -> tuple[int, int]:
         """Return the number of possible demonstrations and the smallest number of BiasScore rows.
 
         Raises:
@@ -197,11 +188,11 @@ class DataSet:
         """
         n_rows = self.n_train
         asked = max(spec.prompt.n_demos) * spec.prompt.demo_sets
-        share = round(n_rows * _N_BIAS_SCORE / MIN_INSTANCES)
+        share = round(n_rows * _N_BIAS_SCORE / specs.MIN_INSTANCES)
         n_bias_score = min(_N_BIAS_SCORE, max(share, _FEWEST_OF_A_LABEL * len(self.labels)))
-        n_demos = N_DEMONSTRATIONS if spec.lora is not None or n_rows >= MIN_INSTANCES else asked
+        n_demos = specs.N_DEMONSTRATIONS if spec.lora is not None or n_rows >= specs.MIN_INSTANCES else asked
         if self.has_test_file:  # a larger pool takes no main rows
-            n_demos = max(n_demos, min(N_DEMONSTRATIONS, n_rows - n_bias_score))
+            n_demos = max(n_demos, min(specs.N_DEMONSTRATIONS, n_rows - n_bias_score))
         permuted = permuting(spec.calibration, spec.own_calibrations)
         n_beside = n_bias_score + max(spec.prompt.n_demos) + (spec.lora.n_examples if spec.lora else 0)
         n_demos = max(n_demos, n_beside) if permuted else n_demos
@@ -223,7 +214,7 @@ class DataSet:
         )
 
 
-def read_datasets(spec: LabelBiasSpec) -> list[DataSet]:
+def read_datasets(spec: specs.LabelBiasSpec) -> list[DataSet]:
     """Return the data sets of a spec.
 
     Raises:
@@ -233,12 +224,14 @@ def read_datasets(spec: LabelBiasSpec) -> list[DataSet]:
     found = []
     for key, data in spec.datasets().items():
         with problems.noted():
-            found.append(_of_lm_eval(spec, key, data) if isinstance(data, LmEvalDataSpec) else _read(spec, key, data))
+            found.append(
+                _of_lm_eval(spec, key, data) if isinstance(data, specs.LmEvalDataSpec) else _read(spec, key, data)
+            )
     problems.refuse()
     return found
 
 
-def _read(spec: LabelBiasSpec, key: str, data: LabelDataSpec) -> DataSet:
+def _read(spec: specs.LabelBiasSpec, key: str, data: specs.LabelDataSpec) -> DataSet:
     uris = {role: uri for role, uri in (("train", data.train), ("test", data.test)) if uri}
     if data.test == data.train:
         raise InputError(f"{key}.test: is {key}.train; name another file, or leave it out: main rows are drawn")
@@ -279,16 +272,18 @@ def _option_field(label: str) -> str:
 def _known_fields(item: str | None, options: Options | None) -> dict[str, tuple[str, ...]]:
     """Return the prompt fields, each with its possible names in files."""
     if item is not None:
-        return {field: (field,) for field in template_fields(item)}
+        return {field: (field,) for field in specs.template_fields(item)}
     if options is None:
         return {INPUT: (INPUT, "text")}
     columns = {_option_field(label): (column,) for label, column in options.columns.items()}
     return {INPUT: (INPUT, "text", "question"), **columns}
 
 
-def _field_problems(prompt: PromptSpec, data: LabelDataSpec, options: Options | None, key: str) -> Iterator[str]:
+def _field_problems(
+    prompt: specs.PromptSpec, data: specs.LabelDataSpec, options: Options | None, key: str
+) -> Iterator[str]:
     item = prompt.item
-    fields = (INPUT,) if item is None else template_fields(item)
+    fields = (INPUT,) if item is None else specs.template_fields(item)
     for name in data.fields:
         if name not in fields:
             more = "" if item else "; write prompt.item for others"
@@ -302,7 +297,7 @@ def _field_problems(prompt: PromptSpec, data: LabelDataSpec, options: Options | 
             yield f"prompt.formats.{name}.item: cannot name options without prompt.item, which names them; write both"
 
 
-def _of_lm_eval(spec: LabelBiasSpec, key: str, data: LmEvalDataSpec) -> DataSet:
+def _of_lm_eval(spec: specs.LabelBiasSpec, key: str, data: specs.LmEvalDataSpec) -> DataSet:
     found = read_lm_eval(data.lm_eval)
     if 0 < (n_own := len(found.train)) < min(_N_BIAS_SCORE, _FEWEST_OF_A_LABEL * len(found.choices)):
         note = f"demonstrations are drawn from {found.test_split}, not from the {n_own} documents of the task"

@@ -59,8 +59,7 @@ class FailedParts:
         if not self._failed:
             self._store()
             return
-        stage, first = self._failed[0]
-        n_failed = len(self._failed)
+        (stage, first), n_failed = self._failed[0], len(self._failed)
         n_rows = sum(done.unit.size for own, done in self._failed if own.noun == stage.noun)
         said = (
             f"{self._run.uri}: {n_failed} part{'s' if n_failed > 1 else ''} with {n_rows:,} {stage.noun} failed "

@@ -30,9 +30,6 @@ Shortcut = Literal["ans_pos", "word_dist"]
 
 SHORTCUTS: tuple[Shortcut, ...] = get_args(Shortcut)
 
-THRESHOLDS: dict[Shortcut, int] = {"ans_pos": 0, "word_dist": 3}
-"""Values at or below it are those to which the shortcut leads."""
-
 N_SENTENCES = 4
 
 RELIABILITY = (1.0, 0.8, 0.6, 0.4)

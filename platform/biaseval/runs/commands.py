@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+from biaseval import spec as specs
 from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import kept
 from biaseval.environment import SPEC
@@ -27,26 +28,10 @@ from biaseval.pipelines.run import finish, make_missing, planned_run, refuse_unf
 from biaseval.progress import say
 from biaseval.runs.kinds import kind_of
 from biaseval.runs.status import run_status
-from biaseval.spec import (
-    AnySpec,
-    ExecutionSpec,
-    InstructSpec,
-    ModelSpec,
-    OnBadRow,
-    QaBiasSpec,
-    Source,
-    differences,
-    of_analysis,
-    of_kind,
-    of_no_section,
-    override_keys,
-    stored_spec,
-    with_own_sql,
-)
 from biaseval.store import Run
 
 
-def run_spec(spec: AnySpec, run_uri: str, *, page: bool = True) -> Run:
+def run_spec(spec: specs.AnySpec, run_uri: str, *, page: bool = True) -> Run:
     """Plan, train, score, analyse and report a run; in a directory of the same run, only the missing parts.
 
     The analysis follows the spec, also if `reanalyse_run` changed the analysis before. Without ``page`` there is no
@@ -70,7 +55,7 @@ def run_spec(spec: AnySpec, run_uri: str, *, page: bool = True) -> Run:
     return run
 
 
-def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
+def run_each(wanted: Mapping[str, specs.AnySpec]) -> list[str]:
     """Make the run of each spec that is not complete, and one page over all; return the URIs of runs and page.
 
     The key of a spec is the directory of its run. All are in one folder, whose ``report.html`` is the page.
@@ -81,10 +66,10 @@ def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
     """
     from biaseval.report import write_comparison
 
-    new = {uri: own for uri, own in specs.items() if not is_planned(Run.open(uri))}
+    new = {uri: own for uri, own in wanted.items() if not is_planned(Run.open(uri))}
     for_each(new, lambda own: (read_with_weights(kind_of(own), own), fingerprints(own)))
     failed: dict[str, BiasevalError] = {}
-    for uri, spec in specs.items():
+    for uri, spec in wanted.items():
         run = Run.open(uri)
         try:
             is_complete = run.has(SPEC) and read_spec(run) == spec and run_status(uri).is_complete
@@ -94,23 +79,23 @@ def run_each(specs: Mapping[str, AnySpec]) -> list[str]:
             say(f"error: {error}")
             failed[uri] = error
     if failed:
-        all_bad = failed.keys() == specs.keys() and all(isinstance(error, InputError) for error in failed.values())
+        all_bad = failed.keys() == wanted.keys() and all(isinstance(error, InputError) for error in failed.values())
         said = f"{', '.join(failed)}: failed, as said above; mend it, and run the same command again"
         raise (InputError if all_bad else BiasevalError)(said)
-    return [*specs, write_comparison([*specs], f"{uri.rpartition('/')[0]}/report.html")]
+    return [*wanted, write_comparison([*wanted], f"{uri.rpartition('/')[0]}/report.html")]
 
 
-def for_each(specs: Mapping[str, AnySpec], work: Callable[[AnySpec], Any]) -> dict[str, Any]:
+def for_each(wanted: Mapping[str, specs.AnySpec], work: Callable[[specs.AnySpec], Any]) -> dict[str, Any]:
     """Return the result of ``work`` for each spec; Raises InputError: with all that is wrong with any."""
     problems, found = Problems(), {}
-    for uri, spec in specs.items():
+    for uri, spec in wanted.items():
         with problems.noted():
             found[uri] = work(spec)
     problems.refuse()
     return found
 
 
-def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path, out_uri: str) -> Run:
+def score_prompts(model: specs.ModelSpec, execution: specs.ExecutionSpec, prompts_file: Path, out_uri: str) -> Run:
     """Score any prompts with any labels; the scores are OUT/label_scores/part-*.parquet.
 
     Args:
@@ -130,11 +115,11 @@ def score_prompts(model: ModelSpec, execution: ExecutionSpec, prompts_file: Path
 
 
 def import_scores(
-    source: Source,
+    source: specs.Source,
     files: Sequence[Path],
     run_uri: str,
     name: str | None = None,
-    on_bad_row: OnBadRow = "error",
+    on_bad_row: specs.OnBadRow = "error",
     *,
     page: bool = True,
 ) -> Run:
@@ -157,7 +142,7 @@ def import_scores(
     return run_spec(imported_spec(source, files, name, on_bad_row), run_uri, page=page)
 
 
-def describe(spec: AnySpec) -> Description:
+def describe(spec: specs.AnySpec) -> Description:
     """Return what a spec would run; loads no weights and writes nothing; Raises InputError: bad input."""
     kind = kind_of(spec)
     refuse_missing_extras(kind, spec)
@@ -165,7 +150,7 @@ def describe(spec: AnySpec) -> Description:
     return replace(found, notes=[*found.notes, *idle_budget(spec.execution), *weights_notes(spec)])
 
 
-def headline(spec: AnySpec) -> str:
+def headline(spec: specs.AnySpec) -> str:
     """Return the query whose rows are the metrics of a whole run of a spec."""
     return kind_of(spec).headline(spec)
 
@@ -183,7 +168,7 @@ def report_run(run_uri: str | Path, *, page: bool = True) -> Run:
 
 
 @contextmanager
-def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, AnySpec]]:
+def _finished(run_uri: str | Path) -> Iterator[tuple[Run, AnyKind, specs.AnySpec]]:
     """Yield a finished run of a kind with metrics, under its lease, with its kind and spec; Raises: as `report_run`."""
     run, kind, spec = _opened(run_uri)
     with kept(run) as run, logged(run):
@@ -201,20 +186,20 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool =
         BiasevalError: the run is not finished, or a check failed.
     """
     with _finished(run_uri) as (run, kind, own):
-        refuse(of_no_section(own, overrides), f"{run.uri}: ")
+        refuse(specs.of_no_section(own, overrides), f"{run.uri}: ")
         content = own.model_dump(mode="json")
-        override_keys(content, overrides)
+        specs.override_keys(content, overrides)
         keys = {override.partition("=")[0].strip() for override in overrides}
         if is_other_sql := bool(keys & {"analysis", "analysis.sql"}):
             content["analysis"] = {key: value for key, value in content["analysis"].items() if key != "files"}
-        spec = stored_spec(content, "--set")
+        spec = specs.stored_spec(content, "--set")
         if is_other_sql:
-            spec = with_own_sql(spec, "--set", Path.cwd())
-        refuse(of_analysis(own, spec), f"{run.uri}: ")
+            spec = specs.with_own_sql(spec, "--set", Path.cwd())
+        refuse(specs.of_analysis(own, spec), f"{run.uri}: ")
         refuse_own_sql(spec)
         kind.refuse_analysis(run, spec)
         if spec != own:
-            for line in differences(own, spec):
+            for line in specs.differences(own, spec):
                 change = line.replace("the run has ", "was ").replace(", the spec ", ", now ")
                 say(f"changed: {shorten(change, 160, placeholder=' …')}")
             adopt_analysis(run, spec)
@@ -236,7 +221,7 @@ def write_report(run_uri: str | Path) -> list[str]:
     return [f"{run.uri}/{name}" for name in write_page(run, kind)]
 
 
-def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
+def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, specs.AnySpec]:
     """Return a run of a kind that has metrics; Raises InputError: it holds none."""
     run = Run.open(str(run_uri))
     spec = read_spec(run)
@@ -248,12 +233,12 @@ def _opened(run_uri: str | Path) -> tuple[Run, AnyKind, AnySpec]:
     return run, kind, spec
 
 
-def claimed_run(spec: AnySpec, run_uri: str) -> AbstractContextManager[Run]:
+def claimed_run(spec: specs.AnySpec, run_uri: str) -> AbstractContextManager[Run]:
     """Yield the run directory, claimed for a spec, held and planned; Raises: as `planned_run`."""
     return planned_run(kind_of(spec), spec, run_uri)
 
 
-def train_lora(spec: AnySpec, run_uri: str) -> Trained:
+def train_lora(spec: specs.AnySpec, run_uri: str) -> Trained:
     """Plan a run as `run_spec` does, and train its adapters; on a directory that has it, only those that are missing.
 
     Raises:
@@ -267,28 +252,30 @@ def train_lora(spec: AnySpec, run_uri: str) -> Trained:
         return training_summary(run, stage, make_missing(run, [stage], spec.execution))
 
 
-def train_instruct(spec: AnySpec, run_uri: str) -> Trained:
+def train_instruct(spec: specs.AnySpec, run_uri: str) -> Trained:
     """Tune a model on conversations; on a directory that has begun to, go on behind its last checkpoint.
 
     Raises:
         InputError: bad input, before any weights are loaded.
         BiasevalError: training failed, or a loss or gradient was not finite; the same call resumes.
     """
-    spec = of_kind(spec, "kind: {kind} is a measurement; name a spec of the kind instruct", InstructSpec)
+    spec = specs.of_kind(spec, "kind: {kind} is a measurement; name a spec of the kind instruct", specs.InstructSpec)
     kind = kind_of(spec)
     with planned_run(kind, spec, run_uri) as run:
         made = make_missing(run, kind.stages(run, spec, read_plan(run)), spec.execution, kind)
         return instruct_summary(run, spec, made)
 
 
-def train_qa(spec: AnySpec, run_uri: str) -> Trained:
+def train_qa(spec: specs.AnySpec, run_uri: str) -> Trained:
     """Plan a run as `run_spec` does, and train its readers; on a directory that has it, only those that are missing.
 
     Raises:
         InputError: bad input, before any weights are loaded; or segments with too few questions to train on.
         BiasevalError: training failed; the same call resumes.
     """
-    spec = of_kind(spec, "kind: {kind} trains no readers; name a qa_bias spec with a section train", QaBiasSpec)
+    spec = specs.of_kind(
+        spec, "kind: {kind} trains no readers; name a qa_bias spec with a section train", specs.QaBiasSpec
+    )
     if spec.train is None:
         raise InputError("train: the spec has no such section, which says what to train; add bases, data, validation")
     with claimed_run(spec, run_uri) as run:

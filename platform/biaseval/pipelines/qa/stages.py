@@ -16,16 +16,10 @@ from biaseval.environment import amend_environment, read_environment
 from biaseval.execute.machine import take_share
 from biaseval.execute.tasks import Made, Task
 from biaseval.pipelines.kind import Stage, Written
+from biaseval.qa_bias import predictions as predicted
 from biaseval.qa_bias.heuristics.attributes import attributes
 from biaseval.qa_bias.heuristics.built_in import Variant, resources_of
 from biaseval.qa_bias.heuristics.similarity import Tfidf
-from biaseval.qa_bias.predictions import (
-    annotator_rows,
-    are_of_annotators,
-    prediction_rows,
-    read_predictions,
-    written_answers,
-)
 from biaseval.spec import ExecutionSpec, QaBiasSpec, QaModelSpec, QaTextSpec, WindowsSpec
 from biaseval.store import Run
 from biaseval.units import Done, Unit
@@ -151,7 +145,7 @@ class AnswersWorker:
         """Return a part of ``qa_predictions``, with the reader's facts."""
         [file] = task.files
         examples = self._run.read_part("qa_examples", task.work["part"])
-        rows = prediction_rows(self._name, examples, self._reader.read(examples))
+        rows = predicted.prediction_rows(self._name, examples, self._reader.read(examples))
         return Made({file: rows}, self._reader.facts())
 
 
@@ -171,7 +165,9 @@ class TrainedAnswersWorker:
             self._readers.clear()  # two of them need not fit a device
             self._readers[folder] = self._loaded(folder, is_trusted=task.work["is_trusted"])
         reader, examples = self._readers[folder], self._run.read_part(self._table, task.work["part"])
-        return Made({file: prediction_rows(task.work["model"], examples, reader.read(examples))}, reader.facts())
+        return Made(
+            {file: predicted.prediction_rows(task.work["model"], examples, reader.read(examples))}, reader.facts()
+        )
 
     def _loaded(self, folder: str, *, is_trusted: bool) -> ExtractiveReader:
         from biaseval.models import Loading, ModelSource
@@ -191,14 +187,16 @@ def _given_rows(model: QaModelSpec, files: Mapping[str, str], run: Run) -> Calla
             return {}
         examples = run.read_table("qa_examples")
         ids = examples.filter(pc.equal(examples["dataset"], dataset))["example_id"].to_pylist()
-        return read_predictions(files[dataset], ids, on_missing=model.on_missing)[0]
+        return predicted.read_predictions(files[dataset], ids, on_missing=model.on_missing)[0]
 
     def rows(unit: Unit) -> pa.Table:
         examples, found = run.read_part("qa_examples", unit.work["part"]), texts(unit.work["dataset"])
         is_answered = pa.array([name in found for name in examples["example_id"].to_pylist()], pa.bool_())
         answered = examples.filter(is_answered)
         names = answered["example_id"].to_pylist()
-        return prediction_rows(model.name, answered, written_answers(names, [found[name] for name in names]))
+        return predicted.prediction_rows(
+            model.name, answered, predicted.written_answers(names, [found[name] for name in names])
+        )
 
     return rows
 
@@ -212,12 +210,12 @@ def _peoples_rows(name: str, run: Run) -> Callable[[Unit], pa.Table]:
     annotated = {
         dataset
         for dataset in pc.unique(examples["dataset"]).to_pylist()
-        if are_of_annotators(examples.filter(pc.equal(examples["dataset"], dataset))["answers"].to_pylist())
+        if predicted.are_of_annotators(examples.filter(pc.equal(examples["dataset"], dataset))["answers"].to_pylist())
     }
 
     def rows(unit: Unit) -> pa.Table:
         part = run.read_part("qa_examples", unit.work["part"])
-        return annotator_rows(name, part if unit.work["dataset"] in annotated else part.slice(0, 0))
+        return predicted.annotator_rows(name, part if unit.work["dataset"] in annotated else part.slice(0, 0))
 
     return rows
 

@@ -5,22 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from biaseval import spec as specs
 from biaseval.errors import InputError, Problems
 from biaseval.pipelines.cost_lines import cost_lines
 from biaseval.pipelines.qa.guide_logits import check_logits_file
 from biaseval.pipelines.qa.trained_models import BIAS_MODEL, Reader, guides_of, measured, readers_of
 from biaseval.qa_bias.data import QuestionSet, question_rows, read_questions
 from biaseval.qa_bias.planted import planted_questions
-from biaseval.spec import (
-    GUIDED,
-    DataSource,
-    ExecutionSpec,
-    GeneratedSpec,
-    QaBaseSpec,
-    QaBiasSpec,
-    QaTrainSpec,
-    TableSpec,
-)
 from biaseval.store import Run
 from biaseval.training.deepspeed_config import check_deepspeed
 from biaseval.training.estimate import ModelShape, TrainingCost, cost_of, training_flops
@@ -62,7 +53,7 @@ class TrainingInputs:
 
 
 def read_source(
-    spec: QaBiasSpec, source: DataSource, name: str, role: str, *, max_examples: int | None = None
+    spec: specs.QaBiasSpec, source: specs.DataSource, name: str, role: str, *, max_examples: int | None = None
 ) -> QuestionSet:
     """Return the questions of a file, at most ``max_examples``, or generated ones.
 
@@ -71,10 +62,10 @@ def read_source(
     Raises:
         InputError: the file cannot be read, or has bad questions.
     """
-    if not isinstance(source, GeneratedSpec):
-        fields = source.fields if isinstance(source, TableSpec) else {}
+    if not isinstance(source, specs.GeneratedSpec):
+        fields = source.fields if isinstance(source, specs.TableSpec) else {}
         return read_questions(
-            source.file if isinstance(source, TableSpec) else source,
+            source.file if isinstance(source, specs.TableSpec) else source,
             name=name,
             fields={str(held): column for held, column in fields.items()},
             on_bad_example=spec.datasets.on_bad_example,
@@ -93,7 +84,7 @@ def read_source(
     return replace(found, name=name, notes=notes)
 
 
-def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, QuestionSet]) -> TrainingInputs:
+def read_training(spec: specs.QaBiasSpec, train: specs.QaTrainSpec, asked: Mapping[str, QuestionSet]) -> TrainingInputs:
     """Return what training starts from; ``asked`` are the sets that the run measures, by name.
 
     Raises:
@@ -106,7 +97,7 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
             with problems.noted():
                 # A set for validation that the run measures, and not a part of it.
                 is_asked = role == "validation" and name in asked and spec.datasets.max_examples is None
-                if is_asked and not isinstance(source, GeneratedSpec):
+                if is_asked and not isinstance(source, specs.GeneratedSpec):
                     sets.append((role, asked[name]))
                     continue
                 try:
@@ -118,7 +109,7 @@ def read_training(spec: QaBiasSpec, train: QaTrainSpec, asked: Mapping[str, Ques
     training = [questions for role, questions in sets if role == "train"]
     if (
         train.bias_model.predictions is not None
-        and any(own in GUIDED for own in train.methods)
+        and any(own in specs.GUIDED for own in train.methods)
         and len(training) == len(train.data)
     ):
         ids = [question.example_id for questions in training for question in questions.questions]
@@ -177,7 +168,9 @@ def write_training(run: Run, inputs: TrainingInputs, part_questions: int) -> dic
     }
 
 
-def training_lines(train: QaTrainSpec, inputs: TrainingInputs, execution: ExecutionSpec) -> list[tuple[str, str]]:
+def training_lines(
+    train: specs.QaTrainSpec, inputs: TrainingInputs, execution: specs.ExecutionSpec
+) -> list[tuple[str, str]]:
     """Return the lines of a plan about training: readers in order, their steps and costs."""
     lines = [
         (f"questions, {questions.name} ({role})", f"{len(questions.questions):,}") for role, questions in inputs.sets
@@ -211,7 +204,7 @@ def training_lines(train: QaTrainSpec, inputs: TrainingInputs, execution: Execut
     return lines
 
 
-def _shape(spec: QaBiasSpec, base: QaBaseSpec) -> ModelShape:
+def _shape(spec: specs.QaBiasSpec, base: specs.QaBaseSpec) -> ModelShape:
     from biaseval.models import ModelSource, check_encoder, describe_reader
 
     source = ModelSource.of(base)
@@ -227,7 +220,9 @@ def _shape(spec: QaBiasSpec, base: QaBaseSpec) -> ModelShape:
     return ModelShape(base.name, facts.n_parameters, facts.hidden_size, facts.n_layers, ())
 
 
-def _counted(spec: QaBiasSpec, train: QaTrainSpec, base: QaBaseSpec, questions: QuestionSet) -> tuple[int, int]:
+def _counted(
+    spec: specs.QaBiasSpec, train: specs.QaTrainSpec, base: specs.QaBaseSpec, questions: QuestionSet
+) -> tuple[int, int]:
     """Return the windows of a training set, and the tokens that are read of them: padding, too, where it takes part."""
     from biaseval.models import ModelSource
     from biaseval.qa_models import count_windows
@@ -241,7 +236,7 @@ def _counted(spec: QaBiasSpec, train: QaTrainSpec, base: QaBaseSpec, questions: 
     return n_windows, tokens if train.mask_padding else n_windows * spec.windows.max_tokens
 
 
-def _n_steps(train: QaTrainSpec, reader: Reader, n_windows: int) -> int:
+def _n_steps(train: specs.QaTrainSpec, reader: Reader, n_windows: int) -> int:
     own = train.steps_of(reader.method)
     if own is not None:
         return own
@@ -252,8 +247,8 @@ def _n_steps(train: QaTrainSpec, reader: Reader, n_windows: int) -> int:
 
 
 def _cost(
-    spec: QaBiasSpec,
-    train: QaTrainSpec,
+    spec: specs.QaBiasSpec,
+    train: specs.QaTrainSpec,
     shapes: list[ModelShape],
     readers: Sequence[Reader],
     steps: Sequence[int],
@@ -270,7 +265,7 @@ def _cost(
 
 
 def _reading_flops(
-    train: QaTrainSpec,
+    train: specs.QaTrainSpec,
     sets: Sequence[tuple[str, QuestionSet]],
     asked: Mapping[str, QuestionSet],
     shapes: Sequence[ModelShape],
@@ -316,7 +311,9 @@ def _overlaps(training: Sequence[QuestionSet], asked: Iterable[QuestionSet]) -> 
     return notes
 
 
-def _tfidf_weights(spec: QaBiasSpec, train: QaTrainSpec, training: Sequence[QuestionSet]) -> dict[str, float]:
+def _tfidf_weights(
+    spec: specs.QaBiasSpec, train: specs.QaTrainSpec, training: Sequence[QuestionSet]
+) -> dict[str, float]:
     if not (train.bias_model.tfidf and guides_of(train)):
         return {}
     from biaseval.qa_bias.heuristics.text import load_text
