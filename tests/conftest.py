@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Before Ray is imported anywhere: a cluster of the tests' own, on loopback, that tells nobody.
+# Before Ray is imported anywhere: a cluster of our own, on loopback, that tells nobody.
 os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
+os.environ["RAY_worker_niceness"] = "0"  # tests wait for Ray's workers, which would wait for other tests
 os.environ.pop("RAY_ADDRESS", None)
 # Names of models stand for themselves: no test waits for the hub, which tries for half a minute.
 os.environ["HF_HUB_OFFLINE"] = "1"
