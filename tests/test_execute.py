@@ -320,15 +320,14 @@ def broken_for_one_letter(folder: Path) -> Path:
 
 
 @pytest.mark.ray
-def test_a_prompt_without_a_finite_score_stops_the_run_and_leaves_the_rest(tmp_path: Path, ray_cluster: None) -> None:
+def test_a_prompt_without_a_finite_score_fails_its_part_and_leaves_the_rest(tmp_path: Path, ray_cluster: None) -> None:
     model, run_dir = broken_for_one_letter(tmp_path / "model"), tmp_path / "out"
     prompts = write_prompts(tmp_path, n=25, last="a z")
     with pytest.raises(BiasevalError) as caught:
         score_file(model, prompts, run_dir)
     message = str(caught.value)
-    assert message.startswith("prompt 'p24', label 'yes': the model gives a log-probability that is not finite")
+    assert "missing: 1, in 1 part that failed (first: label_scores/part-00008.parquet: prompt 'p24', lab" in message
+    assert "label 'yes': the model gives a log-probability that is not finite" in message
     assert "\n" not in message
-    done = Run.open(str(run_dir)).parts("label_scores")
-    assert done
-    assert 8 not in done
+    assert Run.open(str(run_dir)).parts("label_scores") == set(range(8))
     assert environment(run_dir)["scorer"]["busy_share"] > 0
