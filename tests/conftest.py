@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
-os.environ["RAY_worker_niceness"] = "0"  # tests wait for Ray's workers, which would wait for other tests
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  # tests wait for them
 os.environ.pop("RAY_ADDRESS", None)
 # Names of models stand for themselves: no test waits for the hub, which tries for half a minute.
 os.environ["HF_HUB_OFFLINE"] = "1"
