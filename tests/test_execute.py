@@ -326,7 +326,7 @@ def test_a_prompt_without_a_finite_score_fails_its_part_and_leaves_the_rest(tmp_
     with pytest.raises(BiasevalError) as caught:
         score_file(model, prompts, run_dir)
     message = str(caught.value)
-    assert "missing: 1, in 1 part that failed (first: label_scores/part-00008.parquet: prompt 'p24', lab" in message
+    assert "missing: 1, in 1 part that failed (first label_scores/part-00008.parquet: prompt 'p24', lab" in message
     assert "label 'yes': the model gives a log-probability that is not finite" in message
     assert "\n" not in message
     assert Run.open(str(run_dir)).parts("label_scores") == set(range(8))

@@ -62,8 +62,8 @@ class FailedParts:
         (stage, first), n_failed = self._failed[0], len(self._failed)
         n_rows = sum(done.unit.size for own, done in self._failed if own.noun == stage.noun)
         said = (
-            f"{self._run.uri}: {stage.noun} that are missing: {n_rows:,}, in {n_failed} part{'s' * (n_failed > 1)} that "
-            f"failed (first: {first.unit.files[0]}: {_problem(first)}); biaseval status {self._run.uri} names all, and "
+            f"{self._run.uri}: {stage.noun} that are missing: {n_rows:,}, in {n_failed} part{'s' * (n_failed > 1)} "
+            f"that failed (first {first.unit.files[0]}: {_problem(first)}); biaseval status {self._run.uri} names all; "
             "the same command tries them again"
         )
         kind = TransientError if any(done.facts["has_ended"] for _, done in self._failed) else BiasevalError
