@@ -18,6 +18,7 @@ from biaseval.execute.holdings import remove_strays
 from biaseval.execute.pace import Pace
 from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Ask, Groups, NodeType, Resources, allocate
+from biaseval.execute.stalls import Stalls
 from biaseval.execute.tasks import Made, Task
 from biaseval.execute.training import Training
 from biaseval.execute.tune import Attempts, try_all
@@ -134,7 +135,7 @@ def test_a_look_that_fails_is_not_the_last(tmp_path: Path, impatient: None, monk
     monkeypatch.setattr(holdings, "n_placed", n_placed)
     monkeypatch.setattr(datasets, "_PAUSE_S", 0.05)
     allocation, pace = allocate(ExecutionSpec(), 1, HERE), Pace(Run.open(str(tmp_path)), [], "rows", 0)
-    with datasets._looked_after(Wait("scoring", ExecutionSpec(), HERE), allocation, pace):
+    with datasets._looked_after(Wait("scoring", ExecutionSpec(), HERE), allocation, pace, Stalls("scoring", [])):
         assert looked_again.wait(30)
 
 

@@ -52,7 +52,7 @@ def test_the_files_run_as_they_are_in_plain_duckdb(built: str) -> None:
         relations.create_methods(connection)
         relations.create_macros(connection)
         for table in tables_of("label_bias").values():
-            if table.name in OF_ADAPTERS:  # the run has none, and so no such folder
+            if table.name in {*OF_ADAPTERS, "failed_parts"}:  # the run has none, and so no such folder
                 connection.from_arrow(table.empty()).create(table.name)
             else:
                 parts = f"read_parquet('{built}/{table.name}/part-*.parquet')"

@@ -25,7 +25,7 @@ class Stalls:
     """
 
     def __init__(self, name: str, missing: Sequence[Unit]) -> None:
-        self._name, self._most = name, max(map(_amount, missing))
+        self._name, self._most = name, max(map(_amount, missing), default=1)
         self._slowest = 0.0
         """Seconds per token, or per row."""
         self._seen: set[tuple[Any, int]] = set()
