@@ -12,13 +12,12 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from biaseval.errors import TransientError
-from biaseval.execute import datasets, groups, holdings, training, waiting
+from biaseval.execute import datasets, groups, holdings, stalls, training, waiting
 from biaseval.execute.cluster import Cluster
 from biaseval.execute.holdings import remove_strays
 from biaseval.execute.pace import Pace
 from biaseval.execute.parts import Parts
 from biaseval.execute.resources import Ask, Groups, NodeType, Resources, allocate
-from biaseval.execute.stalls import Stalls
 from biaseval.execute.tasks import Made, Task
 from biaseval.execute.training import Training
 from biaseval.execute.tune import Attempts, try_all
@@ -135,7 +134,7 @@ def test_a_look_that_fails_is_not_the_last(tmp_path: Path, impatient: None, monk
     monkeypatch.setattr(holdings, "n_placed", n_placed)
     monkeypatch.setattr(datasets, "_PAUSE_S", 0.05)
     allocation, pace = allocate(ExecutionSpec(), 1, HERE), Pace(Run.open(str(tmp_path)), [], "rows", 0)
-    with datasets._looked_after(Wait("scoring", ExecutionSpec(), HERE), allocation, pace, Stalls("scoring", [])):
+    with datasets._looked_after(Wait("scoring", ExecutionSpec(), HERE), allocation, pace, stalls.Stalls("scoring", [])):
         assert looked_again.wait(30)
 
 
