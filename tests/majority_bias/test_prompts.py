@@ -7,7 +7,7 @@ import pytest
 
 from biaseval.errors import InputError
 from biaseval.inputs.template import PromptTemplate
-from biaseval.majority_bias import proportions
+from biaseval.majority_bias import proportions as grids
 from biaseval.majority_bias.prompts import item_fields, template_of
 from biaseval.prompting.labels import separator
 from biaseval.spec import MajorityPromptSpec, item_pieces
@@ -16,10 +16,10 @@ from tests.majority_bias.datafiles import boolq_spec
 MANY = {"True": 1000, "False": 1000, "a": 1000, "b": 1000, "c": 1000, "d": 1000}
 
 
-def _settings(proportions: object, labels: str = "a b c", n_demos: int = 28, **data: Any) -> list[proportions.Setting]:
+def _settings(proportions: object, labels: str = "a b c", n_demos: int = 28, **data: Any) -> list[grids.Setting]:
     available = data.pop("available", MANY)
     spec = boolq_spec(Path("unused"), proportions=proportions, prompt={"n_demos": n_demos}, data=data)
-    return proportions.settings_of(spec, labels.split(), available)
+    return grids.settings_of(spec, labels.split(), available)
 
 
 def test_the_binary_grid_goes_from_none_of_the_first_label_to_all_in_tenths() -> None:
@@ -38,8 +38,8 @@ def test_the_ternary_grid_is_the_papers_in_its_order_with_whole_counts() -> None
     settings = _settings("ternary_15")
     assert " ".join(setting.name for setting in settings) == published
     assert {count for setting in settings for count in setting.counts} == {0, 7, 14, 21, 28}
-    assert len(set(proportions.TERNARY_15)) == 15
-    assert all(sum(shares) == 1 for shares in (*proportions.TERNARY_15, *proportions.BINARY_11))
+    assert len(set(grids.TERNARY_15)) == 15
+    assert all(sum(shares) == 1 for shares in (*grids.TERNARY_15, *grids.BINARY_11))
 
 
 @pytest.mark.parametrize(("shares", "total", "counts"), [
@@ -55,7 +55,7 @@ def test_the_ternary_grid_is_the_papers_in_its_order_with_whole_counts() -> None
     ((0.0, 1.0), 7, (0, 7)),
 ])  # fmt: skip
 def test_counts_are_of_the_largest_remainders(shares: tuple[float, ...], total: int, counts: tuple[int, ...]) -> None:
-    assert proportions.largest_remainder(shares, total) == counts
+    assert grids.largest_remainder(shares, total) == counts
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_counts_are_of_the_largest_remainders(shares: tuple[float, ...], total: 
     [((0.3, 0.7), "30/70"), ((1 / 3, 2 / 3), "33.3/66.7"), ((0.125, 0.875), "12.5/87.5"), ((0.0, 1.0), "0/100")],
 )
 def test_a_setting_is_named_by_its_percentages(shares: tuple[float, ...], name: str) -> None:
-    assert proportions.setting_name(shares) == name
+    assert grids.setting_name(shares) == name
 
 
 def test_settings_with_the_same_counts_are_found_together() -> None:
-    assert proportions.same_counts(_settings("binary_11", "True False", 50)) == []
-    assert proportions.same_counts(_settings("binary_11", "True False", 4)) == [
+    assert grids.same_counts(_settings("binary_11", "True False", 50)) == []
+    assert grids.same_counts(_settings("binary_11", "True False", 4)) == [
         ["0/100", "10/90"], ["20/80", "30/70"], ["40/60", "50/50", "60/40"], ["70/30", "80/20"], ["90/10", "100/0"],
     ]  # fmt: skip
 
@@ -123,10 +123,8 @@ def test_a_prompt_with_too_few_examples_is_shortened_as_a_whole_and_its_shares_h
 
 
 def test_no_label_is_lost_when_a_prompt_is_shortened() -> None:
-    assert proportions.reduced_counts((0.1, 0.9), 10, [1, 4]) == (1, 4)  # of 5: .5 and 4.5, the tie goes to the first
-    assert (
-        proportions.reduced_counts((0.1, 0.9), 10, [1, 3]) is None
-    )  # of 4: .4 and 3.6, so that the first would have none
+    assert grids.reduced_counts((0.1, 0.9), 10, [1, 4]) == (1, 4)  # of 5: .5 and 4.5, the tie goes to the first
+    assert grids.reduced_counts((0.1, 0.9), 10, [1, 3]) is None  # of 4: .4 and 3.6, so that the first would have none
     halves, available = [{"True": 0.5, "False": 0.5}], {"True": 0, "False": 99}
     message = r"setting 50/50 needs 2 of 'True' and data.train has 0.*no shorter prompt keeps its shares"
     with pytest.raises(InputError, match=message):

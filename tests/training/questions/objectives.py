@@ -10,7 +10,7 @@ from torch import nn
 
 from biaseval.models import ModelSource, load_reader_tokenizer
 from biaseval.spec import InstructTrainingSpec
-from biaseval.training import questions
+from biaseval.training import questions as losses
 from biaseval.training.features import question_features
 from biaseval.training.recipe import Recipe
 from tests.test_qa_pipeline import question
@@ -20,13 +20,13 @@ MAX_TOKENS, STRIDE, N_QUESTIONS, WIDTH = 40, 12, 9, 16
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 METHODS: dict[str, Any] = {
-    "standard": questions.Standard,
-    "learned_mixin": lambda: questions.LearnedMixin.new(WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4),
-    "learned_mixin, head": lambda: questions.LearnedMixin.new(
+    "standard": losses.Standard,
+    "learned_mixin": lambda: losses.LearnedMixin.new(WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4),
+    "learned_mixin, head": lambda: losses.LearnedMixin.new(
         WIDTH, 3, bias_scale=0.3, entropy_penalty=0.4, variant="head"
     ),
-    "confidence_regularization": lambda: questions.ConfidenceRegularization(0.3),
-    "product_of_experts": lambda: questions.ProductOfExperts(0.5),
+    "confidence_regularization": lambda: losses.ConfidenceRegularization(0.3),
+    "product_of_experts": lambda: losses.ProductOfExperts(0.5),
 }
 
 
@@ -46,7 +46,7 @@ def features_of(bert: Path, numbers: range) -> pa.Table:
     return question_features(tokenizer, questions(numbers), max_tokens=MAX_TOKENS, stride=STRIDE)
 
 
-def guides(windows: pa.Table) -> dict[str, list[questions.Guide]]:
+def guides(windows: pa.Table) -> dict[str, list[losses.Guide]]:
     draw = np.random.default_rng(5)
     return {
         name: [
@@ -57,8 +57,8 @@ def guides(windows: pa.Table) -> dict[str, list[questions.Guide]]:
     }
 
 
-def objective(windows: pa.Table, method: questions.Method, **options: Any) -> questions.Questions:
-    return questions.Questions(windows, INPUTS, 0, method, guides(windows), **options)
+def objective(windows: pa.Table, method: losses.Method, **options: Any) -> losses.Questions:
+    return losses.Questions(windows, INPUTS, 0, method, guides(windows), **options)
 
 
 def recipe(bert: Path, **training: Any) -> Recipe:
