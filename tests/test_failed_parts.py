@@ -58,9 +58,11 @@ def test_a_run_goes_on_without_a_few_parts_and_a_later_command_tries_them_again(
     row = {"table_name": "label_scores", "problem": problem, "attempts": 3}
     assert run.read_table("failed_parts").to_pylist() == [{**row, "part": part} for part in bad]
     assert (tmp_path / "attempts").read_text().split() == [str(part) for part in bad for _ in range(3)]
-    told = {f"label_scores/part-{part:05d}.parquet": f"tried 3 times: {problem}" for part in bad}
+    told = {f"label_scores/part-{part:05d}.parquet": f"tried 3×: {problem}" for part in bad}
     assert (run_status(run.uri).given_up, run_status(run.uri).is_complete) == (told, False)
     (tmp_path / "bad").unlink()
+    (tmp_path / "out" / "failed_parts" / "part-00000.parquet").write_bytes(b"damaged")
+    assert run_status(run.uri).given_up == {}
     scored(tiny_llama, tmp_path)
     assert (run_status(run.uri).is_complete, run.parts("failed_parts")) == (True, set())
 

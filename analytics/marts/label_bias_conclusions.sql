@@ -263,7 +263,7 @@ lines as (
         || case when method = 'none' and (
             select bool_or(coalesce(shown_advice in ('bias falls, accuracy rises', 'bias falls, no loss'), false))
             from label_bias_remedies where suite = 'all' and against_method = 'none' and method <> 'none'
-        ) = false then ' No calibration or adapter is shown to do so.' else '' end
+        ) = false then ' No calibration or adapter is shown to reduce bias without a loss.' else '' end
     from best
     union all
     select

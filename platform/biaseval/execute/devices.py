@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 _TROUBLE = "trouble"
 """The folder of a run that counts how often a part ended its process; it is deleted when the command ends."""
 
-_NO_WORD = "it said nothing, as where the machine lacks memory or the process hangs"
+_NO_WORD = "it gave no reason; the machine may lack memory, or the process hung"
 _WORDS = ("CUDA error", "CUDA driver error", "device-side assert", "NCCL error")
 _MEMORY = "out of memory"
 

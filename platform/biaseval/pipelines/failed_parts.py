@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from pyarrow import ArrowException
+
 from biaseval.errors import BiasevalError, TransientError
 from biaseval.execute.tasks import RESUMES
 from biaseval.pipelines.kind import Stage
@@ -15,7 +17,7 @@ _FEW = 3
 
 
 class FailedParts:
-    """Those of one command, beside earlier ones that it did not try; a later command tries them again."""
+    """The failed parts of one command, and those of earlier commands that it has not tried again."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -25,7 +27,7 @@ class FailedParts:
         """Units that are made, also by earlier commands."""
 
     def last(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return units in their order, but those at the end that failed before."""
+        """Return the units, with those that failed before at the end."""
         return sorted(units, key=lambda unit: not self._rows.keys().isdisjoint(unit.files))
 
     def add(self, stage: Stage, done: Done) -> bool:
@@ -82,14 +84,18 @@ def _problem(done: Done) -> str:
 
 
 def _rows(run: Run) -> dict[str, dict[str, object]]:
-    """Return the rows of the table, by the file that is missing."""
-    place = f"{FAILED_PARTS.name}/{part_name(0)}"
-    rows = FAILED_PARTS.empty() if not run.has(place) else run.read_part(FAILED_PARTS.name, 0)
-    return {f"{row['table_name']}/{part_name(row['part'])}": row for row in rows.to_pylist()}
+    """Return the rows of the table, by the file that is missing; none of a damaged table, which has no digest."""
+    if not run.has(f"{FAILED_PARTS.name}/{part_name(0)}"):
+        return {}
+    try:
+        rows = run.read_part(FAILED_PARTS.name, 0).select(FAILED_PARTS.schema.names).cast(FAILED_PARTS.schema)
+        return {f"{row['table_name']}/{part_name(row['part'])}": row for row in rows.to_pylist()}
+    except (ArrowException, OSError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def failed_parts(run: Run) -> dict[str, str]:
     """Return the files that no command has made since they failed last, and why they failed."""
     rows = _rows(run)
     left = rows.keys() - files_of(run, rows)
-    return {name: f"tried {row['attempts']} times: {row['problem']}" for name, row in rows.items() if name in left}
+    return {name: f"tried {row['attempts']}×: {row['problem']}" for name, row in rows.items() if name in left}

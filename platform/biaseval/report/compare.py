@@ -210,8 +210,10 @@ def _first_metrics(compared: Compared) -> list[str]:
 def _own(kind: str) -> list[Any]:
     """Return headlines and prices, and cautions, from the runs' reports."""
     told = f"from {kind}_conclusions where line = 1 or lead like 'Price%' order by run, line"
-    alone = r"text || case when regexp_matches(text, '\bp [<=] ') then ' Each p is of one setting alone.' else '' end"
-    alone = alone if kind == "label_bias" else "text"
+    alone = (
+        f"text || case when regexp_matches(text, '\\bp [<=] ') and run in (select run from {kind}_conclusions where "
+        "text like '%of one setting each%') then ' Each p is of one setting alone.' else '' end"
+    )
     return [
         blocks.Sentences(f"select run || ': ' || lead as lead, {alone} as text {told}", "", "Each run alone"),
         blocks.Sentences(f"select run || ':' as lead, text from {kind}_cautions order by run, line", "", "Cautions"),
