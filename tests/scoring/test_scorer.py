@@ -229,7 +229,7 @@ def test_rotary_embeddings_that_follow_the_longest_text_of_a_batch(
     lengths = encode_lengths(tokenizer, prompts)
     assert {39, 41} < {*lengths}
     expected = [own for row in rows_of(prompts) for own in by_the_rule(copy.deepcopy(model), tokenizer, row)]
-    monkeypatch.setattr(scorer, "model_window", lambda config: None)  # it ends where "dynamic" begins
+    monkeypatch.setattr(scorer.models, "model_window", lambda config: None)  # it ends where "dynamic" begins
     for path in PATHS:
         scoring = LabelScorer(copy.deepcopy(model), tokenizer, path=path)
         assert scoring.path_beyond_window == (None if rope_type == "yarn" else "one_by_one")

@@ -27,6 +27,9 @@ EXPIRES_S = 60.0
 _LOOKS = 30
 """How often a lease is looked at while it is watched for as long as it lasts."""
 
+_CLOCK_STEP_S = 1.0
+"""S3 tells times in whole seconds: a lease may be this much younger than it seems."""
+
 _PATIENCE_S = 30.0
 """Longest wait for a beat under way when a run ends, in seconds."""
 
@@ -94,7 +97,7 @@ def _outwaited(run: Run, file: files.LeaseFile, seen: files.Seen) -> files.Seen 
     if seen.lease is not None and seen.lease.has_ended:
         return seen
     expires_s = EXPIRES_S if seen.lease is None else seen.lease.expires_s
-    left_s = expires_s - seen.age_s
+    left_s = expires_s - max(0.0, seen.age_s - _CLOCK_STEP_S)
     until = _now() + left_s
     if left_s > 0:
         say(f"{run.uri}: is held by {words(seen)}; looking for at most {duration(left_s)} whether it still works")
