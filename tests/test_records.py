@@ -179,6 +179,12 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content
     assert [own for own in records.problems if own.startswith(problem)], records.problems
 
 
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz", "a.json.gz"])
+def test_a_small_file_of_a_huge_line_is_refused_before_it_fills_memory(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b'["' + b" " * (1 << 27)))
+    assert _refused(tmp_path / name).startswith("is no complete gzip file (more than 200 times as large unpacked")
+
+
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "rows.parquet.gz"])
 def test_two_columns_of_one_name_are_refused(tmp_path: Path, name: str) -> None:
     table, path = pa.table([["a"], ["pos"], ["neg"]], ["text", "label", "label"]), tmp_path / name

@@ -4,7 +4,7 @@ create macro advised(advice, is_only_macro_above) as
     case
         when advice in ('bias falls, accuracy rises', 'bias falls, no loss')
             then if(is_only_macro_above, 'helps, not enough', 'helps')
-        when advice = 'bias falls, loss not ruled out' then if(is_only_macro_above, 'helps, not enough', 'may cost accuracy')
+        when advice = 'bias falls, loss not ruled out' then if(is_only_macro_above, 'helps, not enough', 'less bias, accuracy unclear')
         when advice = 'bias falls, accuracy falls' then 'at a price'
         when advice in ('mixed', 'bias rises') then 'mixed'
         when advice like 'bias falls, n% a constant answer' then 'helps, not enough'

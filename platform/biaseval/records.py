@@ -32,6 +32,8 @@ KNOWN_FORMATS = (
 _SHOWN_PROBLEMS = 10
 _MOST_PROBLEMS = 100
 """With so many bad rows the rest of a file is not read."""
+_MOST_UNPACKED, _MOST_PACKED = 1 << 26, 200
+"""Bytes that each gzipped file may hold, and how many times its size a larger one may; texts take about a fifth."""
 _GZIP, _PARQUET, _BYTE_ORDER_MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
 _ZIP = b"PK\x03\x04"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -98,7 +100,7 @@ class Records:
                 head = _peeked(stream, 4)
                 name = path.lower().removesuffix(".gz")
                 if head == _PARQUET or name.endswith((".arrow", ".parquet")):
-                    is_packed = isinstance(stream, gzip.GzipFile)
+                    is_packed = isinstance(cast(io.BufferedReader, stream).raw, _Unpacked)
                     with pa.BufferReader(stream.read()) if is_packed else fs.open_input_file(path) as content:
                         yield from self._table_rows(content, where, is_parquet=not name.endswith(".arrow"))
                 elif head == _ZIP:
@@ -221,16 +223,37 @@ class _Digested(io.RawIOBase):
     """A stream whose bytes are counted in a digest as they are read."""
 
     def __init__(self, stream: pa.NativeFile, digest: Any) -> None:
-        self._stream = stream
-        self._digest = digest
+        self._stream, self._digest, self._n_bytes = stream, digest, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._n_bytes
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        self._digest.update(data)
+        self._n_bytes += len(data)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a gzipped stream; of one that nobody packed for its rows, only the beginning."""
+
+    def __init__(self, packed: io.BufferedIOBase) -> None:
+        self._packed, self._content, self._n_bytes = packed, gzip.GzipFile(fileobj=packed), 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
-        self._digest.update(data)
+        data = self._content.read1(len(buffer))
         buffer[: len(data)] = data
+        self._n_bytes += len(data)
+        if self._n_bytes > max(_MOST_UNPACKED, _MOST_PACKED * self._packed.tell()):
+            raise gzip.BadGzipFile(f"more than {_MOST_PACKED} times as large unpacked; unpack it first if it is sound")
         return len(data)
 
 
@@ -240,7 +263,7 @@ def _opened(fs: pafs.FileSystem, path: str, digest: Any = None) -> Iterator[IO[b
     with fs.open_input_stream(path, compression=None) as raw:
         digested = io.BufferedReader(_Digested(raw, hashlib.sha256() if digest is None else digest))
         is_packed = digested.peek(2)[:2] == _GZIP
-        yield cast(IO[bytes], gzip.GzipFile(fileobj=digested)) if is_packed else digested
+        yield _unpacked(digested) if is_packed else digested
         while digest is not None and digested.read(1 << 20):
             pass
 
@@ -380,8 +403,12 @@ def json_values(
 def decompressed(content: bytes) -> IO[bytes]:
     """Return a stream of a file's bytes, unpacked if they are gzipped."""
     if content.startswith(_GZIP):
-        return cast(IO[bytes], gzip.GzipFile(fileobj=io.BytesIO(content)))
+        return _unpacked(io.BytesIO(content))
     return io.BytesIO(content)
+
+
+def _unpacked(packed: io.BufferedIOBase) -> IO[bytes]:
+    return cast(IO[bytes], io.BufferedReader(_Unpacked(packed)))
 
 
 def _peeked(stream: IO[bytes], n_bytes: int) -> bytes:

@@ -26,6 +26,8 @@ _ASKED = (
 )  # fmt: skip
 """The comparisons of each kind, named by the part after the kind."""
 
+LACKING = 16
+"""The line of the caution that says what only one run has (`compare_cautions`)."""
 LINES, PLACES = "who, against, line", "who, against, place_number, number, shown"
 """The order of sentences, and of differences, of two runs."""
 

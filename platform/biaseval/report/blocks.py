@@ -75,6 +75,7 @@ class Table:
     """The rows of a query. A column with only null values is omitted."""
 
     caption: str
+    """A sentence ``HEADING: …`` is omitted with its column, and ``In brackets: …`` where no cell has an interval."""
     sql: str
     columns: str
     """In the form of `columns`."""
@@ -204,7 +205,8 @@ def _filled(blocks: Sequence[Any], ask: Ask) -> Iterator[Mapping[str, Any]]:
 
 def _table(table: Table, ask: Ask) -> Mapping[str, Any] | None:
     rows = ask(table.sql)
-    shown = [one for one in columns(table.columns) if any(not is_missing(row.get(one.name), one.how) for row in rows)]
+    declared = columns(table.columns)
+    shown = [one for one in declared if any(not is_missing(row.get(one.name), one.how) for row in rows)]
     if not shown:
         return None
     groups: list[list[Any]] = []
@@ -213,10 +215,14 @@ def _table(table: Table, ask: Ask) -> Mapping[str, Any] | None:
             groups[-1][1] += 1
         else:
             groups.append([column.group, 1])
+    cells = [[_cell(row, column) for column in shown] for row in rows]
+    named, there = ({word for one in these for word in (one.shown, one.group)} for these in (declared, shown))
+    absent = named - there | ({"In brackets"} if not any(cell["interval"] for row in cells for cell in row) else set())
     return {
+        "caption": " ".join(one for one in re.split(r"(?<=\.) ", table.caption) if one.partition(":")[0] not in absent),
         "columns": [(one, one.how in TEXTS) for one in shown],
         "groups": groups if any(group for group, _ in groups) else [],
-        "rows": [[_cell(row, column) for column in shown] for row in rows],
+        "rows": cells,
         "is_long": len(rows) >= _N_LONG,
         "queries": [_plain(sql) for sql in (table.sql, *table.also)],
     }

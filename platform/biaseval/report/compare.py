@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import Any
 
 from biaseval.analysis.compared_kinds import KINDS
-from biaseval.analysis.comparing import LINES, PLACES, Compared, cautions_of, comparing
+from biaseval.analysis.comparing import LACKING, LINES, PLACES, Compared, cautions_of, comparing
 from biaseval.errors import InputError
 from biaseval.report import blocks
 from biaseval.report.charts import Chart, forest_chart
@@ -130,6 +130,8 @@ def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
     pairs = f"{_STEPS}from {compared.kind}_compared {_EACH}"
     table = blocks.Table(_DEPLOYED, deployed, _DEPLOYED_COLUMNS)
     own, cautions = _own(compared.kind)
+    care = cautions_of(compared.kind, compared.runs)
+    lacking = blocks.Sentences(f"from ({care}) where line = {LACKING} order by text")
     rows = compared.queries["rows"]
     return blocks.Layout(
         f"{kind[0].upper()}{kind[1:]}: {', '.join(others[:3])}{' …' if len(others) > 3 else ''} against {reference}",
@@ -139,9 +141,9 @@ def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
                 "summary",
                 f"Better than {reference}?",
                 blocks.Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
-                *([blocks.Beside(said, own, seen)] if len(others) == 1 else [seen]),
+                *([blocks.Beside(said, lacking, own, seen)] if len(others) == 1 else [seen, lacking]),
                 table,
-                blocks.Sentences(cautions_of(compared.kind, compared.runs), "care", "Read with care"),
+                blocks.Sentences(f"from ({care}) where line <> {LACKING} order by all", "care", "Read with care"),
                 blocks.Fold("Each run against the first in words", *([said] if len(others) > 1 else [])),
                 blocks.Fold("What each run shows by itself", *([own] if len(others) > 1 else []), cautions),
                 link="Summary",

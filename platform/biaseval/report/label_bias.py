@@ -136,7 +136,10 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 "Every number by method",
                 Fold("Means with intervals, noise and baselines", _MEAN),
                 Fold("Further metrics", _FURTHER),
-                Figures([chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN),
+                Fold(
+                    "Further charts",
+                    Figures([chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN),
+                ),
                 link="Methods",
             ),
             Section(
@@ -155,7 +158,12 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
                 Fold("Labels, and rows behind the numbers", _LABELS, _WRONG),
                 link="Tasks" if scope["n_tasks"] > 1 else "Labels",
             ),
-            Section("tasks", "All settings", Fold("Every task in every setting", _TASKS)),
+            Section(
+                "tasks",
+                "All settings",
+                Fold("Every task in every setting", _TASKS),
+                Fold("Every demonstration set", _SETS),
+            ),
             Section(
                 "metrics",
                 "What the metrics and methods mean",
@@ -234,7 +242,7 @@ _TERMS = (
         "agree, one on BiasScore needs squared preference to agree and a BiasScore above sampling noise on one side.",
     ),
     ("helps, at a price", "Bias falls: RSD, BiasScore or both. Accuracy does not fall, or at a price it does."),
-    ("may cost accuracy", "Bias falls, and a loss of accuracy cannot be excluded."),
+    ("less bias, accuracy unclear", "Bias falls. Accuracy may rise or fall: the test cannot tell."),
     ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
     ("helps, not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
     ("no clear change", "The test cannot tell: that is no evidence of no change."),
@@ -248,10 +256,10 @@ _TERMS = (
 )
 
 _SETTINGS = Table(
-    "Each setting. An arrow leads from the model without mitigation to the mitigation, or from fewer demonstrations to "
-    "more. RSD: how unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1), "
-    "and more if that label is rare. BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / "
-    "labels. Words: verdicts for the rows or tasks of “How sure”. With few rows, a large change may stay unproven.",
+    "Each setting. Arrows: from no mitigation to the mitigation, or from fewer demonstrations to more. RSD: how "
+    "unequal the recall of the labels is, from 0 (no bias); always one label has about √(labels − 1), and more if that "
+    "label is rare. BiasScore: how far their mean probabilities are from equal, from 0 to 1 − 1 / labels. Words: "
+    "verdicts (see “How sure”).",
     """
 select
     method, n_demos, means.rsd, means.bias_score, means.accuracy, means.macro_f1,
@@ -285,7 +293,8 @@ _MEAN = Table(
 suite|Suite|suite; n_demos; method; rsd; rsd_floor|Noise|rate; n_tasks_rsd|Above|count; rsd_median|Median|rate;
 rsd_normalized|Normalized|rate; bias_score; bias_score_floor|Noise|rate; bias_score_of_perfect|Perfect|rate;
 n_tasks_bias_score|Above|count; accuracy; majority_accuracy|Most frequent label|rate; macro_f1;
-n_tasks_not_above|Not above|count; n_tasks_without_hit|No hit|count; n_rows; n_bias_score_rows|BiasScore rows|count""",
+n_tasks_not_above|Not above|count; n_tasks_without_hit|No hit|count; n_rows|Predictions|count;
+n_bias_score_rows|For BiasScore|count""",
 )
 
 _FURTHER = Table(
@@ -310,7 +319,8 @@ _TESTS = Table(
     """
 select
     * exclude (low, high), same_tasks_low as estimate_low, same_tasks_high as estimate_high,
-    simultaneous_low as other_low, simultaneous_high as other_high, estimate as other
+    simultaneous_low as other_low, simultaneous_high as other_high,
+    if(n_tasks > 1, estimate, null) as other, if(n_tasks > 1, word_p_adjusted, null) as other_p
 from label_bias_verdicts
 where suite = 'all' and metric not in ('relative_variance', 'squared_preference')
 order by metric, n_demos, method, against_n_demos, against_method""",
@@ -318,7 +328,7 @@ order by metric, n_demos, method, against_n_demos, against_method""",
 metric; n_demos; method; against_n_demos|Against demonstrations|count; against_method|Against|method;
 estimate|Difference|change|same_tasks_verdict|These tasks; same_tasks_word_p_adjusted|p, adjusted|p||These tasks;
 same_tasks_smallest_detectable|Detectable|rate||These tasks; other|Difference|change|verdict|Other tasks;
-word_p_adjusted|p, adjusted|p||Other tasks; n_tasks_lower; n_tasks_higher; is_primary|Primary question|yes; n_units""",
+other_p|p, adjusted|p||Other tasks; n_tasks_lower; n_tasks_higher; is_primary|Primary question|yes; n_units""",
 )
 
 _COMPONENTS = Table(
@@ -356,7 +366,8 @@ order by n_demos, method <> 'none', method, format <> 'base', format""",
     """
 format|Wording|name; n_demos; method; rsd|RSD|rate|rsd_verdict; bias_score|BiasScore|rate|bias_score_verdict;
 accuracy|accuracy|rate|accuracy_verdict; macro_f1|macro-F1|rate|macro_f1_verdict;
-majority_accuracy|accuracy|rate||Always one label; majority_macro_f1|macro-F1|rate||Always one label; beside; n_rows""",
+majority_accuracy|accuracy|rate||Always one label; majority_macro_f1|macro-F1|rate||Always one label; beside;
+n_rows|Predictions|count""",
 )
 _SPREAD = Table(
     "How much the wording matters without calibration: smallest and largest value, and standard deviations over "
@@ -412,7 +423,8 @@ order by rsd_excess desc nulls last, task""",
     """
 task; prefers|Prefers|name; predicted_share|of predictions|percent||Share of that label;
 gold_share|of gold labels|percent||Share of that label; rsd; rsd_floor|Noise|rate; rsd_p_adjusted|p|p; bias_score;
-bias_score_of_perfect|Perfect|rate; accuracy; majority_accuracy|Most frequent label|rate; beside; n_labels; n_rows""",
+bias_score_of_perfect|Perfect|rate; accuracy; majority_accuracy|Most frequent label|rate; beside; n_labels;
+n_rows|Predictions|count""",
 )
 
 _LABELS = Table(
@@ -440,10 +452,19 @@ gold_probability|That of gold|rate""",
 )
 
 _TASKS = Table(
-    "Means over demonstration sets.",
+    "Means over demonstration sets. Predictions: one for each test row and set.",
     "from label_bias_by_task_over_sets order by n_demos, task, method",
     """
-task; n_demos; method; rsd; bias_score; accuracy; macro_f1; n_labels; n_rows""",
+task; n_demos; method; rsd; bias_score; accuracy; macro_f1; n_labels; n_rows|Predictions|count""",
+)
+
+_SETS = Table(
+    "Each set by itself: differences between sets are those of one draw.",
+    """
+from label_bias_by_task
+where n_demos > 0 and (select max(n_demo_sets) from label_bias_by_model) > 1
+order by n_demos, task, method, demo_set""",
+    "task; n_demos; method; demo_set; rsd; bias_score; accuracy; macro_f1; n_rows",
 )
 
 _OF_DATA = [
