@@ -47,7 +47,7 @@ def test_all_mistakes_of_a_file_come_in_one_message(tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         score_spec(ModelSpec(path="unused"), ExecutionSpec(), file)
     assert len(raised.value.problems) == 11
-    assert raised.value.problems[-1] == f"{file}: 3 more like these"
+    assert raised.value.problems[-1] == f"{file}: 3 more problems like these"
 
 
 def test_a_label_has_one_score_whatever_stands_beside_it(tmp_path: Path, tiny_llama: Path, here: None) -> None:

@@ -39,7 +39,7 @@ class InputError(BiasevalError):
         return cls(f"{len(problems)} problems:\n{lines}", problems)
 
 
-def first_of(problems: Sequence[str], most: int, where: str = "", what: str = "problems") -> list[str]:
+def first_of(problems: Sequence[str], where: str = "", what: str = "problems", most: int = 10) -> list[str]:
     """Return the first problems, and then how many more there are, each behind the place that all are in."""
     n_more = len(problems) - most
     more = [f"{n_more:,} more {what} like these"] if n_more > 0 else []

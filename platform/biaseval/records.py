@@ -29,7 +29,6 @@ KNOWN_FORMATS = (
     "CSV (.csv), TSV (.tsv), JSON (a list of objects), JSON lines and Parquet are read, plain or gzipped, and folders "
     "of them or of a data set that save_to_disk wrote"
 )
-_SHOWN_PROBLEMS = 10
 _MOST_PROBLEMS = 100
 """With so many bad rows the rest of a file is not read."""
 _MOST_UNPACKED, _MOST_PACKED = 1 << 26, 200
@@ -397,7 +396,7 @@ def json_values(
                 yield f"line {number}", value
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{file}is no complete gzip file ({error}); fetch it again") from error
-    refuse(first_of(problems, _SHOWN_PROBLEMS, file, "lines"))
+    refuse(first_of(problems, file, "lines"))
 
 
 def decompressed(content: bytes) -> IO[bytes]:

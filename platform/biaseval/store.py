@@ -348,7 +348,9 @@ class Run:
             if digest != sha256_of(json.dumps(content).encode()):
                 raise self._damaged(name, "its bytes differ from those written")
         elif (
-            name == "plan.json" and isinstance(content, dict) and not {"parts", "n_trials", "n_rows"} & content.keys()
+            name == "plan.json"
+            and isinstance(content, dict)
+            and not (isinstance(content.get("parts"), list) or {"n_trials", "n_rows"} & content.keys())
         ):
             raise self._damaged(name, "its end is missing")
         return content

@@ -150,8 +150,8 @@ def test_other_formats_are_told_apart_and_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "expected"), [
-    ("", "holds no row"), ('{"instruction": "a", "output": "b"}\n{', "line 2, column 2: is not JSON"),
-    ("[1]", "row 1 is no JSON object"),
+    ("", "is empty; CSV"), ('{"instruction": "a", "output": "b"}\n{', "line 2, column 2: is not JSON"),
+    ("[]", "holds no row"), ("[1]", "[0]: is no JSON object"),
     ('{"question": "a", "answer": "b"}', "is of no known format, its first row has the keys answer, question"),
     ('{"instruction": "a", "output": 3}\n{"instruction": 1, "output": "b"}', "2 problems:"),
     ('{"instruction": "", "output": "x"}', "row 1: instruction is empty"),
@@ -174,7 +174,7 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^data.path: .*none.jsonl: cannot be read \(.*No such file or directory"):
         read(tmp_path / "none.jsonl")
     (tmp_path / "half.jsonl.gz").write_bytes(gzip.compress(b"{}" * 100)[:20])
-    with pytest.raises(InputError, match=r"is not whole, or not UTF-8 \(Compressed file ended"):
+    with pytest.raises(InputError, match=r"is no complete gzip file \(Compressed file ended"):
         read(tmp_path / "half.jsonl.gz")
 
 

@@ -24,7 +24,7 @@ ONCE = [
      b'"expires_s": 5, "last_beat": "e"}'),
     ("lease", b'{"id": "a", "host": "b", "pid": 1, "command": "c", "since": "d", "process": "x", "interval_s": 1, '
      b'"expires_s": 1e308, "last_beat": "e"}'),
-    *(("plan.json", content) for content in (b"{}", b"null", b"[1]", b'{"parts": 3}')),
+    *(("plan.json", content) for content in (b"{}", b"null", b"[1]", b'{"parts": 3}', b'{"n_parts": 3}')),
     ("SQL", b"select '\xed\xa0\x80'"), ("SQL", b"\xea"),
 ]  # fmt: skip
 """Surfaces, and inputs that once ended in a traceback there, or were taken in silence."""

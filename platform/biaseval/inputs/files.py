@@ -90,7 +90,7 @@ class ExampleFile:
     def shown_problems(self) -> list[str]:
         """Return the first problems of the file, the number of further problems, then the notes."""
         notes = [f"{self._uri}: {note}" for note in self._notes] if self._problems else []
-        return first_of(self._problems, _SHOWN_PROBLEMS, f"{self._uri}: ") + notes
+        return first_of(self._problems, f"{self._uri}: ") + notes
 
     @property
     def notes(self) -> Iterator[str]:

@@ -20,9 +20,6 @@ Asked = Mapping[str, str] | str
 """Label to the column of its option, or the one column with all options: a list, or the lists ``text`` and
 ``label``."""
 
-_MANY = 10
-"""The most problems in a message."""
-
 
 @dataclass(frozen=True)
 class _Question:
@@ -163,7 +160,7 @@ def read_options(uris: Sequence[str], asked: Asked, answer: str | None, key: str
         problems += [f"{uri}: {problem}" for problem in records.problems]
     if not problems and not counts:
         problems = [f"{key}: no row says which option is right; fill in {key}.label"]
-    refuse(first_of(problems, _MANY))
+    refuse(first_of(problems))
     n_options = max(counts, key=lambda number: counts[number])
     if not 2 <= n_options <= len(string.ascii_uppercase):
         raise InputError(f"{key}.options: most rows have {n_options} options; 2 to 26 have letters")

@@ -20,7 +20,6 @@ _LABELS = ("label", "labels", "answer", "target", "class", "category", "gold", "
 _IDS = ("id", "idx", "index", "uid", "guid", "qid", "")
 _MOST_LABELS = 45
 """The largest number of labels by P1's rule (section 3.1)."""
-_SHOWN_PROBLEMS = 5
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def survey(uri: str) -> Survey:
     """Return the findings about a file; Raises InputError: it cannot be read, or no column can be a label or a text."""
     records = Records(uri)
     rows = [row for _, row in itertools.islice(records, MOST_ROWS + 1)]
-    refuse(first_of(records.problems, _SHOWN_PROBLEMS, f"{uri}: "))
+    refuse(first_of(records.problems, f"{uri}: "))
     if not rows:
         raise InputError(f"{uri}: holds no row; check the path")
     is_whole, rows = len(rows) <= MOST_ROWS, rows[:MOST_ROWS]

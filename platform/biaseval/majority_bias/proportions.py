@@ -22,7 +22,6 @@ TERNARY_15 = tuple(
 """Three labels, in P2's order: one alone, three quarters and a quarter, one with a half, two with a half each."""
 
 _MOST_SETTINGS = 1000
-_SHOWN_PROBLEMS = 10
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ def settings_of(spec: MajorityBiasSpec, labels: Sequence[str], available: Mappin
         remedy = "no shorter prompt keeps its shares; add examples, or leave the setting out"
         if spec.data.on_shortage == "error":
             remedy = "add examples, lower prompt.n_demos, or set data.on_shortage: reduce"
-        shown = first_of(problems, _SHOWN_PROBLEMS, "proportions: ", "settings")
+        shown = first_of(problems, "proportions: ", "settings")
         raise InputError.of([f"{problem}; {remedy}" for problem in shown])
     return found
 
@@ -168,7 +167,7 @@ def _grid(
                 "keep one"
             )
         first.setdefault(name, number)
-    refuse(problems[:_SHOWN_PROBLEMS])
+    refuse(first_of(problems))
     return listed
 
 

@@ -9,6 +9,7 @@ readers    models that answer questions, and their tokenizers
 
 Names import their module at first use: ``sources`` needs no torch, and only adapters need peft.
 """
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
@@ -16,44 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from biaseval.models.adapters import AdapterSlot, adapter_files, attached, target_names, target_shapes
-    from biaseval.models.causal import (
-        REFUSED,
-        attention_window,
-        bare_model,
-        check_causal,
-        check_source,
-        describe_model,
-        inputs_taken,
-        layer_configs,
-        load_model,
-        load_tokenizer,
-        model_window,
-        refuse_looking_ahead,
-        size_of,
-        unfilled_model,
-    )
-    from biaseval.models.loading import ON_CPU, Loading, read_tokenizer, torch_dtype
-    from biaseval.models.readers import (
-        check_encoder,
-        describe_reader,
-        encoder_window,
-        is_sequence_model,
-        load_extractive_model,
-        load_reader_tokenizer,
-        load_sequence_model,
-        new_reader,
-        unfilled_reader,
-        untrained_head,
-    )
-    from biaseval.models.sources import (
-        CONFIG_FILE,
-        WEIGHTS_FILE,
-        ModelSource,
-        check_weights,
-        fingerprint_model,
-        located,
-    )
+    from biaseval.models.adapters import *
+    from biaseval.models.causal import *
+    from biaseval.models.loading import *
+    from biaseval.models.readers import *
+    from biaseval.models.sources import *
 else:
 
     def __getattr__(name: str) -> Any:

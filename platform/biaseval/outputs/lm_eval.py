@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, first_of, refuse
 from biaseval.outputs.harness_docs import Doc, DocError, read_doc
 from biaseval.outputs.harness_files import TaskFile, settings_of, task_files
 from biaseval.outputs.records import digest_of, records
-from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting, refuse
+from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
 
 _N_NAMED = 5
 """The most tasks that a note names; more are only counted."""
@@ -43,7 +43,7 @@ def read_samples(paths: Sequence[Path]) -> Outputs:
     for file, setting in zip(files, settings_of(files), strict=True):
         by_task.setdefault(file.task, {})[setting] = _docs(file, problems, notes)
         first.setdefault(file.task, file)
-    refuse(problems)
+    refuse(first_of(problems))
     tasks = [LabelledTask.of(first[task], of_task) for task, of_task in by_task.items()]
     descriptions = {task: str(file.config.get("description") or "").strip() for task, file in first.items()}
     return Outputs(

@@ -5,8 +5,9 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from biaseval.errors import first_of, refuse
 from biaseval.label_bias.suites import SEMANTICALLY_EQUIVALENT
-from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting, refuse
+from biaseval.outputs.scored import Outputs, ScoredPrompt, Setting
 from biaseval.prompting.calibration import PURPOSES as PLANNED_PURPOSES
 from biaseval.prompting.calibration import leaves_one_out
 from biaseval.tables import CONTEXTS, LABEL_SCORES, PROMPTS, SPLITS, TASKS
@@ -38,7 +39,7 @@ def plan_outputs(outputs: Outputs) -> list[Tables]:
     for prompt in outputs.prompts:
         by_task.setdefault(prompt.task, []).append(prompt)
     problems = [problem for task, prompts in sorted(by_task.items()) for problem in _problems(task, prompts)]
-    refuse(problems or list(_other_settings(by_task)))
+    refuse(first_of(problems or list(_other_settings(by_task))))
     return [
         _tables(number, task, prompts, outputs.definitions.get(task))
         for number, (task, prompts) in enumerate(sorted(by_task.items()))

@@ -4,17 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from biaseval.errors import InputError
-
 Setting = tuple[int, int]
 """The number of demonstrations, and the number of the demonstration set."""
 
 MOST_LOGPROB = 1e-3
 """The largest log-likelihood: rounding may lift that of a certain label slightly above 0."""
-
-
-_SHOWN = 10
-"""The problems that a message lists; thousands of rows may have the same."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +48,3 @@ class Outputs:
     """Notes for readers of the results, one sentence each."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Facts about the scores for ``environment.json``."""
-
-
-def refuse(problems: Sequence[str]) -> None:
-    """Raise one InputError with the first problems and the number of further ones, if there are any."""
-    more = len(problems) - _SHOWN
-    if problems:
-        raise InputError.of([*problems[:_SHOWN], *([f"{more:,} more like these"] if more > 0 else [])])

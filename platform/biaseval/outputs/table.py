@@ -20,10 +20,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from biaseval.errors import InputError, Problems
+from biaseval.errors import InputError, Problems, first_of, refuse
 from biaseval.outputs.plan import PURPOSES, needs_gold
 from biaseval.outputs.records import Record, digest_of, records
-from biaseval.outputs.scored import MOST_LOGPROB, Outputs, ScoredPrompt, refuse
+from biaseval.outputs.scored import MOST_LOGPROB, Outputs, ScoredPrompt
 from biaseval.prompting.labels import same_number
 from biaseval.spec import OnBadRow, is_label, label_key
 
@@ -59,7 +59,7 @@ def read_table(paths: Sequence[Path], *, on_bad_row: OnBadRow = "error") -> Outp
     for path in paths:
         with problems.noted():
             problems.found += _read(path, prompts, notes)
-    refuse(problems.found)
+    refuse(first_of(problems.found))
     kept = list(prompts.values())
     if on_bad_row == "drop":
         bad = {(one.task, one.purpose, one.instance) for one in kept if one.gold is None and needs_gold(one.purpose)}

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from biaseval.errors import InputError, refuse
+from biaseval.errors import InputError, first_of, refuse
 from biaseval.parsing import json_value
 from biaseval.records import Records, is_missing
 
@@ -17,7 +17,6 @@ _COLUMNS = ("question", "context", "answers")
 _LOOKED_AT = 1000
 """Rows whose columns are those of the file."""
 _SHOWN_KEYS = 5
-_SHOWN_PROBLEMS = 10
 
 
 class FileAnswer(NamedTuple):
@@ -75,10 +74,7 @@ def file_questions(records: Records, fields: Mapping[str, str]) -> Iterator[File
             yield from _entry_rows(place, entry, "", problems)
     refuse(records.problems, f"{records.uri}: ")
     if problems:
-        n_more = len(problems) - _SHOWN_PROBLEMS
-        more = [f"{records.uri}: {n_more:,} more places like these"] if n_more > 0 else []
-        shown = [f"{records.uri}: {problem}" for problem in problems[:_SHOWN_PROBLEMS]]
-        raise InputError(f"{InputError.of([*shown, *more])}; {_KNOWN_FORMATS}")
+        raise InputError(f"{InputError.of(first_of(problems, f'{records.uri}: ', 'places'))}; {_KNOWN_FORMATS}")
 
 
 def _is_flat(entry: Mapping[str, Any]) -> bool:

@@ -125,7 +125,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             Section(
                 "figures",
                 "Weighted F1 by label proportions",
-                Figures([chart for chart in of_f1 if chart not in first], seen),
+                Fold("Further charts", Figures([chart for chart in of_f1 if chart not in first], seen)),
                 link="Figures",
             ),
             Section(

@@ -220,8 +220,7 @@ order by all""")
             Section(
                 "datasets",
                 "Exact match and F1 by data set",
-                Figures(_named(charts, "out_of_distribution_"), "Bars: 95 % intervals."),
-                _SETS,
+                Fold("Every model", Figures(_named(charts, "out_of_distribution_"), "Bars: 95 % intervals."), _SETS),
                 link="Data sets",
             ),
             Section(
@@ -229,7 +228,7 @@ order by all""")
                 "Each shortcut",
                 Figures(_named(charts, "curve_", "_exact_match"), _CURVES),
                 Fold("The same in F1", Figures(_named(charts, "curve_", "_f1"), _CURVES)),
-                _THRESHOLDS,
+                Fold("Where each threshold comes from", _THRESHOLDS),
                 link="Shortcuts",
             ),
             Section("examples", "Examples", _EXAMPLES, Sentences(_NO_EXAMPLES)),
@@ -281,8 +280,13 @@ def _bias_blocks(charts: Sequence[Chart], first: Chart | None) -> list[Any]:
     outside = _MEASURED.replace("\norder by role", "\nwhere role = 'out_of_distribution'\norder by role")
     inside = _MEASURED.replace("\norder by role", "\nwhere role = 'in_distribution'\norder by role")
     return [
-        Figures([*shown, *significances], f"{_FIRST['segments']} Significance: filled, more than chance; hollow, not."),
         Table(_BIASES_CAPTION, inside, table),
+        Fold(
+            "Charts",
+            Figures(
+                [*shown, *significances], f"{_FIRST['segments']} Significance: filled, more than chance; hollow, not."
+            ),
+        ),
         Fold("Out of distribution", Table(_BIASES_CAPTION, outside, table)),
         Fold(
             "The same in F1",

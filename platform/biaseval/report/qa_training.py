@@ -277,7 +277,7 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
 def _training(charts: Sequence[Chart]) -> list[Any]:
     courses = [chart for chart in charts if chart.name.startswith("training_")]
     return [
-        Figures([chart for chart in courses if "_loss_" in chart.name], _COURSES),
+        Fold("Loss by step", Figures([chart for chart in courses if "_loss_" in chart.name], _COURSES)),
         Fold("F1 by step", Figures([chart for chart in courses if "_f1_" in chart.name], _COURSES)),
         Fold(
             "Debiased and standard readers by shortcut",

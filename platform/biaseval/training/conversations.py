@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from biaseval.errors import InputError
-from biaseval.parsing import ParseError, json_value
-from biaseval.records import decompressed, read_file
+from biaseval.errors import InputError, first_of, refuse
+from biaseval.records import Records
 from biaseval.spec import ConversationsSpec
 
 Role = Literal["system", "user", "assistant"]
 Row = dict[str, Any]
 
-_SHOWN_PROBLEMS = 10
 _OASST_ROLES: dict[object, Role] = {"prompter": "user", "assistant": "assistant"}
 _COMPLETE_TREE = "ready_for_export"
 
@@ -59,7 +56,7 @@ def read_conversations(data: ConversationsSpec) -> Conversations:
         InputError: the file cannot be read, is of no known format, has rows that are no conversation (all are named,
             up to ten), or nothing is left of it.
     """
-    rows = list(_numbered_rows(data.path))
+    rows = _numbered_rows(data.path)
     if not rows:
         raise InputError(f"{data.path}: holds no row; give conversations")
     form = _format_of(data, rows[0][1])
@@ -70,33 +67,13 @@ def read_conversations(data: ConversationsSpec) -> Conversations:
     return found
 
 
-def _numbered_rows(path: str) -> Iterator[tuple[int, Row]]:
-    """Yield each row with its number, 1-based: of a line, or of an element of the array."""
-    try:
-        text = decompressed(read_file(path)).read().decode("utf-8-sig")
-    except InputError as error:
-        raise InputError(f"data.path: {error}") from error
-    except (EOFError, UnicodeDecodeError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: is not whole, or not UTF-8 ({error}); check data.path") from error
-    if text.lstrip().startswith("["):
-        elements: Any = _parsed(text, path)
-        numbered: Iterator[tuple[int, Any]] = enumerate(elements, start=1)
-        unit = "row"
-    else:
-        lines = enumerate(text.split("\n"), start=1)
-        numbered = ((number, _parsed(line, path, number)) for number, line in lines if line.strip())
-        unit = "line"
-    for number, row in numbered:
-        if not isinstance(row, dict):
-            raise InputError(f"{path}: {unit} {number} is no JSON object; write one object for each")
-        yield number, row
-
-
-def _parsed(text: str, path: str, line: int = 1) -> Any:
-    try:
-        return json_value(text, line=line)
-    except ParseError as error:
-        raise InputError(f"{path}: {error}; mend the file") from error
+def _numbered_rows(path: str) -> list[tuple[int, Row]]:
+    """Return each row with its number, 1-based: of a line, or of an element of the array."""
+    records = Records(path)
+    placed = [(re.fullmatch(r"line (\d+)", place), row) for place, row in records]
+    rows = [(int(line[1]) if line else number, row) for number, (line, row) in enumerate(placed, start=1)]
+    refuse([f"data.path: {path}: {problem}" for problem in records.problems])
+    return rows
 
 
 def _format_of(data: ConversationsSpec, row: Row) -> str:
@@ -134,7 +111,7 @@ def _flat(path: str, form: str, rows: Sequence[tuple[int, Row]]) -> Conversation
             found.kept.append(Conversation(identifier, str(number), turns))
         else:
             found.left_out["without an answer"] += 1
-    _refuse(problems)
+    refuse(first_of(problems))
     return found
 
 
@@ -214,7 +191,7 @@ def _oasst(data: ConversationsSpec, rows: Sequence[tuple[int, Row]]) -> Conversa
         for tree_id, root in roots
         if root.turn.role != "user"
     ]
-    _refuse(problems)
+    refuse(first_of(problems))
     for tree_id, root in roots:
         _count_left_out(root, found.left_out)
         if root.reason:
@@ -354,9 +331,3 @@ def _paths(root: _Message, replies: str) -> Iterator[list[_Message]]:
 
 def _is_open(message: _Message) -> bool:
     return message.turn.role == "user" and all(reply.reason for reply in message.replies)
-
-
-def _refuse(problems: Sequence[str]) -> None:
-    if problems:
-        n_more = len(problems) - _SHOWN_PROBLEMS
-        raise InputError.of([*problems[:_SHOWN_PROBLEMS], *([f"{n_more} more like these"] if n_more > 0 else [])])

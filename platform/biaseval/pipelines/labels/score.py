@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from biaseval.errors import InputError, Problems, refuse
+from biaseval.errors import InputError, Problems, first_of, refuse
 from biaseval.pipelines.kind import Description, Kind, Plan
 from biaseval.pipelines.labels.causal import model_inputs, part_entry
 from biaseval.pipelines.labels.label_scores import scoring_stage
@@ -123,10 +123,7 @@ def _read_prompts(path: Path) -> pa.Table:
             problems.append(f"row {number}: labels names a label twice")
     if not rows:
         problems.append("holds no row")
-    if problems:
-        n_more = len(problems) - _SHOWN_PROBLEMS
-        shown = problems[:_SHOWN_PROBLEMS] + ([f"{n_more} more like these"] if n_more > 0 else [])
-        raise InputError.of([f"{path}: {problem}" for problem in shown])
+    refuse(first_of(problems, f"{path}: "))
     schema = pa.schema([("prompt_id", pa.string()), ("text", pa.string()), ("labels", pa.list_(pa.string()))])
     return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
 
