@@ -1,5 +1,6 @@
 """Parts that fail, kill their process or hang: all others are made, and a later command tries them again."""
 
+import logging
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from biaseval import progress
 from biaseval.errors import BiasevalError
 from biaseval.execute import stalls
 from biaseval.execute.cluster import Cluster
@@ -74,6 +76,7 @@ class EndsBadly:
         self._run, self._by, self._times = run, by, times
 
     def make(self, task: Task, prepared: None) -> Made:
+        logging.getLogger("biaseval.tests").warning("part %d", task.number)
         if task.number == 3:
             time.sleep(1)  # the driver hears of earlier parts
             with open(self._run.path("attempts"), "a+") as attempts:
@@ -100,11 +103,13 @@ def test_a_part_that_ends_or_stops_its_process_is_tried_again_and_then_left(
         arguments={"by": int(by), "times": times},
     )  # fmt: skip
     heard: dict[int, Done] = {}
-    with Cluster(ExecutionSpec()) as cluster:
+    said = list[str]()
+    with progress.heard(said.append), Cluster(ExecutionSpec()) as cluster:
         for done in stage.make(run, units, cluster):
             assert done.unit.number not in heard
             heard[done.unit.number] = done
     assert heard.keys() == {0, 1, 2, 3}
+    assert {f"warning: part {number} (in an actor)" for number in range(3)} <= {*said}
     is_made = times == 1
     assert [heard[number].is_complete for number in range(4)] == [True, True, True, is_made]
     assert run.has(units[3].files[0]) is is_made

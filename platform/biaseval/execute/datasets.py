@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from biaseval.execute.tasks import ATTEMPTS, Made, Making, Task, Worker, as_ours
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
+from biaseval.progress import heard, tell_hearers
 from biaseval.store import Digest, Run, is_refusal
 from biaseval.units import Done, Unit, files_of, missing_units
 
@@ -42,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 _MOST_DEATHS = 3
 """Actors that may die one after another while they load their model."""
+
+_MOST_SAID = 20
+"""Lines of an actor that a part brings to the log of the run."""
 
 _PAUSES_S = (5.0, 25.0)
 
@@ -77,7 +81,7 @@ def made_on_ray(
     units = {unit.number: unit for unit in missing}
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
     pace.n_actors = max(1, allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0])
-    heard, stalls = Versions(), Stalls(parts.name, missing)
+    versions_of, stalls = Versions(), Stalls(parts.name, missing)
     try:
         with (
             _looked_after(Wait(parts.name, parts.execution, resources), allocation, pace, stalls) as step,
@@ -91,7 +95,9 @@ def made_on_ray(
                 if row["done"] is None:  # left for another process
                     continue
                 found = json_value(row["done"])
-                heard.hear(found.pop("versions"))
+                versions_of.hear(found.pop("versions"))
+                for text in found.pop("said"):  # Ray prints it
+                    tell_hearers(f"{text} (in an actor)")
                 digests = {name: Digest(*own) for name, own in found.pop("digests").items()}
                 done = Done(units[found.pop("number")], digests=digests, **found)
                 hours.add(done)
@@ -252,6 +258,8 @@ class _Actor:
         self._id = uuid.uuid4().hex
         self._making = threading.Lock()
         self._versions = versions()
+        self._said, self._hearing = list[str](), ExitStack()  # as long as the process lives
+        self._hearing.enter_context(heard(self._said.append))
         self._error: str | None = None
         self._worker: Worker | None = None
         self._run = Run.open(run_uri)
@@ -281,7 +289,7 @@ class _Actor:
     def _done(self, batch: pa.Table, arrived: float, attempt: int) -> str | None:
         """Return the outcome of a part as JSON, or None if it is left for another process."""
         task = _task(batch)
-        own = {"number": task.number, "versions": self._versions, "actor": self._id, "arrived_s": arrived}
+        own = {"number": task.number, "versions": self._versions, "actor": self._id, "arrived_s": arrived, "said": []}
         # It may have died between the write of a part and its report.
         if self._is_restarted and files_of(self._run, task.files).issuperset(task.files):
             return json.dumps({**own, "digests": {}, "ended_s": arrived})
@@ -298,6 +306,7 @@ class _Actor:
                 made = attempted(lambda: make(task, prepared), self._name, is_broken_device)
             busy = time.monotonic() - started
         own |= {"digests": made.write(self._run), "facts": dict(made.facts), "tokens": task.work.get("tokens", 0)}
+        own["said"], self._said[:] = self._said[:_MOST_SAID], []
         return json.dumps({**own, "ended_s": time.monotonic(), "busy_s": busy})
 
 
