@@ -63,13 +63,25 @@ PACKED: dict[str, Callable[..., hf.PretrainedConfig]] = {
     "phi3": lambda **s: hf.Phi3Config(**llama_like(sliding_window=1024, **s)),
     "gptj": lambda **s: hf.GPTJConfig(**falcon_like(rotary_dim=4, **s)),
 }
-# Positions come from the place in the row: cached prefixes in padded batches.
+# Positions come from the place in the row: cached prefixes in padded batches. Hybrids keep states, too.
 PREFIX_CACHE: dict[str, Callable[..., hf.PretrainedConfig]] = {
     "falcon rw (alibi)": lambda **s: hf.FalconConfig(**falcon_like(alibi=True, multi_query=False, **s)),
     "mpt": lambda **s: hf.MptConfig(**_mpt_like(**s)),
     "bloom": lambda **s: hf.BloomConfig(**falcon_like(**s)),
-}
+    "granite 4 (mamba 2 and attention)": lambda **s: hf.GraniteMoeHybridConfig(
+        **llama_like(num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=48, **s),
+        layer_types=_hybrid(s), mamba_n_heads=4, mamba_d_state=8, mamba_d_head="auto", mamba_chunk_size=8,
+    ),
+    "qwen3.5 (gated delta and attention)": lambda **s: hf.Qwen3_5TextConfig(
+        **llama_like(head_dim=8, **s), layer_types=_hybrid(s), linear_key_head_dim=8, linear_value_head_dim=8,
+        linear_num_key_heads=2, linear_num_value_heads=4,
+    ),
+}  # fmt: skip
 FAMILIES = PACKED | PREFIX_CACHE
+
+
+def _hybrid(sizes: dict[str, Any]) -> list[str]:
+    return [("linear_attention", "full_attention")[layer % 2] for layer in range(sizes.get("num_hidden_layers", 2))]
 
 
 def _mpt_like(hidden_size: int = 32, num_hidden_layers: int = 2, num_attention_heads: int = 4) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def made_on_ray(
     if allocation.caution is not None:
         logger.warning("%s %s", parts.name, allocation.caution)
     units = {unit.number: unit for unit in missing}
+    left = {*units}
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
     pace.n_actors = max(1, allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0])
     versions_of, stalls = Versions(), Stalls(parts.name, missing)
@@ -102,8 +103,9 @@ def made_on_ray(
                 done = Done(units[found.pop("number")], digests=digests, **found)
                 hours.add(done)
                 stalls.add(done)
+                left.discard(done.unit.number)  # made, or failed
                 yield done
-        if hours.is_used_up and missing_units(run, missing):
+        if hours.is_used_up and missing_units(run, [units[number] for number in left]):
             raise hours.error()
     except ExecutionTimeoutError as error:
         raise TransientError(str(error)) from error

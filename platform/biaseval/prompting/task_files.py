@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from biaseval.errors import InputError
+from biaseval.errors import InputError, first_of
 from biaseval.parsing import ParseError, json_value
-
-_SHOWN_PROBLEMS = 5
 
 
 @dataclass(frozen=True)
@@ -158,9 +156,7 @@ def _instance_problems(instances: list[Any]) -> Iterator[str]:
             found.append(f"{place}: output {outputs!r} holds a label that is not a string; quote it")
         elif not outputs[0].strip():
             found.append(f"{place}: the first output is an empty label; give it a word")
-    yield from found[:_SHOWN_PROBLEMS]
-    if len(found) > _SHOWN_PROBLEMS:
-        yield f"Instances: {len(found) - _SHOWN_PROBLEMS} more problems like these"
+    yield from first_of(found, most=5)
 
 
 def _is_list_of_strings(value: object) -> bool:

@@ -1,21 +1,21 @@
 """Runs a token trie in padded batches, behind cached prefixes or each text whole: for models that take no packs.
 
 A prefix that several texts share is run once; the rest of those texts runs as a batch, padded on the right under a 2-D
-mask, each row behind its own copy of the prefix's keys and values. Right wherever the model's own cache is: also for
-ALiBi (MPT, BLOOM, the first Falcons), where positions cannot be given. Without cached prefixes this is the plain
-forward pass, right for every model that takes its mask; of one text at a time it is the yardstick of all paths.
+mask, each row behind its own copy of the prefix's keys, values and recurrent states. Right wherever the model's own
+cache is: also for ALiBi (MPT, BLOOM, the first Falcons), where positions cannot be given. Without cached prefixes this
+is the plain forward pass, right for every model that takes its mask; of one text at a time it is the yardstick of all
+paths.
 """
 
 import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, logits_at
@@ -24,16 +24,34 @@ from biaseval.scoring.trie import Integers, TokenTrie
 _COST_OF_A_PASS = 64
 """Tokens that one more forward pass costs beside its own: what a cached prefix must save at least."""
 
+_KEYS: set[type] = {DynamicLayer, DynamicSlidingWindowLayer}
+"""Layers of a cache that hold keys and values alone."""
+
+_CACHES = ("past_key_values", "cache_params")
+"""What the argument is called; the second by Mamba."""
+
 _N_LEVELS, _N_LEVELS_COPIED = 32, 4
 """How deep prefixes are cached behind prefixes, at most: in one cache that is cropped, or with a copy per level."""
 
 
 def takes_cached_prefixes(model: PreTrainedModel) -> bool:
-    """Return whether the model's cache is keys and values alone, so that it can be repeated over a batch."""
-    if model._is_stateful or "past_key_values" not in inspect.signature(type(model).forward).parameters:
+    """Return whether the model continues a cache that it is given, which can be repeated over a batch."""
+    if _cache_name(model) is None:
         return False
-    layers = DynamicCache(config=model.config).layers
-    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+    kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
+    if keeps_states(model):
+        return {kind for kind in kinds if not issubclass(kind, LinearAttentionLayer | DummyLayer)} <= _KEYS
+    return kinds <= _KEYS and not model._is_stateful
+
+
+def _cache_name(model: PreTrainedModel) -> str | None:
+    parameters = inspect.signature(type(model).forward).parameters
+    return next((name for name in _CACHES if name in parameters), None)
+
+
+def keeps_states(model: PreTrainedModel) -> bool:
+    """Return whether layers keep a state of all tokens so far: recurrent ones, and short convolutions."""
+    return any(isinstance(layer, LinearAttentionLayer) for layer in DynamicCache(config=model.config).layers)
 
 
 def batched_predictions(
@@ -54,7 +72,7 @@ def batched_predictions(
 
 
 def _is_croppable(model: PreTrainedModel) -> bool:
-    return not any(isinstance(layer, DynamicSlidingWindowLayer) for layer in DynamicCache(config=model.config).layers)
+    return {type(layer) for layer in DynamicCache(config=model.config).layers} <= {DynamicLayer}
 
 
 def chains_to_cache(trie: TokenTrie, n_levels: int = _N_LEVELS) -> set[int]:
@@ -106,7 +124,8 @@ class _Runner:
         self._budget = budget
         self._cache_budget = cache_budget
         starts, stops = _chains(trie)
-        self._is_croppable = _is_croppable(model)
+        self._is_croppable, self._keeps_states = _is_croppable(model), keeps_states(model)
+        self._cache_name = _cache_name(model) or _CACHES[0]
         self._n_new = 0
         self._chain_stop = dict(zip(starts.tolist(), stops.tolist(), strict=True))
 
@@ -134,7 +153,7 @@ class _Runner:
             else:
                 texts += self._texts(node, after)
             node = after
-        n_cached = 0 if cache is None else cache.get_seq_length()
+        n_cached = 0 if cache is None or not texts else int(self._trie.depth[texts[0].nodes[0]])
         for batch in _batches(texts, n_cached, self._budget, self._cache_budget):
             yield from self._run(batch, None if cache is None else _repeated(cache, len(batch)))
 
@@ -152,7 +171,7 @@ class _Runner:
 
     def _run(self, texts: Sequence[_Text], cache: DynamicCache | None) -> Iterator[Predictions]:
         self._n_new += sum(text.n_new for text in texts)
-        n_cached = 0 if cache is None else cache.get_seq_length()
+        n_cached = 0 if cache is None else int(self._trie.depth[texts[0].nodes[0]])
         width = max(len(text.nodes) for text in texts)
         ids = torch.zeros((len(texts), width), dtype=torch.long)
         mask = torch.zeros((len(texts), n_cached + width), dtype=torch.long)
@@ -166,15 +185,19 @@ class _Runner:
             self._trie.depth[self._trie.target_node[own]] - base for own, base in zip(targets, first, strict=True)
         ]
         kept, column = np.unique(np.concatenate(places), return_inverse=True)
+        given: dict[str, object] = {self._cache_name: cache}
+        if self._keeps_states and cache is not None:  # Bamba would count from 0
+            positions = torch.arange(n_cached, n_cached + width, device=self._model.device)
+            given["position_ids"] = positions.expand(len(texts), -1)
         logits = logits_at(
             self._model,
             kept if len(kept) else np.array([width - 1]),
             input_ids=ids.to(self._model.device),
-            attention_mask=mask.to(self._model.device),
-            past_key_values=cache,
+            attention_mask=(mask if self._cache_name == _CACHES[0] else mask[:, n_cached:]).to(self._model.device),
             use_cache=cache is not None,
+            **given,
         )
-        if cache is not None and cache.get_seq_length() != n_cached + width:
+        if cache is not None and not self._keeps_states and cache.get_seq_length() != n_cached + width:
             raise RuntimeError(f"{type(self._model).__name__} does not fill the cache that it is given")
         if len(kept):
             row_of_target = np.repeat(np.arange(len(texts)), [len(own) for own in targets])
@@ -186,11 +209,14 @@ class _Runner:
 
 
 def _repeated(cache: DynamicCache, n: int) -> DynamicCache:
-    """Return a cache of ``n`` rows that starts with these keys and values and leaves the given one alone."""
+    """Return a cache of ``n`` rows that starts with these keys, values and states and leaves the given one alone."""
     repeated = copy.copy(cache)
     repeated.layers = [copy.copy(layer) for layer in cache.layers]
-    for layer in cast(list[DynamicLayer], repeated.layers):
-        if layer.keys is not None and layer.values is not None:
+    for layer in repeated.layers:
+        if isinstance(layer, LinearAttentionLayer):  # whose states change in place
+            vars(layer).update({name: dict(own) for name, own in vars(layer).items() if isinstance(own, dict)})
+            layer.reorder_cache(torch.LongTensor([0] * n))
+        elif isinstance(layer, DynamicLayer) and layer.keys is not None and layer.values is not None:
             layer.keys, layer.values = (states.expand(n, -1, -1, -1) for states in (layer.keys, layer.values))
     return repeated
 

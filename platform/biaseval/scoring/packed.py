@@ -17,7 +17,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from biaseval.models import attention_window
 from biaseval.scoring.attention import dense_mask, keys_as_they_are, tree_mask
-from biaseval.scoring.batched import takes_cached_prefixes
+from biaseval.scoring.batched import keeps_states, takes_cached_prefixes
 from biaseval.scoring.blocks import on_device
 from biaseval.scoring.readout import Predictions, likeliest, logits_at
 from biaseval.scoring.trie import Integers, Pack, TokenTrie, common_chain, common_length, plan_packs
@@ -37,6 +37,8 @@ def why_no_packs(model: PreTrainedModel) -> str | None:
     """Return what the model does that makes packs wrong; None where only a test can tell whether they are right."""
     if not takes_cached_prefixes(model):
         return "keeps more than keys and values, or no cache that can be given"
+    if keeps_states(model):
+        return "keeps a running state in its layers, which would mix the texts of a pack"
     if model.config._attn_implementation not in ("sdpa", "eager"):
         return f"attends by {model.config._attn_implementation}, which takes no mask of a pack"
     # On a GPU a place beyond the last position would end the process.

@@ -226,62 +226,18 @@ def _once_each(
     return dict(zip(distinct, annotate(distinct), strict=True))
 
 
-HEURISTICS = {
-    heuristic.id: heuristic
-    for heuristic in (
-        Heuristic(
-            id="word_dist",
-            meaning="words from the start of the answer to the nearest word of the question in the context",
-            values=word_dist,
-            needs="text",
-            threshold=7,
-            step=1,
-        ),
-        Heuristic(
-            id="sim_word",
-            meaning="different words that question and context share",
-            values=sim_word,
-            needs="text",
-            threshold=3,
-            step=1,
-        ),
-        Heuristic(
-            id="ans_pos",
-            meaning="number, from 0, of the context's sentence that holds the answer",
-            values=ans_pos,
-            needs="text",
-            threshold=0,  # P3 finds no significant one and prints none; this is that of its released trials
-            step=1,
-        ),
-        Heuristic(
-            id="cos_sim",
-            meaning="TF-IDF similarity of question and context, 0 to 1",
-            values=cos_sim,
-            needs="tfidf",
-            threshold=0.1,
-            step=0.1,
-        ),
-        Heuristic(
-            id="ans_len", meaning="words of the answer, mean over the gold answers", values=ans_len, threshold=4, step=1
-        ),
-        Heuristic(
-            id="sim_ents",
-            meaning="named entities in the context that are of the answer's kind",
-            values=sim_ents,
-            needs="entities",
-            threshold=0,
-            step=1,
-        ),
-        Heuristic(
-            id="subj_pos",
-            meaning="occurrences of the question's subject in the context up to the answer",
-            values=subj_pos,
-            needs="subjects",
-            threshold=1,
-            step=1,
-        ),
-    )
-}
+HEURISTICS = {heuristic.id: heuristic for heuristic in (
+    Heuristic("word_dist", "words from the start of the answer to the nearest word of the question in the context",
+              word_dist, "text", 7, 1),
+    Heuristic("sim_word", "different words that question and context share", sim_word, "text", 3, 1),
+    # P3 finds no significant threshold of ans_pos and prints none; this is that of its released trials.
+    Heuristic("ans_pos", "number, from 0, of the context's sentence that holds the answer", ans_pos, "text", 0, 1),
+    Heuristic("cos_sim", "TF-IDF similarity of question and context, 0 to 1", cos_sim, "tfidf", 0.1, 0.1),
+    Heuristic("ans_len", "words of the answer, mean over the gold answers", ans_len, None, 4, 1),
+    Heuristic("sim_ents", "named entities in the context that are of the answer's kind", sim_ents, "entities", 0, 1),
+    Heuristic("subj_pos", "occurrences of the question's subject in the context up to the answer", subj_pos,
+              "subjects", 1, 1),
+)}  # fmt: skip
 """P3's, by id, in its order."""
 
 
