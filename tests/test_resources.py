@@ -32,9 +32,7 @@ def machine(n_cores: int, **execution: Any) -> sharing.Resources:
 
 
 @pytest.mark.parametrize(("execution", "n_cores", "expected"), [
-    (ExecutionSpec(), 8, 8 + 2),
-    (ExecutionSpec(actors=3), 8, 3 * 2 + 2),
-    (SearchExecutionSpec(), 8, 8 + 2),
+    (ExecutionSpec(), 8, 8 + 2), (ExecutionSpec(actors=3), 8, 3 * 2 + 2), (SearchExecutionSpec(), 8, 8 + 2),
     # Each of two has half of the cores and two to spare, and one more has room for what starts them.
     (SearchExecutionSpec(at_once=2), 8, 2 * (4 + 2) + 1),
     (SearchExecutionSpec(at_once=2, actors=3), 8, 2 * (3 * 1 + 2) + 1),
@@ -57,18 +55,12 @@ EIGHT = sharing.Resources([node(32, 4), node(32, 4)], is_local=False, n_cores=32
 
 
 @pytest.mark.parametrize(("asked", "how", "expected"), [
-    (None, {}, 8),
-    (None, {"gpus_of_one": 2}, 4),
-    (None, {"gpus_of_one": 3}, 2),
-    (None, {"actors": 2}, 4),
-    (None, {"gpus_of_one": 2, "actors": 2}, 2),
-    (None, {"n_runs": 5}, 5),
-    (3, {}, 3),
+    (None, {}, 8), (None, {"gpus_of_one": 2}, 4), (None, {"gpus_of_one": 3}, 2), (None, {"actors": 2}, 4),
+    (None, {"gpus_of_one": 2, "actors": 2}, 2), (None, {"n_runs": 5}, 5), (3, {}, 3),
     # Where a run needs more than there is, one says so.
     (None, {"gpus_of_one": 16}, 1),
     # On CPUs, one after another.
-    (None, {"gpus_per_actor": 0}, 1),
-    (2, {"gpus_per_actor": 0}, 2),
+    (None, {"gpus_per_actor": 0}, 1), (2, {"gpus_per_actor": 0}, 2),
 ])  # fmt: skip
 def test_as_many_trials_run_at_a_time_as_gpus_allow(asked: int | None, how: dict[str, Any], expected: int) -> None:
     assert at_once(asked, EIGHT, **how) == expected
@@ -207,14 +199,10 @@ def test_actors_of_a_gpu(weights: int, memory: int, n_gpus: int, n_parts: int, e
 
 
 @pytest.mark.parametrize(("execution", "resources", "weights", "expected"), [
-    ({}, TWO, GIB, ((1, 100), 0.25)),
-    ({}, sharing.Resources([H100], True, 8), GIB, (8, 0.25)),
-    ({}, sharing.share_of(TWO, 2), GIB, ((1, 100), 0.25)),
-    ({}, TWO, 3 * GIB, ((1, 100), 0.25)),
-    ({}, TWO, 14 * GIB, ((1, 100), 1)),
-    ({}, TWO, None, ((1, 100), 1)),
-    ({"gpus_per_actor": 1}, TWO, GIB, ((1, 100), 1)),
-    ({"actors": 2}, TWO, GIB, (2, 1)),
+    ({}, TWO, GIB, ((1, 100), 0.25)), ({}, sharing.Resources([H100], True, 8), GIB, (8, 0.25)),
+    ({}, sharing.share_of(TWO, 2), GIB, ((1, 100), 0.25)), ({}, TWO, 3 * GIB, ((1, 100), 0.25)),
+    ({}, TWO, 14 * GIB, ((1, 100), 1)), ({}, TWO, None, ((1, 100), 1)),
+    ({"gpus_per_actor": 1}, TWO, GIB, ((1, 100), 1)), ({"actors": 2}, TWO, GIB, (2, 1)),
     # What comes on demand has no type.
     ({}, sharing.Resources([H100], False, 8, types=[sharing.NodeType("gpu", {"GPU": 1}, 4)]), GIB, ((1, 4), 1)),
 ])  # fmt: skip

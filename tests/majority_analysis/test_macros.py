@@ -47,13 +47,9 @@ def test_weighted_f1_equals_scikit_learn() -> None:
 @pytest.mark.parametrize(("f1s", "k", "absolute", "relative"), [
     ([0.643, 0.636, 0.616, 0.549, 0.533], 10, 4 / 5, 3 / 5),  # protocol: the bar is 0.543; relative 0.5787
     ([0.396, 0.296, 0.2], 10, 2 / 3, 1 / 3),  # on the boundary, below it in binary fractions
-    ([0.5, 0.45, 0.4, 0.3], 10, 3 / 4, 2 / 4),
-    ([0.5, 0.45, 0.4, 0.3], 5, 2 / 4, 1 / 4),
-    ([0.5, 0.475, 0.4], 2.5, 2 / 3, 1 / 3),
-    ([0.5], 0, 1.0, 1.0),
-    ([0.0, 0.0], 10, 1.0, 1.0),
-    ([0.5, None], 10, None, None),
-    ([], 10, None, None),
+    ([0.5, 0.45, 0.4, 0.3], 10, 3 / 4, 2 / 4), ([0.5, 0.45, 0.4, 0.3], 5, 2 / 4, 1 / 4),
+    ([0.5, 0.475, 0.4], 2.5, 2 / 3, 1 / 3), ([0.5], 0, 1.0, 1.0), ([0.0, 0.0], 10, 1.0, 1.0),
+    ([0.5, None], 10, None, None), ([], 10, None, None),
 ])  # fmt: skip
 def test_rb_at_k_by_hand(f1s: list[float], k: float, absolute: float | None, relative: float | None) -> None:
     assert ask("rb_at_k(?::double[], ?)", f1s, k) == absolute

@@ -59,27 +59,15 @@ SHARING = ("not", "not sure", "not so", "no")
 
 
 @pytest.mark.parametrize(("output", "labels", "expected"), [
-    (" True\n", BINARY, "True"),
-    ("TRUE story", BINARY, "True"),
-    ("False\n\nSentence", BINARY, "False"),
-    ("True.", BINARY, "True"),
-    (" mis", TERNARY, "misinformation"),
-    (" Misinfo", TERNARY, "misinformation"),
+    (" True\n", BINARY, "True"), ("TRUE story", BINARY, "True"), ("False\n\nSentence", BINARY, "False"),
+    ("True.", BINARY, "True"), (" mis", TERNARY, "misinformation"), (" Misinfo", TERNARY, "misinformation"),
     ("correct", TERNARY, "correct"),
     ("information", TERNARY, None),  # a label that holds the word, but does not start with it
-    ("Truest", BINARY, None),
-    ("", BINARY, None),
-    (" \n", BINARY, None),
-    ("...", BINARY, None),
-    (" not", SHARING, "not"),
-    ("Not  sure", SHARING, "not sure"),
-    ("not su", SHARING, "not sure"),
+    ("Truest", BINARY, None), ("", BINARY, None), (" \n", BINARY, None), ("...", BINARY, None),
+    (" not", SHARING, "not"), ("Not  sure", SHARING, "not sure"), ("not su", SHARING, "not sure"),
     ("not s", SHARING, None),  # of two labels
-    ("not the", SHARING, "not"),
-    ("no thing", SHARING, "no"),
-    ("n", SHARING, None),
-    ("very", ("very good", "very bad"), None),
-    ("very bad", ("very good", "very bad"), "very bad"),
+    ("not the", SHARING, "not"), ("no thing", SHARING, "no"), ("n", SHARING, None),
+    ("very", ("very good", "very bad"), None), ("very bad", ("very good", "very bad"), "very bad"),
     ("none", ("favor", "none", "against"), "none"),  # a label may be called none
     ("n/a", ("n/a", "n"), "n/a"),
 ])  # fmt: skip

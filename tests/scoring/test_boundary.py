@@ -185,26 +185,19 @@ def parts(name: str, text: str, label: str) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize(("name", "end", "label", "before", "own"), [
-    ("gpt2", " ", "not good", ":", ["Ġnot", "Ġgood"]),
-    ("gpt2", " ", "no", ":", ["Ġno"]),
-    ("gpt2", "  ", "not good", "Ġ", ["Ġnot", "Ġgood"]),
-    ("gpt2", "\n", "no", "Ċ", ["no"]),
-    ("gpt2", "\n ", "no", "Ċ", ["Ġno"]),
-    ("gpt2", "\t", "no", "ĉ", ["no"]),
-    ("gpt2", "\u00a0", "no", "ł", ["Ġno"]),
+    ("gpt2", " ", "not good", ":", ["Ġnot", "Ġgood"]), ("gpt2", " ", "no", ":", ["Ġno"]),
+    ("gpt2", "  ", "not good", "Ġ", ["Ġnot", "Ġgood"]), ("gpt2", "\n", "no", "Ċ", ["no"]),
+    ("gpt2", "\n ", "no", "Ċ", ["Ġno"]), ("gpt2", "\t", "no", "ĉ", ["no"]), ("gpt2", "\u00a0", "no", "ł", ["Ġno"]),
     ("gpt2", " ", "7", ":", ["Ġ7"]),
     # Labels that do not happen to join with the space are scored behind the same context.
-    ("gpt2", " ", "3", ":", ["Ġ", "3"]),
-    ("gpt2", " ", "\nno", ":", ["Ġ", "Ċ", "no"]),
+    ("gpt2", " ", "3", ":", ["Ġ", "3"]), ("gpt2", " ", "\nno", ":", ["Ġ", "Ċ", "no"]),
     ("legacy llama", " ", "not good", ":", ["▁not", "▁good"]),
     ("legacy llama", " ", "…", ":", ["▁", "<0xE2>", "<0x80>", "<0xA6>"]),
     ("legacy llama", "\n", "no", "<0x0A>", ["no"]),
     ("sentencepiece, a space first", " ", "not good", ":", ["▁not", "▁good"]),
     ("sentencepiece, no space first", " ", "not good", ":", ["▁not", "▁good"]),
-    ("word piece", " ", "not good", ":", ["not", "good"]),
-    ("unigram", "  ", "no good", ":", ["▁no", "▁good"]),
-    ("bytes", " ", "no", "Ġ", ["n", "o"]),
-    ("bytes", "  ", "no", "Ġ", ["n", "o"]),
+    ("word piece", " ", "not good", ":", ["not", "good"]), ("unigram", "  ", "no good", ":", ["▁no", "▁good"]),
+    ("bytes", " ", "no", "Ġ", ["n", "o"]), ("bytes", "  ", "no", "Ġ", ["n", "o"]),
     ("tabs join", "\n", "no", ":Ċ", ["no"]),
 ])  # fmt: skip
 def test_white_space_at_the_end_is_the_labels_where_words_join_with_it(

@@ -171,11 +171,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory, bert: str) -> Path:
     folder = tmp_path_factory.mktemp("together")
-    context = torch.multiprocessing.start_processes(
-        work_together, args=(folder, bert), nprocs=N_WORKERS, join=False, start_method="spawn"
-    )
-    while not context.join():
-        pass
+    torch.multiprocessing.start_processes(work_together, args=(folder, bert), nprocs=N_WORKERS, start_method="spawn")
     return folder
 
 

@@ -110,11 +110,8 @@ def together(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path
     folder = tmp_path_factory.mktemp("together")
     with pytest.raises(KilledError):
         trained(folder / "resumed", tuning(str(tiny_llama)), killed_behind=2)
-    context = torch.multiprocessing.start_processes(
-        work_together, args=(folder, str(tiny_llama)), nprocs=N_WORKERS, join=False, start_method="spawn"
-    )
-    while not context.join():
-        pass
+    work = (folder, str(tiny_llama))
+    torch.multiprocessing.start_processes(work_together, args=work, nprocs=N_WORKERS, start_method="spawn")
     return folder
 
 
