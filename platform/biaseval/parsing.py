@@ -8,14 +8,14 @@ reads alike. `yaml_1_1_value` reads files of programs that read YAML 1.1.
 import json
 import math
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
 import yaml
 
-from biaseval.errors import first_of
+_SHOWN_PROBLEMS = 5
 
 _MOST_BITS, _MOST_VALUES = 13_000, 1_000_000
 
@@ -211,7 +211,7 @@ def _yaml(text: str, loader: type[_Loader]) -> Any:
             "is not valid YAML: the value behind a tag (!!bool, !!int …) is none; leave the tag out"
         ) from error
     if reader.repeated:
-        raise ParseError("; ".join(first_of(reader.repeated, what="keys", most=5)))
+        raise ParseError(_shown(reader.repeated))
     _refuse_more_than_anyone_means(value)
     return value
 
@@ -226,3 +226,8 @@ def _refuse_more_than_anyone_means(value: Any) -> None:
         if n_values > _MOST_VALUES:
             raise ParseError(f"has more than {_MOST_VALUES:,} values, counted once for each alias; write fewer")
         left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+
+
+def _shown(problems: Sequence[str]) -> str:
+    n_more = len(problems) - _SHOWN_PROBLEMS
+    return "; ".join(problems[:_SHOWN_PROBLEMS]) + (f"; and {n_more:,} more keys" if n_more > 0 else "")

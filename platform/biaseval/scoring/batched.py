@@ -18,6 +18,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from biaseval.scoring.blocks import on_device
+from biaseval.scoring.memory import cache_bytes
 from biaseval.scoring.readout import Predictions, logits_at
 from biaseval.scoring.trie import Integers, TokenTrie
 
@@ -153,9 +154,15 @@ class _Runner:
             else:
                 texts += self._texts(node, after)
             node = after
-        n_cached = 0 if cache is None or not texts else int(self._trie.depth[texts[0].nodes[0]])
-        for batch in _batches(texts, n_cached, self._budget, self._cache_budget):
+        n_held = 0 if cache is None or not texts else int(self._trie.depth[texts[0].nodes[0]]) + self._state_size(cache)
+        for batch in _batches(texts, n_held, self._budget, self._cache_budget):
             yield from self._run(batch, None if cache is None else _repeated(cache, len(batch)))
+
+    def _state_size(self, cache: DynamicCache) -> int:
+        """Return of how many tokens the keys and values take as much memory as the states of a row and their update."""
+        layers = [layer for layer in cache.layers if isinstance(layer, LinearAttentionLayer)]
+        states = [own for layer in layers for own in (*layer.conv_states.values(), *layer.recurrent_states.values())]
+        return 2 * sum(own.nbytes for own in states if own is not None) // cache_bytes(self._model)
 
     def _texts(self, start: int, stop: int) -> Iterator[_Text]:
         base = int(self._trie.depth[start])
@@ -221,12 +228,12 @@ def _repeated(cache: DynamicCache, n: int) -> DynamicCache:
     return repeated
 
 
-def _batches(texts: Sequence[_Text], n_cached: int, budget: int, cache_budget: int) -> Iterator[list[_Text]]:
+def _batches(texts: Sequence[_Text], n_held: int, budget: int, cache_budget: int) -> Iterator[list[_Text]]:
     """Group texts, longest first: the first batch is the largest, so memory runs out early or not at all."""
     batch: list[_Text] = []
     for text in sorted(texts, key=lambda text: -len(text.nodes)):
         width = len(batch[0].nodes) if batch else 0
-        if batch and ((len(batch) + 1) * width > budget or (len(batch) + 1) * (n_cached + width) > cache_budget):
+        if batch and ((len(batch) + 1) * width > budget or (len(batch) + 1) * (n_held + width) > cache_budget):
             yield batch
             batch = []
         batch.append(text)

@@ -44,7 +44,7 @@ def token_budget_of(model: PreTrainedModel) -> int:
     if model.device.type != "cuda":
         return _CPU_BUDGET
     widest = widest_layer(model)
-    per_token = _cache_bytes(model) + model.dtype.itemsize * 8 * widest
+    per_token = cache_bytes(model) + model.dtype.itemsize * 8 * widest
     per_token += 2 * (model.dtype.itemsize + 4) * vocabulary_of(model) // 8
     largest = _LARGEST_FUSED if model.config._attn_implementation == "sdpa" else _LARGEST_WITH_SCORES
     return int(min(max(_third_of_free(model) // per_token, SMALLEST_BUDGET), largest))
@@ -53,7 +53,7 @@ def token_budget_of(model: PreTrainedModel) -> int:
 def cache_budget_of(model: PreTrainedModel) -> int:
     """Return of how many tokens a batch may hold keys and values: a third of a GPU's free memory, 1 GiB of RAM."""
     size = _third_of_free(model) if model.device.type == "cuda" else _CPU_CACHE_BYTES
-    return max(size // _cache_bytes(model), 1)
+    return max(size // cache_bytes(model), 1)
 
 
 def vocabulary_of(model: PreTrainedModel) -> int:
@@ -82,7 +82,7 @@ def free_bytes(device: torch.device) -> int:
     return int(min(free, share * total - torch.cuda.memory_reserved(device)))
 
 
-def _cache_bytes(model: PreTrainedModel) -> int:
+def cache_bytes(model: PreTrainedModel) -> int:
     """Return the bytes of one token's keys and values with a key head for each query head, which is the most."""
     widths = (
         max(size_of(layer, "hidden_size"), size_of(layer, "num_attention_heads") * size_of(layer, "head_dim"))
