@@ -26,11 +26,6 @@ console = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 def say(text: str) -> None:
     """Print one line of chatter."""
     console.print(text, markup=False)
-    tell_hearers(text)
-
-
-def tell_hearers(text: str) -> None:
-    """Tell a line to those who hear what is said; somebody else prints it."""
     for hear in _hearers:
         hear(text)
 

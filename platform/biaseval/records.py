@@ -252,7 +252,7 @@ class _Unpacked(io.RawIOBase):
         buffer[: len(data)] = data
         self._n_bytes += len(data)
         if self._n_bytes > max(_MOST_UNPACKED, _MOST_PACKED * self._packed.tell()):
-            raise gzip.BadGzipFile(f"more than {_MOST_PACKED} times as large unpacked; unpack it first if it is sound")
+            raise InputError(f"unpacks to more than {_MOST_PACKED} times its size; unpack it first if it is sound")
         return len(data)
 
 

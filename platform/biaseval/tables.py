@@ -350,14 +350,12 @@ QA_BIAS_DRAWS = _qa_bias_table(
     columns="model dataset heuristic string, draw int32, lower higher float64",
 )
 
-QA_TRAINING_EXAMPLES = _qa_bias_table(
-    "qa_training_examples",
-    "question that readers are trained on or validated with",
-    key="role dataset example_id",
-    columns="""
-        dataset example_id string, row int32, role title question context string, answers string[],
-        answer_starts int32[]
-    """,
+QA_TRAINING_EXAMPLES = replace(
+    QA_EXAMPLES,
+    name="qa_training_examples",
+    grain="question that readers are trained on or validated with",
+    key=("role", "dataset", "example_id"),
+    also_unique=(),
 )
 
 QA_TRAINING_ATTRIBUTES = _qa_bias_table(

@@ -29,7 +29,7 @@ from biaseval.execute.tasks import ATTEMPTS, Made, Making, Task, Worker, as_ours
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
-from biaseval.progress import heard, tell_hearers
+from biaseval.progress import heard, say
 from biaseval.store import Digest, Run, is_refusal
 from biaseval.units import Done, Unit, files_of, missing_units
 
@@ -97,8 +97,8 @@ def made_on_ray(
                     continue
                 found = json_value(row["done"])
                 versions_of.hear(found.pop("versions"))
-                for text in found.pop("said"):  # Ray prints it
-                    tell_hearers(f"{text} (in an actor)")
+                for text in found.pop("said"):
+                    say(f"{text} (in an actor)")
                 digests = {name: Digest(*own) for name, own in found.pop("digests").items()}
                 done = Done(units[found.pop("number")], digests=digests, **found)
                 hours.add(done)

@@ -459,7 +459,7 @@ task; n_demos; method; rsd; bias_score; accuracy; macro_f1; n_labels; n_rows|Pre
 )
 
 _SETS = Table(
-    "Each set by itself: differences between sets are those of one draw.",
+    "One line per set. Differences between sets come from the draw of demonstrations.",
     """
 from label_bias_by_task
 where n_demos > 0 and (select max(n_demo_sets) from label_bias_by_model) > 1

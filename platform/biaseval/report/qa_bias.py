@@ -276,18 +276,17 @@ def _named(charts: Sequence[Chart], begins: str, ends: str = "") -> list[Chart]:
 def _bias_blocks(charts: Sequence[Chart], first: Chart | None) -> list[Any]:
     shown = [chart for chart in _named(charts, "segments_") if chart is not first]
     significances = _named(charts, "significance_", "_exact_match")
-    table = _BIASES_COLUMNS
     outside = _MEASURED.replace("\norder by role", "\nwhere role = 'out_of_distribution'\norder by role")
     inside = _MEASURED.replace("\norder by role", "\nwhere role = 'in_distribution'\norder by role")
     return [
-        Table(_BIASES_CAPTION, inside, table),
+        Table(_BIASES_CAPTION, inside, _BIASES_COLUMNS),
         Fold(
             "Charts",
             Figures(
                 [*shown, *significances], f"{_FIRST['segments']} Significance: filled, more than chance; hollow, not."
             ),
         ),
-        Fold("Out of distribution", Table(_BIASES_CAPTION, outside, table)),
+        Fold("Out of distribution", Table(_BIASES_CAPTION, outside, _BIASES_COLUMNS)),
         Fold(
             "The same in F1",
             Figures(_named(charts, "significance_", "_f1"), "Significance in F1 is not tested."),

@@ -17,8 +17,9 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
+from biaseval.models import inputs_taken
 from biaseval.scoring.blocks import on_device
-from biaseval.scoring.memory import cache_bytes
+from biaseval.scoring.memory import cache_bytes, vocabulary_of
 from biaseval.scoring.readout import Predictions, logits_at
 from biaseval.scoring.trie import Integers, TokenTrie
 
@@ -41,8 +42,24 @@ def takes_cached_prefixes(model: PreTrainedModel) -> bool:
         return False
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
     if keeps_states(model):
-        return {kind for kind in kinds if not issubclass(kind, LinearAttentionLayer | DummyLayer)} <= _KEYS
+        kinds = {kind for kind in kinds if not issubclass(kind, LinearAttentionLayer | DummyLayer)}
+        return kinds <= _KEYS and _continues_states(model)
     return kinds <= _KEYS and not model._is_stateful
+
+
+@torch.inference_mode()
+def _continues_states(model: PreTrainedModel) -> bool:
+    """Return whether several tokens behind a cache see its states: the layers of Mamba 1 begin anew."""
+    ids = torch.arange(2, 34, device=model.device)[None] % vocabulary_of(model)
+    cache, name = DynamicCache(config=model.config), _cache_name(model) or _CACHES[0]
+    try:
+        model(input_ids=ids[:, :16], use_cache=True, **{name: cache})
+        places = inputs_taken(model, position_ids=torch.arange(16, 32, device=model.device)[None])
+        found = model(input_ids=ids[:, 16:], use_cache=True, **{name: cache}, **places).logits
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return False
+    expected = model(input_ids=ids).logits[:, 16:]
+    return bool((found - expected).abs().max() <= max(3e-5, 8 * torch.finfo(model.dtype).eps) * expected.abs().max())
 
 
 def _cache_name(model: PreTrainedModel) -> str | None:
