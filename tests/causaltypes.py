@@ -57,6 +57,7 @@ _SET = {
 }  # fmt: skip
 
 _HEADS = {"num_key_value_heads": 2, "head_dim": 8}
+_CONVOLUTIONS = {"layer_types": ["conv", "full_attention"] * 2}
 _HYBRID = {"layer_types": ["linear_attention", "full_attention"] * 2}
 _LATENT = {"num_key_value_heads": 4, "head_dim": 16, "per_layer_config": {}}
 _SHARED = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2}
@@ -78,7 +79,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "gemma4_unified_assistant": {"text_config": _SHARED}, "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "granitemoehybrid": _HYBRID, "hunyuan_v1_dense": _HEADS, "hunyuan_v1_moe": _HEADS,
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1}, "kimi_linear": _HYBRID,
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2}, "mamba2": {"head_dim": 16, "n_groups": 2},
+    "lfm2": _CONVOLUTIONS, "lfm2_moe": _CONVOLUTIONS, "mamba2": {"head_dim": 16, "n_groups": 2},
     "ministral": _HEADS, "nemotron": _HEADS, "qwen4_exp": {"text_config": _INDEXED}, "qwen4_exp_text": _INDEXED,
     "reformer": {"vocab_size": VOCABULARY, "is_decoder": True, "axial_pos_shape": (16, 32),
         "axial_pos_embds_dim": (8, 24)},

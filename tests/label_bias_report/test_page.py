@@ -42,6 +42,7 @@ def test_the_page_says_what_the_relations_and_the_files_of_the_run_say(run: Run)
             assert row["text"] in text
     assert_said(text, ["has <4 labels> & more", "3 inputs do not fit the template", "cd" * 32, "1 task is left out"])
     assert "tasks · 12 tasks · 288 test rows, 2 to 4 labels · 0, 2 and 8 demonstrations (2 sets of them)" in text
+    assert "Every demonstration set" in text
     chips = [row for row in page_of(run).values("class") if row.startswith("word")]
     assert {"word gain", "word"} <= set(chips)
 

@@ -150,8 +150,8 @@ def test_other_formats_are_told_apart_and_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "expected"), [
-    ("", "is empty; CSV"), ('{"instruction": "a", "output": "b"}\n{', "line 2, column 2: is not JSON"),
-    ("[]", "holds no row"), ("[1]", "[0]: is no JSON object"),
+    ("", "is empty; JSON lines"), ('{"instruction": "a", "output": "b"}\n{', "line 2, column 2: is not JSON"),
+    ("[]", "holds no row"), ("[1]", "row 1 is no JSON object"),
     ('{"question": "a", "answer": "b"}', "is of no known format, its first row has the keys answer, question"),
     ('{"instruction": "a", "output": 3}\n{"instruction": 1, "output": "b"}', "2 problems:"),
     ('{"instruction": "", "output": "x"}', "row 1: instruction is empty"),

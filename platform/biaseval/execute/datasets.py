@@ -44,9 +44,6 @@ logger = logging.getLogger(__name__)
 _MOST_DEATHS = 3
 """Actors that may die one after another while they load their model."""
 
-_MOST_SAID = 20
-"""Lines of an actor that a part brings to the log of the run."""
-
 _PAUSES_S = (5.0, 25.0)
 
 _TICK_S = 0.1
@@ -78,8 +75,7 @@ def made_on_ray(
     allocation = allocate(parts.execution, len(missing), resources, parts.weights_bytes)
     if allocation.caution is not None:
         logger.warning("%s %s", parts.name, allocation.caution)
-    units = {unit.number: unit for unit in missing}
-    left = {*units}
+    units, left = {unit.number: unit for unit in missing}, {unit.number for unit in missing}
     hours = GpuHours(run, parts.execution.max_gpu_hours, allocation.num_gpus)
     pace.n_actors = max(1, allocation.n_actors if isinstance(allocation.n_actors, int) else allocation.n_actors[0])
     versions_of, stalls = Versions(), Stalls(parts.name, missing)
@@ -90,6 +86,8 @@ def made_on_ray(
             closing(_rows(_mapped(parts, run, missing, allocation, resources, step))) as rows,
         ):
             for row in rows:
+                for text in row["said"]:
+                    say(f"{text} (in an actor)")
                 if row["error"] is not None:
                     kind, message = json_value(row["error"])
                     raise {"InputError": InputError, "TransientError": TransientError}.get(kind, BiasevalError)(message)
@@ -97,8 +95,6 @@ def made_on_ray(
                     continue
                 found = json_value(row["done"])
                 versions_of.hear(found.pop("versions"))
-                for text in found.pop("said"):
-                    say(f"{text} (in an actor)")
                 digests = {name: Digest(*own) for name, own in found.pop("digests").items()}
                 done = Done(units[found.pop("number")], digests=digests, **found)
                 hours.add(done)
@@ -286,12 +282,14 @@ class _Actor:
                 if is_broken_device(caught):
                     leave_broken_device(self._run, _task(batch).number, attempt, caught)
                 error = _as_row(caught, self._name)
-        return pa.table({"done": pa.array([done], pa.string()), "error": pa.array([error], pa.string())})
+        said = [self._said.pop(0) for _ in range(len(self._said))]
+        columns = {"done": pa.array([done], pa.string()), "error": pa.array([error], pa.string())}
+        return pa.table({**columns, "said": pa.array([said], pa.list_(pa.string()))})
 
     def _done(self, batch: pa.Table, arrived: float, attempt: int) -> str | None:
         """Return the outcome of a part as JSON, or None if it is left for another process."""
         task = _task(batch)
-        own = {"number": task.number, "versions": self._versions, "actor": self._id, "arrived_s": arrived, "said": []}
+        own = {"number": task.number, "versions": self._versions, "actor": self._id, "arrived_s": arrived}
         # It may have died between the write of a part and its report.
         if self._is_restarted and files_of(self._run, task.files).issuperset(task.files):
             return json.dumps({**own, "digests": {}, "ended_s": arrived})
@@ -308,7 +306,6 @@ class _Actor:
                 made = attempted(lambda: make(task, prepared), self._name, is_broken_device)
             busy = time.monotonic() - started
         own |= {"digests": made.write(self._run), "facts": dict(made.facts), "tokens": task.work.get("tokens", 0)}
-        own["said"], self._said[:] = self._said[:_MOST_SAID], []
         return json.dumps({**own, "ended_s": time.monotonic(), "busy_s": busy})
 
 

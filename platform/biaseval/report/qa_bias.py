@@ -424,7 +424,7 @@ n_lacking|Only one answered|count""",
 _MEANS = Table(
     "Mean bias significance over the shortcuts that could be measured, in points. More shortcuts that find nothing "
     "shrink it, and means over different shortcuts cannot be compared. Chance: the same mean on permuted answers, and "
-    "what 95 % of them do not exceed. A mean that is not above that has an interval from 0.",
+    "what 95 % of them do not exceed; a mean that is not above that has an interval from 0.",
     """
 from qa_by_model
 inner join qa_shown_models using (model)
@@ -458,7 +458,7 @@ n_missing|Without an answer|count""",
 )
 
 _THRESHOLDS = Table(
-    "Where each threshold T comes from. Tried: thresholds of the search; measured: those with a sample in both groups.",
+    "Where each threshold T comes from. Tried: thresholds of the search. Measured: those with a sample in both groups.",
     """
 select
     dataset, heuristic, threshold, model, coalesce(searched_on, if(threshold is null, null, 'the spec')) as source,

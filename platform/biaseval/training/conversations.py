@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from biaseval.errors import InputError, first_of, refuse
-from biaseval.records import Records
+from biaseval.records import json_values, read_file
 from biaseval.spec import ConversationsSpec
 
 Role = Literal["system", "user", "assistant"]
@@ -69,10 +68,14 @@ def read_conversations(data: ConversationsSpec) -> Conversations:
 
 def _numbered_rows(path: str) -> list[tuple[int, Row]]:
     """Return each row with its number, 1-based: of a line, or of an element of the array."""
-    records = Records(path)
-    placed = [(re.fullmatch(r"line (\d+)", place), row) for place, row in records]
-    rows = [(int(line[1]) if line else number, row) for number, (line, row) in enumerate(placed, start=1)]
-    refuse([f"data.path: {path}: {problem}" for problem in records.problems])
+    rows: list[tuple[int, Row]] = []
+    try:
+        for place, value in json_values(path, read_file(path), known_formats="JSON lines and a JSON array are read"):
+            own = value if isinstance(value, list) and not place else [value]
+            rows += enumerate(own, int(place.removeprefix("line ") or 1))
+    except InputError as error:
+        raise InputError(f"data.path: {error}") from error
+    refuse(first_of([f"{path}: row {n} is no JSON object; write one" for n, row in rows if not isinstance(row, dict)]))
     return rows
 
 
