@@ -5,23 +5,26 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from biaseval.environment import describe_environment
 from biaseval.errors import how_to_install
 from biaseval.scoring import LabelScorer, prepare
 from biaseval.scoring.memory import is_out_of_memory
 from tests.bench import methods
+from tests.bench.engines.engine import Way, engines
 from tests.bench.flops import matrix_flops_per_s, useful_flops
 from tests.bench.memory import peak_memory
-from tests.bench.methods import Batched, Scores
+from tests.bench.methods import Batched, Scores, n_computed
 from tests.bench.results import Measured, records
 from tests.bench.shapes import SHAPES, load_tokenizer, random_model
 from tests.bench.texts import Scenario
@@ -45,6 +48,12 @@ class Settings:
     """Prompts in a scenario, at most."""
     baseline_s: float
     """About how long each of the others may take in a scenario; fewer rows are timed where all would take longer."""
+    model: Path | None = None
+    """A folder with a real model, in place of a random one of the shape."""
+    engines: tuple[str, ...] = ()
+    """Of `engines.engine`, with a real model."""
+    cache: Path = Path()
+    """Folder of environments of engines."""
 
 
 def benchmark(scenarios: Sequence[Scenario], tokenizer_json: str, settings: Settings) -> dict[str, Any]:
@@ -59,23 +68,28 @@ def benchmark(scenarios: Sequence[Scenario], tokenizer_json: str, settings: Sett
         What was run on what (``shape``, ``device``, ``environment``, ...), ``matrix_flops_per_s`` by dtype, and the
         ``records`` (see ``results.Record``).
     """
-    tokenizer = load_tokenizer(tokenizer_json)
+    folder = settings.model
+    tokenizer: Any = load_tokenizer(tokenizer_json) if folder is None else AutoTokenizer.from_pretrained(folder)
     shape = SHAPES[settings.shape]
     measured: list[Measured] = []
     rates: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for dtype in settings.dtypes:
         rate = matrix_flops_per_s(dtype, settings.device)
-        model = random_model(shape, dtype, settings.device)
-        baselines = _baselines(model, tokenizer) if dtype == settings.dtypes[0] else {}
-        for scenario in scenarios:
-            prompts = scenario.prompts(settings.n_rows)
-            scorer = LabelScorer(model, tokenizer)
-            runs = [_ours(scorer, prompts, settings)]
-            runs += [_baseline(name, run, prompts, settings) for name, run in baselines.items()]
-            for run in runs:
-                measured.append(_described(run, scenario, prompts, dtype, model, tokenizer))
-                _say(measured[-1])
+        model = random_model(shape, dtype, settings.device) if folder is None else _loaded(folder, dtype)
+        is_first = dtype == settings.dtypes[0]
+        baselines = _baselines(model, tokenizer) if is_first else {}
+        with ExitStack() as stack:
+            if folder is not None and is_first:
+                baselines |= stack.enter_context(engines(settings.engines, folder, dtype, settings.cache, tokenizer))
+            for scenario in scenarios:
+                prompts = scenario.prompts(settings.n_rows)
+                scorer = LabelScorer(model, tokenizer)
+                runs = [_ours(scorer, prompts, settings)]
+                runs += [_baseline(name, run, prompts, settings, tokenizer) for name, run in baselines.items()]
+                for run in runs:
+                    measured.append(_described(run, scenario, prompts, dtype, model, tokenizer))
+                    _say(measured[-1])
         rates[dtype] = max(rate, matrix_flops_per_s(dtype, settings.device))
         facts[dtype] = scorer.facts()
         n_parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -86,7 +100,12 @@ def benchmark(scenarios: Sequence[Scenario], tokenizer_json: str, settings: Sett
         environment["versions"]["lm_eval"] = metadata.version("lm_eval")
     is_cuda = settings.device == "cuda"
     return {
-        "shape": {"name": settings.shape, "parameters": n_parameters, **vars(shape)},
+        "shape": {
+            "name": settings.shape if folder is None else folder.name,
+            "is_real": folder is not None,
+            "parameters": n_parameters,
+        }
+        | (vars(shape) if folder is None else {}),
         "device": torch.cuda.get_device_name() if is_cuda else f"{environment['hardware']['cpu']} (CPU)",
         "threads": torch.get_num_threads(),
         "dtypes": list(settings.dtypes),
@@ -107,6 +126,8 @@ class _Run:
     seconds: float
     prepare_s: float | None
     peak_mib: float
+    n_tokens: int | None = None
+    """Computed, where the method itself says so."""
 
 
 def _ours(scorer: LabelScorer, prompts: pa.Table, settings: Settings) -> _Run:
@@ -132,6 +153,11 @@ def _unrelated(prompts: pa.Table) -> pa.Table:
     return pa.table({"prompt_id": ["unrelated"], "text": [text[::-1]], "labels": [["x"]]})
 
 
+def _loaded(folder: Path, dtype: str) -> PreTrainedModel:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype))
+    return cast(PreTrainedModel, model.eval())
+
+
 def _baselines(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> dict[str, Batched]:
     found: dict[str, Batched] = {}
     if methods.has_harness():
@@ -143,15 +169,20 @@ def _baselines(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> di
     return found
 
 
-def _baseline(method: str, run: Batched, prompts: pa.Table, settings: Settings) -> _Run:
+def _baseline(
+    method: str, run: Batched, prompts: pa.Table, settings: Settings, tokenizer: PreTrainedTokenizerFast
+) -> _Run:
     """Run a method at its fastest batch size, on as many rows as the time allows."""
-    sizes = (1,) if method == "prefix-cached loop" else BATCH_SIZES[settings.device]
+    sizes = (1,) if method == "prefix-cached loop" or isinstance(run, Way) else BATCH_SIZES[settings.device]
     batch_size, row_s = _fastest(run, prompts, sizes)
     n_rows = min(len(prompts), max(_FEWEST_ROWS, int(settings.baseline_s / row_s)))
     chosen = prompts.slice(0, n_rows)
     with peak_memory(settings.device) as peak:
         seconds, scores = _timed(lambda: run(chosen, batch_size))
-    return _Run(f"{method}, batch {batch_size}", n_rows, scores, seconds, None, peak.mib)
+    name = f"{method}, batch {batch_size}"
+    if isinstance(run, Way):
+        return _Run(method, n_rows, scores, seconds, None, run.peak_mib, run.n_tokens)
+    return _Run(name, n_rows, scores, seconds, None, peak.mib, n_computed(method, tokenizer, chosen))
 
 
 def _fastest(run: Batched, prompts: pa.Table, sizes: Sequence[int]) -> tuple[int, float]:
@@ -203,6 +234,7 @@ def _described(
         seconds=run.seconds,
         prepare_s=run.prepare_s,
         peak_memory_mib=run.peak_mib,
+        n_tokens=prepared.trie.n_nodes if run.n_tokens is None else run.n_tokens,
         n_unique_tokens=prepared.trie.n_nodes,
         useful_flops=useful_flops(model, prepared.trie),
         scores=run.scores,

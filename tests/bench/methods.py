@@ -47,7 +47,7 @@ def harness(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Batch
             )
         requests = [
             Instance(request_type="loglikelihood", doc={}, arguments=(text, ending), idx=0)
-            for text, endings in _texts_and_endings(tokenizer, prompts)
+            for text, endings in texts_and_endings(tokenizer, prompts)
             for ending in endings
         ]
         answers = backends[batch_size].loglikelihood(requests, disable_tqdm=True)
@@ -117,7 +117,7 @@ def prefix_loop(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, prom
     return np.asarray(torch.stack(sums).cpu().numpy(), dtype=np.float64)
 
 
-def _texts_and_endings(tokenizer: PreTrainedTokenizerFast, prompts: pa.Table) -> list[tuple[str, list[str]]]:
+def texts_and_endings(tokenizer: PreTrainedTokenizerFast, prompts: pa.Table) -> list[tuple[str, list[str]]]:
     """Return each prompt with what follows it; prompts here end in "Output:" and labels begin with a word."""
     return [
         (text, [f" {label}{tokenizer.eos_token}" for label in labels])
@@ -127,11 +127,18 @@ def _texts_and_endings(tokenizer: PreTrainedTokenizerFast, prompts: pa.Table) ->
 
 def _tokenised(tokenizer: PreTrainedTokenizerFast, prompts: pa.Table) -> list[tuple[int, list[int]]]:
     """Return, per (prompt, label), the number of the prompt's tokens and the ids of the whole text."""
-    pairs = _texts_and_endings(tokenizer, prompts)
+    pairs = texts_and_endings(tokenizer, prompts)
     n_context = [len(ids) for ids in tokenizer([text for text, _ in pairs])["input_ids"]]
     whole = tokenizer([text + ending for text, endings in pairs for ending in endings])["input_ids"]
     counts = [n for n, (_, endings) in zip(n_context, pairs, strict=True) for _ in endings]
     return list(zip(counts, whole, strict=True))
+
+
+def n_computed(method: str, tokenizer: PreTrainedTokenizerFast, prompts: pa.Table) -> int:
+    """Return the tokens that one of these methods computes, without padding."""
+    texts = [ids for _, ids in _tokenised(tokenizer, prompts)]
+    n_shared = min(_common_length(texts[0], ids) for ids in texts) if method == "prefix-cached loop" else 0
+    return n_shared + sum(len(ids) - 1 - n_shared for ids in texts)  # the last token is only predicted
 
 
 def _common_length(left: list[int], right: list[int]) -> int:

@@ -29,6 +29,8 @@ class Measured:
     prepare_s: float | None
     """The part of it that tokenises, which a run does on other processors while the scorer works; ours only."""
     peak_memory_mib: float
+    n_tokens: int
+    """Computed, without padding; unique ones and no other by ours."""
     n_unique_tokens: int
     useful_flops: int
     scores: npt.NDArray[np.float64]
@@ -64,6 +66,8 @@ class Record:
     """Rows whose predicted label (largest mean log-probability of label tokens and EOS) is not the reference's."""
     peak_memory_mib: float
     """Beyond weights and what else was there before."""
+    tokens_per_row: float
+    """Computed, without padding."""
     tokens_per_s: float
     """Unique tokens: those of shared prefixes once."""
     flops_per_s: float
@@ -116,6 +120,7 @@ def _record(own: Measured, ours: Measured, reference: Measured, matrix_rate: flo
         largest_difference=float(np.abs(own.scores - expected).max()),
         flipped=int((_predicted(own, own.scores) != _predicted(own, expected)).sum()),
         peak_memory_mib=own.peak_memory_mib,
+        tokens_per_row=own.n_tokens / own.n_rows,
         tokens_per_s=own.n_unique_tokens / own.seconds,
         flops_per_s=rate,
         share_of_matrix_rate=rate / matrix_rate,
@@ -144,7 +149,8 @@ COLUMNS = {
     "largest difference": "{largest_difference:.1e}",
     "flipped": "{flipped}",
     "peak memory, MiB": "{peak_memory_mib:.0f}",
-    "tokens/s": "{tokens_per_s:.0f}",
+    "tokens per row": "{tokens_per_row:.0f}",
+    "unique tokens/s": "{tokens_per_s:.0f}",
     "of matrix rate": "{share_of_matrix_rate:.0%}",
     "suite, h": "{suite_hours:.1f}",
 }
@@ -199,10 +205,12 @@ def _conditions(report: Mapping[str, Any]) -> str:
     shape, versions = report["shape"], report["environment"]["versions"]
     tasks = {row["scenario"]: row["task"] for row in report["records"]}
     names = ("torch", "transformers", "lm_eval")
+    model = shape["name"] if shape["is_real"] else "a random Llama"
+    own = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
     rates = (f"{dtype} {rate / 1e9:,.0f}" for dtype, rate in report["matrix_flops_per_s"].items())
     return (
-        f"{report['device']}, {report['threads']} threads; a Llama of {shape['parameters'] / 1e6:,.0f}M random "
-        f"parameters; {', '.join(f'{name} {versions[name]}' for name in names if name in versions)}. "
+        f"{report['device']}, {report['threads']} threads; {model} "
+        f"({shape['parameters'] / 1e6:,.0f}M parameters); {own}. "
         f"A plain matrix product, GFLOP/s: {', '.join(rates)}. Texts: "
         f"{', '.join(f'{scenario} {task}' for scenario, task in tasks.items())}."
     )

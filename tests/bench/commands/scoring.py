@@ -2,6 +2,7 @@
 
     python jobs/benchmark.py                                # on two cores, about twenty minutes
     python jobs/benchmark.py --gpus 1 --shape 7b            # on a machine with a GPU
+    python jobs/benchmark.py --model DIR --engines vllm,llama.cpp --demos 0,4,16   # beside other engines
     ray job submit --working-dir . -- python jobs/benchmark.py --gpus 1 --shape 7b --out s3://bucket/7b.json
 
 Prints Markdown tables and writes them beside the records, which are JSON. Models have random weights, so nothing is
@@ -15,6 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
                         "$BIASEVAL_SHARED/data/superni/tasks; texts are generated where a file is absent)")  # fmt: skip
     parser.add_argument("--boolq", type=Path, help="train.jsonl of BoolQ (default: "
                         "$BIASEVAL_SHARED/data/majority/boolq/train.jsonl; else generated texts)")  # fmt: skip
+    parser.add_argument("--demos", help="comma-separated numbers of demonstrations (default: each scenario's own)")
+    parser.add_argument("--model", type=Path, help="folder of a real model in place of a random one; on the CPU")
+    parser.add_argument("--engines", default="", help="comma-separated, of vllm and llama.cpp, beside a real model; "
+                        "each is installed into an environment of its own the first time")  # fmt: skip
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "biaseval-tests" / "engines",
+                        help="folder of these environments (default: %(default)s)")  # fmt: skip
     parser.add_argument("--out", help="path or s3:// URI (default: tests/bench/results/DEVICE-SHAPE.json)")
     return parser.parse_args(arguments)
 
@@ -58,13 +66,22 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         device=device,
         n_rows=arguments.rows,
         baseline_s=arguments.seconds,
+        model=arguments.model,
+        engines=_names("--engines", arguments.engines, ("vllm", "llama.cpp")) if arguments.engines else (),
+        cache=arguments.cache,
     )
     folder = arguments.tasks or (TASKS if TASKS.is_dir() else None)
     if folder is not None and not folder.is_dir():
         raise InputError(f"--tasks {folder}: no such folder; leave it out to measure on generated texts")
     boolq = arguments.boolq or (BOOLQ if BOOLQ.is_file() else None)
     chosen = scenarios(folder, _names("--scenarios", arguments.scenarios, SCENARIOS), boolq)
-    tokenizer = train_tokenizer(training_texts(folder, chosen), SHAPES[arguments.shape].vocabulary)
+    if arguments.demos:
+        asked = [int(own) for own in arguments.demos.split(",")]
+        by_name = {own.name: own for own in chosen}
+        chosen = [replace(own, n_demos=n_demos) for own in by_name.values() for n_demos in asked]
+    tokenizer = (
+        "" if arguments.model else train_tokenizer(training_texts(folder, chosen), SHAPES[arguments.shape].vocabulary)
+    )
     if arguments.gpus and "RAY_ADDRESS" in os.environ:
         return _in_ray_task(arguments.gpus, chosen, tokenizer, settings)
     if arguments.gpus:
