@@ -13,18 +13,13 @@ WORDS = [
 def task_content(n_instances: int = 400, labels: tuple[str, ...] = ("no", "yes"), number: int = 9500) -> dict[str, Any]:
     """Return a valid task file's content; inputs are distinct, labels take turns."""
     return {
-        "Source": ["made"],
-        "Categories": ["Text Matching"],
-        "Definition": ["Say whether the two words match"],
+        "Source": ["made"], "Categories": ["Text Matching"], "Definition": ["Say whether the two words match"],
         "Instances": [
-            {
-                "id": f"task{number}-{index:04d}",
-                "input": f"First: {WORDS[index % 15]} {index} Second: {WORDS[index * 7 % 15]}",
-                "output": [labels[index % len(labels)]],
-            }
+            {"id": f"task{number}-{index:04d}", "output": [labels[index % len(labels)]],
+             "input": f"First: {WORDS[index % 15]} {index} Second: {WORDS[index * 7 % 15]}"}
             for index in range(n_instances)
         ],
-    }
+    }  # fmt: skip
 
 
 def write_task(folder: Path, name: str = "task9500_made_classification", **content: Any) -> Path:

@@ -15,21 +15,8 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
 
-import biaseval.models
+from biaseval import models
 from biaseval.errors import InputError
-from biaseval.models import (
-    Loading,
-    ModelSource,
-    describe_model,
-    fingerprint_model,
-    is_sequence_model,
-    load_extractive_model,
-    load_model,
-    load_sequence_model,
-    load_tokenizer,
-    loading,
-    torch_dtype,
-)
 from tests.tinymodels import make_tokenizer
 
 
@@ -44,8 +31,8 @@ def save_random(config: hf.PretrainedConfig, folder: Path) -> Path:
 
 
 def test_description_equals_what_is_counted_on_the_loaded_model(tiny_llama: Path) -> None:
-    facts = describe_model(ModelSource(str(tiny_llama)))
-    model = load_model(ModelSource(str(tiny_llama)))
+    facts = models.describe_model(models.ModelSource(str(tiny_llama)))
+    model = models.load_model(models.ModelSource(str(tiny_llama)))
     assert (facts.family, facts.n_parameters) == ("llama", model.num_parameters())
     assert (facts.n_layers, facts.hidden_size, facts.window) == (2, 32, 2048)
     assert facts.vocabulary == model.config.vocab_size
@@ -70,7 +57,7 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "v
     ids=lambda value: f"{value.model_type}" if isinstance(value, hf.PretrainedConfig) else None,
 )  # fmt: skip
 def test_window_of_families(config: hf.PretrainedConfig, window: int | None, tmp_path: Path) -> None:
-    assert describe_model(ModelSource(str(save_random(config, tmp_path)))).window == window
+    assert models.describe_model(models.ModelSource(str(save_random(config, tmp_path)))).window == window
 
 
 @pytest.mark.parametrize(("path", "what"), [
@@ -80,32 +67,68 @@ def test_window_of_families(config: hf.PretrainedConfig, window: int | None, tmp
 ])  # fmt: skip
 def test_a_path_without_model_is_refused_by_name(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for read in (describe_model, load_tokenizer, load_model, fingerprint_model):
+    for read in (models.describe_model, models.load_tokenizer, models.load_model, models.fingerprint_model):
         with pytest.raises(InputError, match=what) as caught:
-            read(ModelSource(path))
+            read(models.ModelSource(path))
         assert str(caught.value).startswith(path)
 
 
 def test_incomplete_directories_are_refused(model_copy: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"without config\.json"):
-        describe_model(ModelSource(str(tmp_path)))
+        models.describe_model(models.ModelSource(str(tmp_path)))
     (model_copy / "model.safetensors").unlink()
     with pytest.raises(InputError, match="without weights"):
-        load_model(ModelSource(str(model_copy)))
+        models.load_model(models.ModelSource(str(model_copy)))
     (model_copy / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(InputError, match="only as pickle"):
-        load_model(ModelSource(str(model_copy)))
+        models.load_model(models.ModelSource(str(model_copy)))
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     (model_copy / "model.safetensors.index.json").write_text(json.dumps(index))
     (model_copy / "model-00001-of-00002.safetensors").write_bytes(b"")
     with pytest.raises(InputError, match="1 of 2 weights files missing"):
-        load_model(ModelSource(str(model_copy)))
+        models.load_model(models.ModelSource(str(model_copy)))
     (model_copy / "tokenizer.json").unlink()
     (model_copy / "tokenizer_config.json").unlink()
     with pytest.raises(InputError, match="no usable tokenizer"):
-        load_tokenizer(ModelSource(str(model_copy)))
+        models.load_tokenizer(models.ModelSource(str(model_copy)))
     with pytest.raises(InputError, match="a file"):
-        describe_model(ModelSource(str(model_copy / "config.json")))
+        models.describe_model(models.ModelSource(str(model_copy / "config.json")))
+
+
+@pytest.mark.parametrize(("how", "missing"), [
+    ({"quant_method": "gptq", "bits": 4}, "optimum"), ({"quant_method": "awq", "bits": 4}, "gptqmodel"),
+    ({"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {}}, "compressed"),
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"), ({"quant_method": "own"}, "Unknown"),
+])  # fmt: skip
+def test_a_quantized_checkpoint_is_refused_by_the_package_that_it_lacks(
+    model_copy: Path, how: dict[str, Any], missing: str
+) -> None:
+    config = json.loads((model_copy / "config.json").read_text())
+    (model_copy / "config.json").write_text(json.dumps(config | {"quantization_config": how}))
+    for read in (models.describe_model, models.load_model):
+        with pytest.raises(InputError, match=rf"quantized \({how['quant_method']}\): .*{missing}"):
+            read(models.ModelSource(str(model_copy)))
+
+
+def test_weights_of_eight_bit_floats_are_read_and_gguf_alone_is_refused(model_copy: Path) -> None:
+    weights, expected = load_file(model_copy / "model.safetensors"), {}
+    for name in [name for name in weights if name.endswith("proj.weight")]:
+        scale = weights[name].abs().max() / 448
+        weights[name] = (weights[name] / scale).to(torch.float8_e4m3fn)
+        weights[f"{name}_scale_inv"] = scale.reshape(1, 1)
+        expected[name] = weights[name].float() * scale
+    save_file(weights, model_copy / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((model_copy / "config.json").read_text())
+    how = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
+    (model_copy / "config.json").write_text(json.dumps(config | {"quantization_config": how}))
+    assert models.describe_model(models.ModelSource(str(model_copy))).family == "llama"
+    loaded = models.load_model(models.ModelSource(str(model_copy)))
+    assert loaded.dtype == torch.float32
+    for name, own in expected.items():
+        torch.testing.assert_close(loaded.get_parameter(name), own, rtol=2**-8, atol=0)
+    (model_copy / "model.safetensors").rename(model_copy / "small.gguf")
+    with pytest.raises(InputError, match=r"only as GGUF \(small.gguf\); convert them"):
+        models.load_model(models.ModelSource(str(model_copy)))
 
 
 def test_weights_that_miss_a_part_of_the_model_or_are_none_are_refused(model_copy: Path) -> None:
@@ -113,10 +136,10 @@ def test_weights_that_miss_a_part_of_the_model_or_are_none_are_refused(model_cop
     del weights["model.layers.1.mlp.up_proj.weight"]
     save_file(weights, model_copy / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"1 weights of LlamaForCausalLM missing.*up_proj"):
-        load_model(ModelSource(str(model_copy)))
+        models.load_model(models.ModelSource(str(model_copy)))
     (model_copy / "model.safetensors").write_bytes(b"\x08" + bytes(40))
     with pytest.raises(InputError, match="no usable causal language model"):
-        load_model(ModelSource(str(model_copy)))
+        models.load_model(models.ModelSource(str(model_copy)))
 
 
 def test_a_tokenizer_without_eos_or_that_appends_it_is_refused(tmp_path: Path) -> None:
@@ -126,13 +149,13 @@ def test_a_tokenizer_without_eos_or_that_appends_it_is_refused(tmp_path: Path) -
     for message in ("appends special tokens", "no EOS"):
         tokenizer.save_pretrained(tmp_path)
         with pytest.raises(InputError, match=message):
-            load_tokenizer(ModelSource(str(tmp_path)))
+            models.load_tokenizer(models.ModelSource(str(tmp_path)))
         tokenizer.eos_token = None
 
 
 @pytest.fixture
 def adapter(tiny_llama: Path, tmp_path: Path) -> Path:
-    base = load_model(ModelSource(str(tiny_llama)))
+    base = models.load_model(models.ModelSource(str(tiny_llama)))
     get_peft_model(base, LoraConfig(target_modules=["q_proj"])).save_pretrained(tmp_path)
     return tmp_path
 
@@ -144,12 +167,12 @@ def adapter(tiny_llama: Path, tmp_path: Path) -> Path:
 def test_adapters_of_other_models_are_refused(adapter: Path, tmp_path: Path, key: str, size: int, message: str) -> None:
     other = save_random(hf.LlamaConfig(**{**SMALL, key: size}, intermediate_size=48), tmp_path / "other")
     with pytest.raises(InputError, match=rf"does not fit the model .*{message}"):
-        load_model(ModelSource(str(other), adapter=str(adapter)))
+        models.load_model(models.ModelSource(str(other), adapter=str(adapter)))
 
 
 def test_settings_that_cannot_work_are_refused(tiny_llama: Path) -> None:
     with pytest.raises(InputError, match="dtype 'float64'"):
-        torch_dtype("float64")
+        models.torch_dtype("float64")
     cases: list[tuple[dict[str, Any], str]] = [
         ({"quantization": "8bit"}, "needs a CUDA GPU"),
         ({"quantization": "3bit"}, "quantization '3bit': unknown"),
@@ -158,15 +181,15 @@ def test_settings_that_cannot_work_are_refused(tiny_llama: Path) -> None:
     ]
     for settings, message in cases:
         with pytest.raises(InputError, match=message):
-            load_model(ModelSource(str(tiny_llama)), Loading(**settings))
+            models.load_model(models.ModelSource(str(tiny_llama)), models.Loading(**settings))
     with pytest.raises(InputError, match="/no/adapter"):
-        load_model(ModelSource(str(tiny_llama), adapter="/no/adapter"))
+        models.load_model(models.ModelSource(str(tiny_llama), adapter="/no/adapter"))
 
 
 @pytest.fixture
 def two_small_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend two GPUs of 40 GiB; accelerate, which finds none, lays a model out over memory and disk."""
-    monkeypatch.setattr(loading, "_resolved_device", lambda device: device)
+    monkeypatch.setattr(models.loading, "_resolved_device", lambda device: device)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, 40 << 30))
 
@@ -177,7 +200,7 @@ def test_a_model_that_does_not_fit_its_gpus_is_refused(
     max_memory: dict[int | str, int | str] | None, where: str, tiny_llama: Path
 ) -> None:
     with pytest.raises(InputError) as caught:
-        load_model(ModelSource(str(tiny_llama)), Loading(device="cuda", max_memory=max_memory))
+        models.load_model(models.ModelSource(str(tiny_llama)), models.Loading(device="cuda", max_memory=max_memory))
     assert str(caught.value) == (
         f"{tiny_llama}: 0.0 GiB of weights do not fit 2 GPUs of 40 GiB: a part would lie on {where}, at a fraction of "
         "the speed; set execution.gpus_per_actor to 3, or model.quantization to 8bit or 4bit"
@@ -186,7 +209,9 @@ def test_a_model_that_does_not_fit_its_gpus_is_refused(
 
 @pytest.mark.usefixtures("two_small_gpus")
 def test_a_model_may_lie_where_somebody_asked_for_it(tiny_llama: Path) -> None:
-    spread = load_model(ModelSource(str(tiny_llama)), Loading(device="cuda", max_memory={"cpu": "90KB", "disk": "1GB"}))
+    spread = models.load_model(
+        models.ModelSource(str(tiny_llama)), models.Loading(device="cuda", max_memory={"cpu": "90KB", "disk": "1GB"})
+    )
     assert "disk" in spread.hf_device_map.values()
 
 
@@ -194,39 +219,42 @@ def test_a_model_may_lie_where_somebody_asked_for_it(tiny_llama: Path) -> None:
 def test_what_fits_one_gpu_is_not_spread(
     quantization: str | None, of_a_weight: float, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_weights = describe_model(ModelSource(str(tiny_llama))).n_parameters
+    n_weights = models.describe_model(models.ModelSource(str(tiny_llama))).n_parameters
     asked: list[Any] = []
 
     def from_pretrained(path: str, **options: Any) -> Any:
         asked.append(options["device_map"])
         return SimpleNamespace(hf_device_map={"": 0}, device="cuda:0"), {"missing_keys": []}
 
-    monkeypatch.setattr(loading, "_resolved_device", lambda device: device)
-    monkeypatch.setattr(loading, "_quantization_config", lambda *_: None)
+    monkeypatch.setattr(models.loading, "_resolved_device", lambda device: device)
+    monkeypatch.setattr(models.loading, "_quantization_config", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(hf.AutoModelForCausalLM, "from_pretrained", from_pretrained)
     for spare in (1.2, 1.3):  # a fifth of the memory stays free
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda spare=spare: (spare * of_a_weight * n_weights, 0))
-        loaded = Loading("bfloat16", "cuda", quantization)
-        loading.read_model(hf.AutoModelForCausalLM, "model", ModelSource(str(tiny_llama)), loaded)
+        loaded = models.Loading("bfloat16", "cuda", quantization)
+        models.loading.read_model(hf.AutoModelForCausalLM, "model", models.ModelSource(str(tiny_llama)), loaded)
     assert asked == ["auto", {"": "cuda"}]
 
 
 def test_fingerprint_follows_content_and_not_place(tiny_llama: Path, model_copy: Path) -> None:
-    here, there = fingerprint_model(ModelSource(str(tiny_llama))), fingerprint_model(ModelSource(str(model_copy)))
+    here, there = (
+        models.fingerprint_model(models.ModelSource(str(tiny_llama))),
+        models.fingerprint_model(models.ModelSource(str(model_copy))),
+    )
     assert here == there
     assert str(tiny_llama) not in json.dumps(here)
     (model_copy / "README.md").write_text("a new word")
-    assert fingerprint_model(ModelSource(str(model_copy))) == here
+    assert models.fingerprint_model(models.ModelSource(str(model_copy))) == here
     weights = bytearray((model_copy / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (model_copy / "model.safetensors").write_bytes(weights)
-    changed = fingerprint_model(ModelSource(str(model_copy)))
+    changed = models.fingerprint_model(models.ModelSource(str(model_copy)))
     assert changed["digest"] != here["digest"]
     assert changed["model"]["files"] == here["model"]["files"]
     tokenizer = json.loads((model_copy / "tokenizer.json").read_text())
     (model_copy / "tokenizer.json").write_text(json.dumps(tokenizer, indent=1))
-    assert fingerprint_model(ModelSource(str(model_copy)))["model"]["files"] != here["model"]["files"]
+    assert models.fingerprint_model(models.ModelSource(str(model_copy)))["model"]["files"] != here["model"]["files"]
 
 
 @pytest.fixture
@@ -237,7 +265,7 @@ def qa_bert(tmp_path: Path) -> Path:
 
 
 def test_a_question_answering_model_keeps_its_head_and_its_body_misses_nothing(qa_bert: Path) -> None:
-    model = load_extractive_model(ModelSource(str(qa_bert)), Loading(dtype="bfloat16"))
+    model = models.load_extractive_model(models.ModelSource(str(qa_bert)), models.Loading(dtype="bfloat16"))
     weights = load_file(qa_bert / "model.safetensors")
     assert torch.equal(model.qa_outputs.weight, weights["qa_outputs.weight"].to(torch.bfloat16))
     assert not model.training
@@ -245,35 +273,38 @@ def test_a_question_answering_model_keeps_its_head_and_its_body_misses_nothing(q
     del weights["bert.encoder.layer.1.output.dense.weight"], weights["qa_outputs.weight"]
     save_file(weights, qa_bert / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match=r"1 weights of BertForQuestionAnswering missing.*output\.dense"):
-        load_extractive_model(ModelSource(str(qa_bert)), allow_untrained_head=True)
+        models.load_extractive_model(models.ModelSource(str(qa_bert)), allow_untrained_head=True)
 
 
 def test_a_head_may_come_with_the_adapter(qa_bert: Path, tmp_path: Path) -> None:
     body = tmp_path / "body"
     hf.AutoModel.from_pretrained(qa_bert).save_pretrained(body)
-    whole = ModelSource(str(qa_bert))
+    whole = models.ModelSource(str(qa_bert))
     lora = LoraConfig(task_type="QUESTION_ANS", target_modules=["query"], modules_to_save=["qa_outputs"])
     for config, name in ((lora, "with_head"), (LoraConfig(target_modules=["query"]), "without_head")):
-        get_peft_model(load_extractive_model(whole), config).save_pretrained(tmp_path / name)
+        get_peft_model(models.load_extractive_model(whole), config).save_pretrained(tmp_path / name)
     ids = torch.arange(5, 20)[None]
-    adapted = load_extractive_model(ModelSource(str(body), adapter=str(tmp_path / "with_head")))
-    assert torch.equal(adapted(ids).start_logits, load_extractive_model(whole)(ids).start_logits)
-    for source in (ModelSource(str(body)), ModelSource(str(body), adapter=str(tmp_path / "without_head"))):
+    adapted = models.load_extractive_model(models.ModelSource(str(body), adapter=str(tmp_path / "with_head")))
+    assert torch.equal(adapted(ids).start_logits, models.load_extractive_model(whole)(ids).start_logits)
+    for source in (
+        models.ModelSource(str(body)),
+        models.ModelSource(str(body), adapter=str(tmp_path / "without_head")),
+    ):
         with pytest.raises(InputError, match="no question answering head"):
-            load_extractive_model(source)
+            models.load_extractive_model(source)
 
 
 def test_models_without_a_question_answering_form_are_refused(tmp_path: Path) -> None:
     config = hf.T5Config(vocab_size=50, d_model=32, d_kv=8, d_ff=48, num_layers=1, num_heads=4)
     hf.AutoModelForSeq2SeqLM.from_config(config, dtype=torch.float32).save_pretrained(tmp_path / "t5")
-    assert is_sequence_model(ModelSource(str(tmp_path / "t5")))
-    assert load_sequence_model(ModelSource(str(tmp_path / "t5"))).config.model_type == "t5"
+    assert models.is_sequence_model(models.ModelSource(str(tmp_path / "t5")))
+    assert models.load_sequence_model(models.ModelSource(str(tmp_path / "t5"))).config.model_type == "t5"
     save_random(hf.GemmaConfig(**SMALL, intermediate_size=48, head_dim=8), tmp_path / "gemma")
-    assert not is_sequence_model(ModelSource(str(tmp_path / "gemma")))
+    assert not models.is_sequence_model(models.ModelSource(str(tmp_path / "gemma")))
     with pytest.raises(InputError, match="no usable question answering model"):
-        load_extractive_model(ModelSource(str(tmp_path / "gemma")))
+        models.load_extractive_model(models.ModelSource(str(tmp_path / "gemma")))
     with pytest.raises(InputError, match="no usable sequence-to-sequence model"):
-        load_sequence_model(ModelSource(str(tmp_path / "gemma")))
+        models.load_sequence_model(models.ModelSource(str(tmp_path / "gemma")))
 
 
 def loaded_by(code: str) -> str:
@@ -285,4 +316,4 @@ def loaded_by(code: str) -> str:
 def test_models_are_identified_without_torch_and_read_without_peft_and_pydantic(tiny_llama: Path) -> None:
     assert loaded_by(f"models.fingerprint_model(models.ModelSource({str(tiny_llama)!r}))") == "[]"
     assert loaded_by("assert all(hasattr(models, name) for name in models.__all__)") == "['torch', 'transformers']"
-    assert not hasattr(biaseval.models, "load_modell")
+    assert not hasattr(models, "load_modell")

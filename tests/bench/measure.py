@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,8 +86,10 @@ def benchmark(scenarios: Sequence[Scenario], tokenizer_json: str, settings: Sett
             for scenario in scenarios:
                 prompts = scenario.prompts(settings.n_rows)
                 scorer = LabelScorer(model, tokenizer)
-                runs = [_ours(scorer, prompts, settings)]
-                runs += [_baseline(name, run, prompts, settings, tokenizer) for name, run in baselines.items()]
+                runs = chain(
+                    (_ours(scorer, prompts, settings),),
+                    (_baseline(name, own, prompts, settings, tokenizer) for name, own in baselines.items()),
+                )
                 for run in runs:
                     measured.append(_described(run, scenario, prompts, dtype, model, tokenizer))
                     _say(measured[-1])
@@ -136,7 +139,7 @@ def _ours(scorer: LabelScorer, prompts: pa.Table, settings: Settings) -> _Run:
         scorer.score(prompts)  # not timed: it compares itself with the plain forward pass, once
     runs = []
     for _ in range(_N_REPEATS):
-        scorer.score(_unrelated(prompts))  # what a scorer keeps of one call must not help the next run
+        scorer.score(unrelated(prompts))  # what a scorer keeps of one call must not help the next run
         start = time.perf_counter()
         prepared = prepare(scorer.tokenizer, prompts)
         prepare_s = time.perf_counter() - start
@@ -147,7 +150,7 @@ def _ours(scorer: LabelScorer, prompts: pa.Table, settings: Settings) -> _Run:
     return sorted(runs, key=lambda run: run.seconds)[_N_REPEATS // 2]
 
 
-def _unrelated(prompts: pa.Table) -> pa.Table:
+def unrelated(prompts: pa.Table) -> pa.Table:
     """Return one prompt as long as the first of ``prompts`` that shares nothing with it."""
     text = prompts["text"][0].as_py()
     return pa.table({"prompt_id": ["unrelated"], "text": [text[::-1]], "labels": [["x"]]})

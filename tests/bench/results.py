@@ -61,7 +61,10 @@ class Record:
     ratio: float
     """How many times the time per row of ours in the dtype in which all methods ran."""
     largest_difference: float
-    """Nats, between a label's summed log-probability and the reference: ours in float32, where that was run."""
+    """Nats, between a label's summed log-probability and the reference: ours in float32, where that was run.
+
+    Labels that a method gives no score are left out.
+    """
     flipped: int
     """Rows whose predicted label (largest mean log-probability of label tokens and EOS) is not the reference's."""
     peak_memory_mib: float
@@ -117,7 +120,7 @@ def _record(own: Measured, ours: Measured, reference: Measured, matrix_rate: flo
         prepare_s=own.prepare_s,
         rows_per_s=1 / row_s,
         ratio=row_s / (ours.seconds / ours.n_rows),
-        largest_difference=float(np.abs(own.scores - expected).max()),
+        largest_difference=float(np.nanmax(np.abs(own.scores - expected))),
         flipped=int((_predicted(own, own.scores) != _predicted(own, expected)).sum()),
         peak_memory_mib=own.peak_memory_mib,
         tokens_per_row=own.n_tokens / own.n_rows,

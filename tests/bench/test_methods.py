@@ -75,7 +75,7 @@ def _measured(**changes: Any) -> Measured:
     own: dict[str, Any] = {
         "scenario": "base", "task": "t", "n_demos": 0, "prompt_tokens": 10.0, "n_labels": 2, "dtype": "float32",
         "method": "biaseval", "is_ours": True, "n_rows": 2, "seconds": 1.0, "prepare_s": 0.5, "peak_memory_mib": 1.0,
-        "n_unique_tokens": 20, "useful_flops": 100, "scores": np.array([-2.0, -3.0, -4.0, -3.0]),
+        "n_tokens": 20, "n_unique_tokens": 20, "useful_flops": 100, "scores": np.array([-2.0, -3.0, -4.0, -3.0]),
         "n_label_tokens": np.array([1, 2, 1, 2], dtype=np.int32),
     }  # fmt: skip
     return Measured(**{**own, **changes})
@@ -129,6 +129,24 @@ def test_the_script_prints_the_table_and_writes_the_records(
         _run_script(monkeypatch, "--scenarios=small")
     assert stop.value.code == 2
     assert capfd.readouterr().err.splitlines()[-1].startswith("error: --scenarios: small is not one of base,")
+
+
+def test_a_model_of_a_folder_takes_the_place_of_a_random_one(
+    tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "b.json"
+    options = ("--rows=2", "--seconds=0.1", "--scenarios=short", "--dtype=float32", "--demos=0,1")
+    _run_script(monkeypatch, *options, f"--model={tiny_llama}", f"--out={out}")
+    found = json.loads(out.read_text())["records"]
+    assert [row["n_demos"] for row in found] == [0] * len(found[: len(found) // 2]) + [1] * (len(found) // 2)
+    assert f"{tiny_llama.name} (" in capfd.readouterr().out
+    by_method = {(row["n_demos"], row["method"].split(",")[0]): row["tokens_per_row"] for row in found}
+    for n_demos in (0, 1):
+        ours, others = by_method[n_demos, "biaseval (packed)"], by_method[n_demos, "transformers"]
+        assert ours < by_method[n_demos, "prefix-cached loop"] < others
+    with pytest.raises(SystemExit):
+        _run_script(monkeypatch, f"--model={tiny_llama}", "--engines=vllm,other")
+    assert "--engines: other is not one of vllm, llama.cpp" in capfd.readouterr().err
 
 
 @pytest.mark.ray

@@ -122,12 +122,8 @@ def test_other_bad_rows_are_left_out_by_what_is_wrong_with_them(tmp_path: Path) 
     [
         ("cafe\u0301", {"caf\u00e9": "x", "the": "y"}, "'cafe\\u0301' and 'caf\\xe9' look alike, and only the second"),
         ("Yes", {"yes": "x", "no": "y"}, "'Yes' and 'yes' look alike, and only the second is in data.labels"),
-        (
-            -1,
-            {"0": "x", "1": "y"},
-            "the label -1 stands for one that is hidden, as in test splits of Hugging Face's hub; name a split with "
-            "labels, or give its meaning in data.labels",
-        ),
+        (-1, {"0": "x", "1": "y"}, "the label -1 stands for one that is hidden, as in test splits of Hugging Face's hub"
+         "; name a split with labels, or give its meaning in data.labels"),
         ("-1", {"0": "x", "1": "y"}, "the label -1 stands for one that is hidden"),
         (-1, {}, "the label -1 is no text; say in data.labels what prompts show for it, as in {-1: ...} (-1 mostly"),
         ("-1", {}, "every label is -1, which stands for one that is hidden"),

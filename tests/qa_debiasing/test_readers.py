@@ -105,13 +105,11 @@ NO_PROBLEM = {
         "delete from training where model = 'broken' and step = 0",
         ADDED.format("'broken' as model, 0 as step, 'nan' as loss, null as f1") + "model = 'base'",
     ],
-    "a loss that is not finite on the way, whose weights are not kept": [
-        ADDED.format("0 as step, 'nan' as loss") + "model = 'base'"
-    ],
-    "a set for validation that lacks a segment": [
-        ADDED.format("'more (other)' as dataset") + "dataset = 'squad (other)'"
-    ],
-}
+    "a loss that is not finite on the way, whose weights are not kept":
+        [ADDED.format("0 as step, 'nan' as loss") + "model = 'base'"],
+    "a set for validation that lacks a segment":
+        [ADDED.format("'more (other)' as dataset") + "dataset = 'squad (other)'"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", NO_PROBLEM)

@@ -35,8 +35,7 @@ PACKED: dict[str, Callable[..., hf.PretrainedConfig]] = {
     "llama": lambda **s: hf.LlamaConfig(**llama_like(num_key_value_heads=None, **s)),
     "llama, grouped queries": lambda **s: hf.LlamaConfig(**llama_like(**s)),
     "llama, one key head, tied": lambda **s: hf.LlamaConfig(
-        **llama_like(num_key_value_heads=1, tie_word_embeddings=True, **s)
-    ),
+        **llama_like(num_key_value_heads=1, tie_word_embeddings=True, **s)),
     "mistral": lambda **s: hf.MistralConfig(**llama_like(sliding_window=None, **s)),
     "mistral, inside its window": lambda **s: hf.MistralConfig(**llama_like(sliding_window=1024, **s)),
     "mistral, beyond its window": lambda **s: hf.MistralConfig(**llama_like(sliding_window=40, **s)),
@@ -44,25 +43,21 @@ PACKED: dict[str, Callable[..., hf.PretrainedConfig]] = {
     "qwen3": lambda **s: hf.Qwen3Config(**llama_like(head_dim=8, **s)),
     "falcon 7b": lambda **s: hf.FalconConfig(**falcon_like(alibi=False, multi_query=True, **s)),
     "falcon 40b": lambda **s: hf.FalconConfig(
-        **falcon_like(alibi=False, new_decoder_architecture=True, num_kv_heads=2, **s)
-    ),
+        **falcon_like(alibi=False, new_decoder_architecture=True, num_kv_heads=2, **s)),
     "opt": lambda **s: hf.OPTConfig(
-        **falcon_like(ffn_dim=48, word_embed_proj_dim=16, init_std=0.3, pad_token_id=0, **s)
-    ),
+        **falcon_like(ffn_dim=48, word_embed_proj_dim=16, init_std=0.3, pad_token_id=0, **s)),
     "gpt_neox": lambda **s: hf.GPTNeoXConfig(**falcon_like(intermediate_size=48, **s)),
     "gpt2": lambda **s: hf.GPT2Config(**falcon_like(**s)),
     "gemma": lambda **s: hf.GemmaConfig(**llama_like(head_dim=8, **s)),
     "gemma2": lambda **s: hf.Gemma2Config(**llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)),
     "gemma2, beyond its window": lambda **s: hf.Gemma2Config(
-        **llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=40, **s)
-    ),
+        **llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=40, **s)),
     "gemma3": lambda **s: hf.Gemma3TextConfig(
-        **llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)
-    ),
+        **llama_like(head_dim=8, query_pre_attn_scalar=8, sliding_window=1024, **s)),
     "phi": lambda **s: hf.PhiConfig(**llama_like(num_key_value_heads=None, **s)),
     "phi3": lambda **s: hf.Phi3Config(**llama_like(sliding_window=1024, **s)),
     "gptj": lambda **s: hf.GPTJConfig(**falcon_like(rotary_dim=4, **s)),
-}
+}  # fmt: skip
 # Positions come from the place in the row: cached prefixes in padded batches. Hybrids keep states, too.
 PREFIX_CACHE: dict[str, Callable[..., hf.PretrainedConfig]] = {
     "falcon rw (alibi)": lambda **s: hf.FalconConfig(**falcon_like(alibi=True, multi_query=False, **s)),

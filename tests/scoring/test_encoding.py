@@ -111,20 +111,15 @@ CUT = {
     "gpt2 with a first space": lambda: trained(pre_tokenizers.ByteLevel(add_prefix_space=True)),
     "gpt2 without bos": lambda: trained(pre_tokenizers.ByteLevel(add_prefix_space=False), bos=False),
     "llama 3": lambda: trained(split_by(LLAMA_3)),
-    "falcon": lambda: trained(
-        pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Punctuation("contiguous"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False),
-                pre_tokenizers.Digits(individual_digits=False),
-                pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), behavior="isolated"),
-            ]
-        )
-    ),
+    "falcon": lambda: trained(pre_tokenizers.Sequence([
+        pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
+        pre_tokenizers.Digits(individual_digits=False),
+        pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), behavior="isolated"),
+    ])),
     "llama 2": lambda: trained(pre_tokenizers.Metaspace(split=True)),
     "llama 2, one word": lambda: unsplit(trained(pre_tokenizers.Metaspace(split=True))),
     "qwen 2": lambda: trained(split_by(LLAMA_3.replace("{1,3}", "")), normalizer=normalizers.NFC()),
-}
+}  # fmt: skip
 NOT_CUT = {
     "words may join": lambda: trained(None),
     "unknown pattern": lambda: trained(split_by(r"\w+ \w+|\s+|[^\s\w]+")),

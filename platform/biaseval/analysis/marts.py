@@ -22,30 +22,20 @@ LARGE = (
 """Relations that stay views, because they have a row per score, or per prompt and method, or texts."""
 
 ADDED_LAST = {
-    "label_bias_by_label": "n_bias_score_rows_of_label",
-    "label_bias_by_task": "bias_score_smallest_detectable",
-    "label_bias_by_task_over_sets": "bias_score_smallest_detectable",
-    "label_bias_by_format": "squared_preference",
-    "label_bias_by_model": "bias_score_smallest_detectable",
-    "label_bias_changes": "unit",
-    "label_bias_changes_by_task": "noise_p",
-    "label_bias_format_changes": "noise_p",
-    "label_bias_remedies": "is_above_constant",
-    "label_bias_verdicts": "is_primary",
-    "majority_over_seeds": "is_above_constant",
-    "majority_by_model": "sd_f1_smallest_detectable",
-    "majority_components": "sd_f1_smallest_detectable",
-    "majority_calibration_gain": "is_above_constant",
-    "majority_remedies": "is_above_constant",
-    "majority_by_setting": "is_above_constant",
-    "qa_bias_by_heuristic": "n_articles",
-    "qa_by_dataset": "n_articles",
-    "qa_by_model": "is_above_null",
-    "qa_bias_tests": "smallest_detectable",
-    "qa_curves": "n_articles",
-    "search_best": "is_above_constant",
-    "search_trials": "is_above_constant",
-}
+    table: column
+    for column, tables in {
+        "is_above_constant": "label_bias_remedies majority_over_seeds majority_calibration_gain majority_remedies "
+                             "majority_by_setting search_best search_trials",
+        "bias_score_smallest_detectable": "label_bias_by_task label_bias_by_task_over_sets label_bias_by_model",
+        "sd_f1_smallest_detectable": "majority_by_model majority_components",
+        "n_articles": "qa_bias_by_heuristic qa_by_dataset qa_curves",
+        "noise_p": "label_bias_changes_by_task label_bias_format_changes",
+        "n_bias_score_rows_of_label": "label_bias_by_label", "squared_preference": "label_bias_by_format",
+        "unit": "label_bias_changes", "is_primary": "label_bias_verdicts", "is_above_null": "qa_by_model",
+        "smallest_detectable": "qa_bias_tests",
+    }.items()
+    for table in tables.split()
+}  # fmt: skip
 """Marts that older versions wrote with fewer columns, each with one of the newest columns."""
 
 _N_SHOWN = 3

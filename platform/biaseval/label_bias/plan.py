@@ -363,20 +363,13 @@ class _Setting:
             }
         self.rows.prompts.append(
             {
-                "prompt_id": f"{self.place}/{purpose}/{row}",
-                "context_id": context_id,
-                **self.shared,
-                "purpose": purpose,
-                "row": row,
-                "instance_id": instance.id if instance else None,
-                "gold": instance.label if instance else None,
-                "labels": self.labels,
-                "input_text": test if fitted.text is None else fitted.text,
-                "n_demos_used": n_used,
-                "is_truncated": is_cut,
-                "n_tokens": fitted.n_tokens,
+                "prompt_id": f"{self.place}/{purpose}/{row}", "context_id": context_id, **self.shared,
+                "purpose": purpose, "row": row, "instance_id": instance.id if instance else None,
+                "gold": instance.label if instance else None, "labels": self.labels,
+                "input_text": test if fitted.text is None else fitted.text, "n_demos_used": n_used,
+                "is_truncated": is_cut, "n_tokens": fitted.n_tokens,
             }
-        )
+        )  # fmt: skip
 
 
 def _task_row(start: Start) -> dict[str, object]:
@@ -424,15 +417,8 @@ def training_rows(
         fitted = fitter.fit(form.head, shown, test)
         whole = form.head + "".join(shown[: fitted.n_demos_used]) + test
         yield {
-            "adapter": adapter_name(task.name, n_demos, demo_set),
-            "task": task.name,
-            "n_demos": n_demos,
-            "demo_set": demo_set,
-            "instruction": True,
-            "row": row,
-            "instance_id": example.id,
-            "prompt": whole if fitted.text is None else fitted.text,
-            "label": example.label,
-            "labels": list(splits.labels),
-            "n_demos_used": fitted.n_demos_used,
-        }
+            "adapter": adapter_name(task.name, n_demos, demo_set), "task": task.name, "n_demos": n_demos,
+            "demo_set": demo_set, "instruction": True, "row": row, "instance_id": example.id,
+            "prompt": whole if fitted.text is None else fitted.text, "label": example.label,
+            "labels": list(splits.labels), "n_demos_used": fitted.n_demos_used,
+        }  # fmt: skip

@@ -222,20 +222,13 @@ class _Planner:
         def add(to: _Context, purpose: str, row: int, text: str, example: Example | None = None) -> None:
             to.prompts.append(
                 {
-                    "prompt_id": f"{place}/{purpose}/{row}",
-                    "context_id": to.row["context_id"],
-                    **shared,
-                    "purpose": purpose,
-                    "row": row,
-                    "instance_id": example.id if example else None,
-                    "gold": example.label if example else None,
-                    "labels": list(self._dataset.labels),
-                    "input_text": text,
-                    "n_demos_used": to.n_demos,
-                    "is_truncated": False,
+                    "prompt_id": f"{place}/{purpose}/{row}", "context_id": to.row["context_id"], **shared,
+                    "purpose": purpose, "row": row, "instance_id": example.id if example else None,
+                    "gold": example.label if example else None, "labels": list(self._dataset.labels),
+                    "input_text": text, "n_demos_used": to.n_demos, "is_truncated": False,
                     "n_tokens": to.row["n_tokens"] + self._lengths.of(text),
                 }
-            )
+            )  # fmt: skip
 
         everything = list(range(len(demos)))
         full = context("all", everything)

@@ -25,7 +25,7 @@ class Preset:
 # instructions; these are the instructions' spellings. The third set's "counter-misinformation" is their "correct".
 PRESETS = {
     "boolq": Preset(
-        instruction=("You need to classify the following sentence as True or False. Below, some examples are provided"),
+        instruction="You need to classify the following sentence as True or False. Below, some examples are provided",
         item="Sentence: {sentence}\noutput: {label}",
         file_fields={"sentence": ("question",)},
         labels={"true": "True", "false": "False"},
@@ -47,13 +47,13 @@ PRESETS = {
         item="Tweet : {tweet}\nLabel: {label}",
         file_fields={"tweet": ("text",)},
         labels={
-            "misinformation": "misinformation",
-            "counter-misinformation": "correct",
-            "correct": "correct",
-            "irrelevant": "irrelevant",
-            "0": "misinformation",
-            "1": "correct",
-            "2": "irrelevant",
+            name: label
+            for label, others in {
+                "misinformation": "0",
+                "correct": "counter-misinformation 1",
+                "irrelevant": "2",
+            }.items()
+            for name in (label, *others.split())
         },
     ),
 }

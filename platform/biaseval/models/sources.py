@@ -137,9 +137,8 @@ def load_config(source: ModelSource) -> PretrainedConfig:
     folder = Path(located(source.path, has_weights=False))
     file = folder / "config.json"
     if folder.is_dir() and not file.is_file():
-        raise InputError(
-            f"{source.path}: model directory without config.json; give the directory of a Hugging Face model"
-        )
+        what = "give the directory of a Hugging Face model"
+        raise InputError(f"{source.path}: {_only_gguf(folder) or f'model directory without config.json; {what}'}")
     with reading(source.path, "config.json", is_description=True):
         if file.is_file() and not isinstance(written := json_value(file.read_bytes()), dict):
             raise InputError(
@@ -150,6 +149,40 @@ def load_config(source: ModelSource) -> PretrainedConfig:
             str(folder), revision=source.revision, trust_remote_code=source.trust_remote_code
         )
     return config
+
+
+def refuse_quantized(path: str, config: PretrainedConfig, device: str | None = None) -> None:
+    """Make sure that transformers can read the weights of a quantized checkpoint; others pass.
+
+    Raises:
+        InputError: it does not know the quantization, a package is not installed, or, with ``device`` given, it needs a
+            GPU that is not there.
+    """
+    own: Any = getattr(config, "quantization_config", None)
+    if not own:
+        return
+    from transformers.quantizers.auto import AutoHfQuantizer
+
+    own = own if isinstance(own, dict) else own.to_dict()
+    try:
+        AutoHfQuantizer.from_config(own, pre_quantized=True).validate_environment(device_map=device)
+    except Exception as error:  # a quantization's own code, with whatever its settings make it raise
+        if isinstance(error, RuntimeError) and device is None:
+            return  # this machine has no GPU; that of the actors may have one
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(
+            f"{path}: its weights are quantized ({own.get('quant_method')}): {reason}; install what is missing, or "
+            "give the model in 16 bits or FP8"
+        ) from error
+
+
+def _only_gguf(folder: Path) -> str | None:
+    """Return what to do with a directory whose weights are GGUF alone, or None."""
+    file = next(iter(sorted(folder.glob("*.gguf"))), None)
+    return file and (
+        f"weights only as GGUF ({file.name}); convert them: load AutoModelForCausalLM and AutoTokenizer with gguf_file="
+        f"{file.name!r} (package gguf) and call save_pretrained"
+    )
 
 
 def check_weights(path: str) -> None:
@@ -176,7 +209,7 @@ def missing_weights(folder: Path) -> str | None:
                 f"weights only as pickle ({pickled[0].name}), which can run code when read; "
                 "convert them to safetensors (save_pretrained of the loaded model writes them)"
             )
-        return "model directory without weights; model.safetensors or its shards must be in it"
+        return _only_gguf(folder) or "model directory without weights; model.safetensors or its shards must be in it"
     return None
 
 

@@ -207,25 +207,15 @@ def _stages(run: Run, spec: InstructSpec, plan: Plan) -> list[Stage]:
     from biaseval.execute.training import Training
 
     folder = _folder(spec)
+    unit = Unit(0, plan["n_steps"], (f"{folder}/{_RESULTS[folder]}",), beside=("training/part-00000.parquet",))
+    adapter = None if spec.lora is None else folder
+    told = {"name": spec.name, "adapter": adapter, "max_tokens": spec.max_tokens, "packing": spec.packing}
     return [
         Training(
-            name="training",
-            verb="made",
-            noun="steps",
-            units=[
-                Unit(0, plan["n_steps"], (f"{folder}/{_RESULTS[folder]}",), beside=("training/part-00000.parquet",))
-            ],
-            execution=spec.execution,
-            recipe=tuning_recipe(spec),
-            work=tune_model,
-            arguments={
-                "name": spec.name,
-                "adapter": None if spec.lora is None else folder,
-                "max_tokens": spec.max_tokens,
-                "packing": spec.packing,
-            },
+            name="training", verb="made", noun="steps", units=[unit], execution=spec.execution,
+            recipe=tuning_recipe(spec), work=tune_model, arguments=told,
         )
-    ]
+    ]  # fmt: skip
 
 
 tune_model = Deferred("biaseval.training.work:tuned_model")

@@ -25,7 +25,8 @@ Run = Callable[[list[Any], str], tuple[list[float], int]]
 def vllm(model: str, dtype: str, threads: int) -> Run:
     """Return vLLM as lm-evaluation-harness drives it: a request per text, log-probabilities of all prompt tokens.
 
-    The way ``cached`` reads the cache of prefixes, which such requests skip by default.
+    The way ``cached`` reads the cache of prefixes, which such requests skip by default. A label's first token that lies
+    in a cached block has no score then.
     """
     os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "4", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1",
                    "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": str(threads)}  # fmt: skip
@@ -40,8 +41,7 @@ def vllm(model: str, dtype: str, threads: int) -> Run:
         texts = [(len(row["context"]), row["context"] + ending) for row in rows for ending in row["endings"]]
         found = engine.generate([{"prompt_token_ids": ids} for _, ids in texts], how, use_tqdm=False)
         sums = [
-            sum(own[token].logprob for own, token in zip(one.prompt_logprobs[n:], ids[n:], strict=True))
-            for (n, ids), one in zip(texts, found, strict=True)
+            sum(map(_logprob, one.prompt_logprobs[n:], ids[n:])) for (n, ids), one in zip(texts, found, strict=True)
         ]
         return sums, sum(len(ids) - (one.num_cached_tokens or 0) for (_, ids), one in zip(texts, found, strict=True))
 
@@ -128,6 +128,11 @@ def llama(model: str, dtype: str, threads: int) -> Run:
         return scores, n_tokens
 
     return run
+
+
+def _logprob(found: dict[int, Any] | None, token: int) -> float:
+    """Return a token's log-probability; not a number where vLLM took it from the cache, which keeps none."""
+    return float("nan") if found is None or token not in found else float(found[token].logprob)
 
 
 def _n_own(row: Any, n_shared: int) -> int:
