@@ -98,7 +98,7 @@ def test_incomplete_directories_are_refused(model_copy: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(("how", "missing"), [
     ({"quant_method": "gptq", "bits": 4}, "optimum"), ({"quant_method": "awq", "bits": 4}, "gptqmodel"),
     ({"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {}}, "compressed"),
-    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"), ({"quant_method": "own"}, "Unknown"),
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
 ])  # fmt: skip
 def test_a_quantized_checkpoint_is_refused_by_the_package_that_it_lacks(
     model_copy: Path, how: dict[str, Any], missing: str
@@ -108,6 +108,15 @@ def test_a_quantized_checkpoint_is_refused_by_the_package_that_it_lacks(
     for read in (models.describe_model, models.load_model):
         with pytest.raises(InputError, match=rf"quantized \({how['quant_method']}\): .*{missing}"):
             read(models.ModelSource(str(model_copy)))
+
+
+def test_a_quantization_that_nobody_knows_is_ignored_and_one_without_a_name_is_refused(model_copy: Path) -> None:
+    config = json.loads((model_copy / "config.json").read_text())
+    (model_copy / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "own"}}))
+    assert models.load_model(models.ModelSource(str(model_copy))).config.model_type == "llama"
+    (model_copy / "config.json").write_text(json.dumps(config | {"quantization_config": {"bits": 4}}))
+    with pytest.raises(InputError, match=r"quantized \(None\): .*quant_method"):
+        models.load_model(models.ModelSource(str(model_copy)))
 
 
 def test_weights_of_eight_bit_floats_are_read_and_gguf_alone_is_refused(model_copy: Path) -> None:
@@ -121,13 +130,18 @@ def test_weights_of_eight_bit_floats_are_read_and_gguf_alone_is_refused(model_co
     config = json.loads((model_copy / "config.json").read_text())
     how = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
     (model_copy / "config.json").write_text(json.dumps(config | {"quantization_config": how}))
-    assert models.describe_model(models.ModelSource(str(model_copy))).family == "llama"
-    loaded = models.load_model(models.ModelSource(str(model_copy)))
+    source = models.ModelSource(str(model_copy))
+    assert models.describe_model(source).family == "llama"
+    loaded = models.load_model(source)
     assert loaded.dtype == torch.float32
     for name, own in expected.items():
         torch.testing.assert_close(loaded.get_parameter(name), own, rtol=2**-8, atol=0)
+    with pytest.raises(
+        InputError, match=r"\(fp8\), and 8bit would quantize them again; set model.quantization to null"
+    ):
+        models.sources.refuse_quantized("m", models.sources.load_config(source), added="8bit")
     (model_copy / "model.safetensors").rename(model_copy / "small.gguf")
-    with pytest.raises(InputError, match=r"only as GGUF \(small.gguf\); convert them"):
+    with pytest.raises(InputError, match=r"only as GGUF \(small.gguf\); give the model as safetensors"):
         models.load_model(models.ModelSource(str(model_copy)))
 
 

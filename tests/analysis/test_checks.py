@@ -140,15 +140,9 @@ def _priced(folder: Path, *, is_timed: bool = True) -> str:
     plan.spec |= {"calibration": ["cc", "looc"], "lora": {"preset": "reif2024"}}
     task = plan.task("task001", ["a", "b"])
     n_tokens = {"task001/0/0": 4, "task001/2/0": 10, "looc/0": 6, "looc/1": 7}
-    for purpose, n_demos, tokens in (
-        ("main", 0, [6, 6]),
-        ("bias_score", 0, [6]),
-        ("cc", 0, [5]),
-        ("main", 2, [14, 15]),
-        ("bias_score", 2, [13]),
-        ("cc", 2, [13, 13]),
-        ("looc", 2, [9, 11]),
-    ):
+    of_zero = [("main", 0, [6, 6]), ("bias_score", 0, [6]), ("cc", 0, [5])]
+    of_two = [("main", 2, [14, 15]), ("bias_score", 2, [13]), ("cc", 2, [13, 13]), ("looc", 2, [9, 11])]
+    for purpose, n_demos, tokens in of_zero + of_two:
         for row, n_prompt_tokens in enumerate(tokens):
             gold = None if purpose == "cc" else "ab"[row]
             plan.prompt(task, purpose, gold, [[-1, -1], [-1, -2, -1]], n_demos=n_demos)

@@ -22,7 +22,7 @@ from biaseval.errors import how_to_install
 from biaseval.scoring import LabelScorer, prepare
 from biaseval.scoring.memory import is_out_of_memory
 from tests.bench import methods
-from tests.bench.engines.engine import Way, engines
+from tests.bench.engines.engine import NoEngineError, Way, engines
 from tests.bench.flops import matrix_flops_per_s, useful_flops
 from tests.bench.memory import peak_memory
 from tests.bench.methods import Batched, Scores, n_computed
@@ -90,7 +90,7 @@ def benchmark(scenarios: Sequence[Scenario], tokenizer_json: str, settings: Sett
                     (_ours(scorer, prompts, settings),),
                     (_baseline(name, own, prompts, settings, tokenizer) for name, own in baselines.items()),
                 )
-                for run in runs:
+                for run in filter(None, runs):
                     measured.append(_described(run, scenario, prompts, dtype, model, tokenizer))
                     _say(measured[-1])
         rates[dtype] = max(rate, matrix_flops_per_s(dtype, settings.device))
@@ -128,9 +128,9 @@ class _Run:
     scores: Scores
     seconds: float
     prepare_s: float | None
-    peak_mib: float
-    n_tokens: int | None = None
-    """Computed, where the method itself says so."""
+    peak_mib: float | None
+    n_tokens: int | None
+    """Computed, without padding; None: not known."""
 
 
 def _ours(scorer: LabelScorer, prompts: pa.Table, settings: Settings) -> _Run:
@@ -146,7 +146,8 @@ def _ours(scorer: LabelScorer, prompts: pa.Table, settings: Settings) -> _Run:
         scored = scorer.score_prepared(prepared)
         seconds = time.perf_counter() - start
         scores = np.array([sum(own) for own in scored["token_logprobs"].to_pylist()])
-        runs.append(_Run(f"biaseval ({scorer.path})", len(prompts), scores, seconds, prepare_s, peak.mib))
+        n_tokens = prepared.trie.n_nodes if scorer.path == "packed" else None
+        runs.append(_Run(f"biaseval ({scorer.path})", len(prompts), scores, seconds, prepare_s, peak.mib, n_tokens))
     return sorted(runs, key=lambda run: run.seconds)[_N_REPEATS // 2]
 
 
@@ -174,18 +175,26 @@ def _baselines(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> di
 
 def _baseline(
     method: str, run: Batched, prompts: pa.Table, settings: Settings, tokenizer: PreTrainedTokenizerFast
-) -> _Run:
-    """Run a method at its fastest batch size, on as many rows as the time allows."""
-    sizes = (1,) if method == "prefix-cached loop" or isinstance(run, Way) else BATCH_SIZES[settings.device]
-    batch_size, row_s = _fastest(run, prompts, sizes)
-    n_rows = min(len(prompts), max(_FEWEST_ROWS, int(settings.baseline_s / row_s)))
-    chosen = prompts.slice(0, n_rows)
-    with peak_memory(settings.device) as peak:
-        seconds, scores = _timed(lambda: run(chosen, batch_size))
-    name = f"{method}, batch {batch_size}"
+) -> _Run | None:
+    """Run a method at its fastest batch size, on as many rows as the time allows; on all if rows share computation.
+
+    None: its engine cannot go on, which is said.
+    """
+    is_shared = run.is_shared if isinstance(run, Way) else method == "prefix-cached loop"
+    sizes = (1,) if is_shared or isinstance(run, Way) else BATCH_SIZES[settings.device]
+    try:
+        batch_size, row_s = _fastest(run, prompts, sizes)
+        most = len(prompts) if is_shared else max(_FEWEST_ROWS, int(settings.baseline_s / row_s))
+        chosen = prompts.slice(0, most)
+        with peak_memory(settings.device) as peak:
+            seconds, scores = _timed(lambda: run(chosen, batch_size))
+    except NoEngineError as error:
+        print(f"{method} is left out: {error}", file=sys.stderr)
+        return None
     if isinstance(run, Way):
-        return _Run(method, n_rows, scores, seconds, None, run.peak_mib, run.n_tokens)
-    return _Run(name, n_rows, scores, seconds, None, peak.mib, n_computed(method, tokenizer, chosen))
+        return _Run(method, len(chosen), scores, seconds, None, None, run.n_tokens)
+    name, n_tokens = f"{method}, batch {batch_size}", n_computed(method, tokenizer, chosen)
+    return _Run(name, len(chosen), scores, seconds, None, peak.mib, n_tokens)
 
 
 def _fastest(run: Batched, prompts: pa.Table, sizes: Sequence[int]) -> tuple[int, float]:
@@ -237,7 +246,7 @@ def _described(
         seconds=run.seconds,
         prepare_s=run.prepare_s,
         peak_memory_mib=run.peak_mib,
-        n_tokens=prepared.trie.n_nodes if run.n_tokens is None else run.n_tokens,
+        n_tokens=run.n_tokens,
         n_unique_tokens=prepared.trie.n_nodes,
         useful_flops=useful_flops(model, prepared.trie),
         scores=run.scores,

@@ -28,9 +28,9 @@ class Measured:
     """From texts to scores."""
     prepare_s: float | None
     """The part of it that tokenises, which a run does on other processors while the scorer works; ours only."""
-    peak_memory_mib: float
-    n_tokens: int
-    """Computed, without padding; unique ones and no other by ours."""
+    peak_memory_mib: float | None
+    n_tokens: int | None
+    """Computed, without padding; None: not known."""
     n_unique_tokens: int
     useful_flops: int
     scores: npt.NDArray[np.float64]
@@ -67,10 +67,12 @@ class Record:
     """
     flipped: int
     """Rows whose predicted label (largest mean log-probability of label tokens and EOS) is not the reference's."""
-    peak_memory_mib: float
-    """Beyond weights and what else was there before."""
-    tokens_per_row: float
-    """Computed, without padding."""
+    n_unscored: int
+    """Labels that the method gives no score; their rows are not among ``flipped``."""
+    peak_memory_mib: float | None
+    """Beyond weights and what else was there before; None of other engines, which reserve it when they start."""
+    tokens_per_row: float | None
+    """Computed, without padding; None: not known."""
     tokens_per_s: float
     """Unique tokens: those of shared prefixes once."""
     flops_per_s: float
@@ -106,6 +108,7 @@ def _record(own: Measured, ours: Measured, reference: Measured, matrix_rate: flo
     row_s = own.seconds / own.n_rows
     rate = own.useful_flops / own.seconds
     expected = reference.scores[: len(own.scores)]
+    is_whole = ~np.isnan(own.scores).reshape(own.n_rows, own.n_labels).any(axis=1)
     return Record(
         scenario=own.scenario,
         task=own.task,
@@ -121,9 +124,10 @@ def _record(own: Measured, ours: Measured, reference: Measured, matrix_rate: flo
         rows_per_s=1 / row_s,
         ratio=row_s / (ours.seconds / ours.n_rows),
         largest_difference=float(np.nanmax(np.abs(own.scores - expected))),
-        flipped=int((_predicted(own, own.scores) != _predicted(own, expected)).sum()),
+        flipped=int(((_predicted(own, own.scores) != _predicted(own, expected)) & is_whole).sum()),
+        n_unscored=int(np.isnan(own.scores).sum()),
         peak_memory_mib=own.peak_memory_mib,
-        tokens_per_row=own.n_tokens / own.n_rows,
+        tokens_per_row=None if own.n_tokens is None else own.n_tokens / own.n_rows,
         tokens_per_s=own.n_unique_tokens / own.seconds,
         flops_per_s=rate,
         share_of_matrix_rate=rate / matrix_rate,
@@ -151,6 +155,7 @@ COLUMNS = {
     "ratio": "{ratio:.1f}x",
     "largest difference": "{largest_difference:.1e}",
     "flipped": "{flipped}",
+    "labels without a score": "{n_unscored}",
     "peak memory, MiB": "{peak_memory_mib:.0f}",
     "tokens per row": "{tokens_per_row:.0f}",
     "unique tokens/s": "{tokens_per_s:.0f}",
@@ -161,7 +166,8 @@ COLUMNS = {
 
 def markdown(report: Mapping[str, Any]) -> str:
     """Return all records as a table, with what they were measured on below."""
-    rows = [[cell.format(**row) for cell in COLUMNS.values()] for row in report["records"]]
+    known = [{name: float("nan") if own is None else own for name, own in row.items()} for row in report["records"]]
+    rows = [[cell.format(**row).replace("nan", "") for cell in COLUMNS.values()] for row in known]
     return "\n".join([*_table(list(COLUMNS), rows), "", _conditions(report)])
 
 

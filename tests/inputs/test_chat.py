@@ -118,14 +118,11 @@ def test_where_scores_are_not_what_the_template_writes_it_is_said() -> None:
         for changed, shown in {
             "replace('  ', ' ')": "changes the text of turns, as of 'two  spaces",
             "replace('\n\n\n', '\n\n')": "as of 'lines",
-            "e": "as of '<b>bold</b>",
-            "replace('</s>', '')": "as of 'tags </s>",
+            "e": "as of '<b>bold</b>", "replace('</s>', '')": "as of 'tags </s>",
             "replace('<|im_start|>', '')": "as of 'tags </s>",
             "replace('{{', '{')": "as of '{{ braces",
-            "replace('ö', 'oe')": "as of 'Größe",
-            "replace('…', '...')": "as of 'Größe",
-            "truncate(500)": "as of 'a long text",
-            "replace('UPPER', 'upper')": "as of 'UPPER",
+            "replace('ö', 'oe')": "as of 'Größe", "replace('…', '...')": "as of 'Größe",
+            "truncate(500)": "as of 'a long text", "replace('UPPER', 'upper')": "as of 'UPPER",
         }.items()
     ),
 ])  # fmt: skip

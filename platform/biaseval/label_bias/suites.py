@@ -26,28 +26,18 @@ REIF2024 = (
 
 # fmt: on
 
-SEMANTICALLY_EQUIVALENT = frozenset(
-    {
-        "task073_commonsenseqa_answer_generation",
-        "task104_semeval_2019_task10_closed_vocabulary_mathematical_answer_generation",
-        "task156_codah_classification_adversarial",
-        "task213_rocstories_correct_ending_classification",
-        "task214_rocstories_incorrect_ending_classification",
-        "task221_rocstories_two_choice_classification",
-        "task228_arc_answer_generation_easy",
-        "task229_arc_answer_generation_hard",
-        "task230_iirc_passage_classification",
-        "task231_iirc_link_classification",
-        "task268_casehold_legal_answer_generation",
-        "task296_storycloze_correct_end_classification",
-        "task297_storycloze_incorrect_end_classification",
-        "task309_race_answer_generation",
-        "task310_race_classification",
-        "task580_socialiqa_answer_generation",
-        "task1135_xcsr_en_commonsense_mc_classification",
-        "task1431_head_qa_answer_generation",
-    }
-)
+SEMANTICALLY_EQUIVALENT = frozenset({
+    "task073_commonsenseqa_answer_generation",
+    "task104_semeval_2019_task10_closed_vocabulary_mathematical_answer_generation",
+    "task156_codah_classification_adversarial", "task213_rocstories_correct_ending_classification",
+    "task214_rocstories_incorrect_ending_classification", "task221_rocstories_two_choice_classification",
+    "task228_arc_answer_generation_easy", "task229_arc_answer_generation_hard",
+    "task230_iirc_passage_classification", "task231_iirc_link_classification",
+    "task268_casehold_legal_answer_generation", "task296_storycloze_correct_end_classification",
+    "task297_storycloze_incorrect_end_classification", "task309_race_answer_generation",
+    "task310_race_classification", "task580_socialiqa_answer_generation",
+    "task1135_xcsr_en_commonsense_mc_classification", "task1431_head_qa_answer_generation",
+})  # fmt: skip
 """The 18 multi-choice and sentence-completion tasks of P1 section 6 (inferred: P1 prints only the count).
 
 The set has whole names, because numbers may belong to other tasks.

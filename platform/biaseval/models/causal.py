@@ -18,7 +18,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference
 from biaseval.models.loading import ON_CPU, Loading, built_model, read_model, read_tokenizer
-from biaseval.models.sources import ModelSource, load_config, reading
+from biaseval.models.sources import ModelSource, load_config, reading, refuse_quantized
 from biaseval.models.weights import compare_files
 
 _PART = "causal language model"
@@ -152,6 +152,7 @@ def check_source(source: ModelSource) -> None:
     """Make sure, by its configuration, that a model can be loaded as a causal language model; InputError where not."""
     config = load_config(source)
     check_causal(source.path, config)
+    refuse_quantized(source.path, config)
     brings_code = source.trust_remote_code and "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not brings_code:
         raise InputError(

@@ -95,7 +95,7 @@ def read_model(
     if source.adapter is not None:
         located(source.adapter)
     device = _resolved_device(loading.device)
-    refuse_quantized(source.path, config, device)
+    refuse_quantized(source.path, config, device, loading.quantization)
     own: Any = config.get_text_config().dtype
     numbers = torch_dtype(loading.dtype) if loading.dtype is not None else own or torch.float32
     options: dict[str, Any] = {"dtype": "auto" if loading.dtype is None else numbers}
@@ -137,7 +137,6 @@ def built_model(auto: Any, part: str, source: ModelSource, dtype: str = "float32
         InputError: no such model, none of this sort, or an unknown dtype.
     """
     config = load_config(source)
-    refuse_quantized(source.path, config)
     with reading(source.path, part, is_description=torch.get_default_device().type == "meta"):
         model: PreTrainedModel = auto.from_config(
             config, dtype=torch_dtype(dtype), trust_remote_code=source.trust_remote_code

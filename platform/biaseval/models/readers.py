@@ -18,7 +18,7 @@ from biaseval.errors import InputError
 from biaseval.models.adapters import for_inference, is_in_adapter
 from biaseval.models.causal import bare_model, model_window
 from biaseval.models.loading import ON_CPU, Loading, built_model, read_model, read_tokenizer, torch_dtype
-from biaseval.models.sources import ModelSource, load_config
+from biaseval.models.sources import ModelSource, load_config, refuse_quantized
 from biaseval.models.weights import compare_files
 
 _PART = "question answering model"
@@ -51,6 +51,7 @@ def describe_reader(source: ModelSource, answers: str, *, has_weights: bool = Tr
         InputError: no such model, none of this form, or weights that do not belong to the configuration.
     """
     config = load_config(source)
+    refuse_quantized(source.path, config)
     part = f"model for {answers} answers"
     is_body = answers == "extractive"
     if is_body or config.is_encoder_decoder:

@@ -6,6 +6,7 @@ Neither torch nor transformers is imported before a configuration is read.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import socket
@@ -151,37 +152,54 @@ def load_config(source: ModelSource) -> PretrainedConfig:
     return config
 
 
-def refuse_quantized(path: str, config: PretrainedConfig, device: str | None = None) -> None:
+def quantization_of(config: PretrainedConfig) -> dict[str, Any]:
+    """Return how a checkpoint says that its weights are quantized; empty if it does not."""
+    own: Any = getattr(config, "quantization_config", None)
+    own = own or getattr(config.get_text_config(decoder=True), "quantization_config", None) or {}
+    return own if isinstance(own, dict) else dict(own.to_dict())
+
+
+def refuse_quantized(path: str, config: PretrainedConfig, device: str | None = None, added: str | None = None) -> None:
     """Make sure that transformers can read the weights of a quantized checkpoint; others pass.
 
+    FP8 weights are unpacked to the dtype of the model if the package with kernels for them is not installed.
+
+    Args:
+        path: of the model, for messages.
+        config: of the model.
+        device: on which the weights will be; None: another machine loads them, which may have a GPU.
+        added: a quantization that the weights get while they load.
+
     Raises:
-        InputError: it does not know the quantization, a package is not installed, or, with ``device`` given, it needs a
-            GPU that is not there.
+        InputError: a package is not installed, the device does not suffice, or weights are to be quantized twice.
     """
-    own: Any = getattr(config, "quantization_config", None)
-    if not own:
-        return
     from transformers.quantizers.auto import AutoHfQuantizer
 
-    own = own if isinstance(own, dict) else own.to_dict()
+    own = quantization_of(config)
+    method = own.get("quant_method")
+    what = f"{path}: its weights are quantized ({method})"
+    if own and added is not None:
+        raise InputError(f"{what}, and {added} would quantize them again; set model.quantization to null")
+    if method in ("fp8", "mxfp8") and importlib.util.find_spec("kernels") is None:
+        own["dequantize"] = True
     try:
-        AutoHfQuantizer.from_config(own, pre_quantized=True).validate_environment(device_map=device)
-    except Exception as error:  # a quantization's own code, with whatever its settings make it raise
-        if isinstance(error, RuntimeError) and device is None:
-            return  # this machine has no GPU; that of the actors may have one
+        if not own or not AutoHfQuantizer.supports_quant_method(own):
+            return  # transformers ignores one that it does not know
+        quantizer = AutoHfQuantizer.from_config(own, pre_quantized=True)
+        quantizer.validate_environment(device_map={"": device or "cuda"})
+    except Exception as error:  # whatever the code of a quantization raises
         reason = " ".join(str(error).split())[:300]
-        raise InputError(
-            f"{path}: its weights are quantized ({own.get('quant_method')}): {reason}; install what is missing, or "
-            "give the model in 16 bits or FP8"
-        ) from error
+        if device is None and not (isinstance(error, ImportError) and "GPU" not in reason):
+            return
+        raise InputError(f"{what}: {reason}; install what is missing, or give the model in 16 bits or FP8") from error
 
 
 def _only_gguf(folder: Path) -> str | None:
     """Return what to do with a directory whose weights are GGUF alone, or None."""
-    file = next(iter(sorted(folder.glob("*.gguf"))), None)
+    file = None if any(folder.glob("*.safetensors")) else next(iter(sorted(folder.glob("*.gguf"))), None)
     return file and (
-        f"weights only as GGUF ({file.name}); convert them: load AutoModelForCausalLM and AutoTokenizer with gguf_file="
-        f"{file.name!r} (package gguf) and call save_pretrained"
+        f"weights only as GGUF ({file.name}); give the model as safetensors, which save_pretrained writes of a model "
+        "loaded with gguf_file and quantization_config=GgufConfig(dequantize=True)"
     )
 
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging as chatter
 
 from biaseval.errors import InputError, refuse
-from biaseval.models.sources import local_folder, missing_weights, reading, weights_files
+from biaseval.models.sources import local_folder, missing_weights, quantization_of, reading, weights_files
 
 _UNUSED = re.compile(
     # Buffers that older versions saved, and that models compute now: rotary frequencies, positions, causal masks.
@@ -130,8 +130,7 @@ def compare_files(path: str, model: PreTrainedModel, part: str, *, is_body: bool
     errors call it ``part``.
     """
     folder = local_folder(path, is_fetched=False)
-    is_quantized = getattr(model.config, "quantization_config", None) is not None
-    if folder is None or is_quantized or missing_weights(folder) is not None:
+    if folder is None or quantization_of(model.config) or missing_weights(folder) is not None:
         return []
     with reading(path, part), quietly(path, part):
         loaded: Any = type(model).from_pretrained(

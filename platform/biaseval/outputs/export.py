@@ -64,22 +64,15 @@ class ExportedTask:
         # The harness does not name the labels of a greedy continuation, and scores of labels do not contain them.
         responses = [[repr(value), "False"] for value in row.log_likelihoods]
         return {
-            "doc_id": row.row,
-            "doc": doc,
-            "target": row.gold,
+            "doc_id": row.row, "doc": doc, "target": row.gold,
             "arguments": {
                 f"gen_args_{number}": {"arg_0": row.prompt, "arg_1": f"{_DELIMITER}{label}"}
                 for number, label in enumerate(self.labels)
             },
-            "resps": [[response] for response in responses],
-            "filtered_resps": responses,
-            "filter": "none",
-            "metrics": ["acc"],
-            "doc_hash": _hash(json.dumps(doc, indent=2, ensure_ascii=False)),
-            "prompt_hash": _hash(row.prompt),
-            "target_hash": _hash(row.gold),
-            "acc": self.accuracy(row),
-        }
+            "resps": [[response] for response in responses], "filtered_resps": responses, "filter": "none",
+            "metrics": ["acc"], "doc_hash": _hash(json.dumps(doc, indent=2, ensure_ascii=False)),
+            "prompt_hash": _hash(row.prompt), "target_hash": _hash(row.gold), "acc": self.accuracy(row),
+        }  # fmt: skip
 
 
 def results_of(tasks: Sequence[ExportedTask], n_demos: int, demo_set: int, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the benchmark where the command line says and return its report."""
     device = "cuda" if arguments.gpus else "cpu"
+    if arguments.model and (arguments.gpus or not (arguments.model / "model.safetensors").is_file()):
+        raise InputError(f"--model {arguments.model}: give a folder with model.safetensors, and no --gpus")
+    if arguments.engines and not arguments.model:
+        raise InputError("--engines: needs a real model; name its folder with --model")
     settings = Settings(
         shape=arguments.shape,
         dtypes=_names("--dtype", arguments.dtype or DTYPES[device], ("float32", "bfloat16", "float16")),
@@ -75,7 +79,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         raise InputError(f"--tasks {folder}: no such folder; leave it out to measure on generated texts")
     boolq = arguments.boolq or (BOOLQ if BOOLQ.is_file() else None)
     chosen = scenarios(folder, _names("--scenarios", arguments.scenarios, SCENARIOS), boolq)
+    least = min(own.n_reserved for own in chosen)
     if arguments.demos:
+        if not all(own.isdecimal() and int(own) <= least for own in arguments.demos.split(",")):
+            raise InputError(f"--demos {arguments.demos}: give numbers from 0 to {least}, with commas between them")
         asked = [int(own) for own in arguments.demos.split(",")]
         by_name = {own.name: own for own in chosen}
         chosen = [replace(own, n_demos=n_demos) for own in by_name.values() for n_demos in asked]

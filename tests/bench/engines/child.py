@@ -2,14 +2,13 @@
 
 Imports nothing of biaseval. Each line of standard input is JSON: ``way`` and ``rows``, each with ``context`` (token ids
 of the prompt) and ``endings`` (ids of each label with EOS). A line of JSON answers: ``scores`` (sums of
-log-probabilities in nats, one per row and label), ``n_tokens`` (computed) and ``peak_mib`` (beyond memory used before).
+log-probabilities in nats, one per row and label; NaN: none) and ``n_tokens`` (computed).
 """
 
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +40,8 @@ def vllm(model: str, dtype: str, threads: int) -> Run:
         texts = [(len(row["context"]), row["context"] + ending) for row in rows for ending in row["endings"]]
         found = engine.generate([{"prompt_token_ids": ids} for _, ids in texts], how, use_tqdm=False)
         sums = [
-            sum(map(_logprob, one.prompt_logprobs[n:], ids[n:])) for (n, ids), one in zip(texts, found, strict=True)
+            sum(_logprob(one, place, ids[place]) for place in range(n, len(ids)))
+            for (n, ids), one in zip(texts, found, strict=True)
         ]
         return sums, sum(len(ids) - (one.num_cached_tokens or 0) for (_, ids), one in zip(texts, found, strict=True))
 
@@ -72,6 +72,8 @@ def llama(model: str, dtype: str, threads: int) -> Run:
 
     def add(token: int, position: int, sequences: list[int], *, is_asked: bool) -> int:
         at = int(batch.n_tokens)
+        if at >= _MOST_TOKENS or len(sequences) > _MOST_SEQUENCES:
+            raise ValueError("a row does not fit a batch")
         batch.token[at], batch.pos[at], batch.n_seq_id[at], batch.logits[at] = token, position, len(sequences), is_asked
         for place, one in enumerate(sequences):
             batch.seq_id[at][place] = one
@@ -130,9 +132,11 @@ def llama(model: str, dtype: str, threads: int) -> Run:
     return run
 
 
-def _logprob(found: dict[int, Any] | None, token: int) -> float:
-    """Return a token's log-probability; not a number where vLLM took it from the cache, which keeps none."""
-    return float("nan") if found is None or token not in found else float(found[token].logprob)
+def _logprob(found: Any, place: int, token: int) -> float:
+    """Return a token's log-probability; NaN where vLLM read the token before it from the cache, which keeps none."""
+    if place <= (found.num_cached_tokens or 0):
+        return float("nan")
+    return float(found.prompt_logprobs[place][token].logprob)
 
 
 def _n_own(row: Any, n_shared: int) -> int:
@@ -162,12 +166,6 @@ def _common(texts: list[list[int]]) -> int:
 ENGINES = {"vllm": vllm, "llama.cpp": llama}
 
 
-def _memory_mib(name: str) -> float:
-    """Return VmRSS or VmHWM, the most since it was last set back."""
-    [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name)]
-    return int(line.split()[1]) / 1024
-
-
 def main(engine: str, model: str, dtype: str, threads: str) -> None:
     """Answer each line until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
@@ -175,10 +173,8 @@ def main(engine: str, model: str, dtype: str, threads: str) -> None:
     run = ENGINES[engine](model, dtype, int(threads))
     for line in sys.stdin:
         asked = json.loads(line)
-        Path("/proc/self/clear_refs").write_text("5")
-        before = _memory_mib("VmRSS")
         scores, n_tokens = run(asked["rows"], asked["way"])
-        answer = {"scores": scores, "n_tokens": n_tokens, "peak_mib": _memory_mib("VmHWM") - before}
+        answer = {"scores": scores, "n_tokens": n_tokens}
         print(json.dumps(answer), file=answers, flush=True)
 
 

@@ -1,5 +1,6 @@
 """Environments of other engines, made the first time, and engines that answer from there."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -82,10 +83,10 @@ class Way:
 
     def __init__(self, engine: Engine, way: str, tokenizer: PreTrainedTokenizerFast) -> None:
         self._engine, self._way, self._tokenizer = engine, way, tokenizer
+        self.is_shared = way in ("cached", "shared")
+        """Whether rows share computation, so that the time per row depends on their number."""
         self.n_tokens = 0
         """Computed in the last call."""
-        self.peak_mib = 0.0
-        """Of the child in the last call, beyond what it used before."""
 
     def __call__(self, prompts: pa.Table, batch_size: int) -> Scores:
         """Score the prompts from texts on; engines batch as they like."""
@@ -97,7 +98,7 @@ class Way:
             whole = self._tokenizer([text + ending for ending in endings])["input_ids"]
             rows.append({"context": begin, "endings": [ids[len(begin) :] for ids in whole]})
         answer = self._engine.ask(self._way, rows)
-        self.n_tokens, self.peak_mib = answer["n_tokens"], answer["peak_mib"]
+        self.n_tokens = answer["n_tokens"]
         return np.array(answer["scores"])
 
 
@@ -136,7 +137,8 @@ def _environment(name: str, cache: Path) -> Path:
 
 def _gguf(model: Path, dtype: str, cache: Path) -> Path:
     """Return the model as a GGUF file; the program that converts it comes with llama.cpp's sources."""
-    file = cache / f"{model.name}-{dtype}.gguf"
+    digest = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()[:12]
+    file = cache / f"{digest}-{dtype}.gguf"
     sources = cache / "sources"
     if not sources.is_dir():
         packed = cache / "packed"
@@ -152,8 +154,9 @@ def _gguf(model: Path, dtype: str, cache: Path) -> Path:
         _run(
             [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", needed, "sentencepiece==0.2.3"]
         )
-        program = sources / "convert_hf_to_gguf.py"
-        _run([sys.executable, program, model, "--outtype", _TYPES[dtype], "--outfile", file], PYTHONPATH=str(needed))
+        program, made = sources / "convert_hf_to_gguf.py", cache / "unfinished.gguf"
+        _run([sys.executable, program, model, "--outtype", _TYPES[dtype], "--outfile", made], PYTHONPATH=str(needed))
+        made.rename(file)
     return file
 
 
