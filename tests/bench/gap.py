@@ -32,9 +32,9 @@ _KINDS = {
 _OTHERS = "norms, rotations, activations, copies"
 
 
-def kinds_of(events: Any, vocabulary: int) -> Counter[str]:
+def kinds_of(events: Any, vocabulary: int) -> Any:
     """Return the seconds that operations themselves take, by kind."""
-    seconds: Counter[str] = Counter()
+    seconds: Any = Counter()
     for event in events:
         kind = next((kind for kind, names in _KINDS.items() if event.key in names), _OTHERS)
         if kind == "matrix products" and any(vocabulary in shape for shape in event.input_shapes if shape):

@@ -196,11 +196,9 @@ def refuse_quantized(path: str, config: PretrainedConfig, device: str | None = N
 
 def _only_gguf(folder: Path) -> str | None:
     """Return what to do with a directory whose weights are GGUF alone, or None."""
-    file = None if any(folder.glob("*.safetensors")) else next(iter(sorted(folder.glob("*.gguf"))), None)
-    return file and (
-        f"weights only as GGUF ({file.name}); give the model as safetensors, which save_pretrained writes of a model "
-        "loaded with gguf_file and quantization_config=GgufConfig(dequantize=True)"
-    )
+    files = [] if any(folder.glob("*.safetensors")) else sorted(folder.glob("*.gguf"))
+    how = "which save_pretrained writes of a model loaded with gguf_file and GgufConfig(dequantize=True)"
+    return f"weights only as GGUF ({files[0].name}); give the model as safetensors, {how}" if files else None
 
 
 def check_weights(path: str) -> None:
