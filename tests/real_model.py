@@ -43,12 +43,12 @@ def _fetch(folder: Path) -> None:
 
 def _convert(source: Path, folder: Path) -> None:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    read = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
-    model = AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)  # without the marks of GGUF
-    model.load_state_dict(read.state_dict())
-    model.generation_config = read.generation_config
+    plain = GgufConfig(dequantize=True)
+    model = AutoModelForCausalLM.from_pretrained(
+        source, gguf_file=_GGUF, dtype=torch.float32, quantization_config=plain
+    )
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(source, gguf_file=_GGUF).save_pretrained(folder)
 

@@ -186,7 +186,6 @@ def summary(report: Mapping[str, Any]) -> str:
     for (scenario, n_demos), rows in settings.items():
         by_method = {(_method(row), row["dtype"]): row for row in rows}
         own = next(row for row in rows if row["prepare_s"] is not None and row["dtype"] == main)
-        ours = _method(own)
         line = [scenario, str(n_demos), str(own["prompt_tokens"]), f"{own['n_labels']} x {own['label_tokens']:.1f}"]
         line += [f"{own['rows_per_s']:.1f}", f"{own['share_of_matrix_rate']:.0%}", f"{own['peak_memory_mib']:.0f}"]
         line += [f"{own['suite_hours']:.1f}"]
@@ -194,7 +193,7 @@ def summary(report: Mapping[str, Any]) -> str:
             f"{by_method[method, main]['ratio']:.1f}x" if (method, main) in by_method else "" for method in methods
         ]
         for dtype in report["dtypes"][1:]:
-            other = by_method[ours, dtype]
+            [other] = [row for row in rows if row["prepare_s"] is not None and row["dtype"] == dtype]
             line += [f"{other['rows_per_s']:.1f}", f"{other['largest_difference']:.2f}", str(other["flipped"])]
         lines.append(line)
     worst = max(row["largest_difference"] for row in report["records"] if row["dtype"] == main)

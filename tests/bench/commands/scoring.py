@@ -124,10 +124,13 @@ def write(report: dict[str, Any], out: str) -> None:
     uri = out if "://" in out else str(Path(out).absolute())
     filesystem, path = fs.FileSystem.from_uri(uri)
     filesystem.create_dir(path.rpartition("/")[0])
-    tables = f"{summary(report)}\n\n## All records\n\n{markdown(report)}\n"
-    for name, text in ((path, json.dumps(report, indent=2) + "\n"), (path.removesuffix(".json") + ".md", tables)):
+    for name, text_of in (
+        (path, lambda: json.dumps(report, indent=2)),  # first: the tables are made again from it
+        (path.removesuffix(".json") + ".md", lambda: f"{summary(report)}\n\n## All records\n\n{markdown(report)}"),
+    ):
+        text = text_of()
         with filesystem.open_output_stream(name) as stream:
-            stream.write(text.encode())
+            stream.write(f"{text}\n".encode())
     print(f"written: {uri}", file=sys.stderr)
 
 
@@ -146,5 +149,5 @@ def main() -> None:
     except BiasevalError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    print(f"{markdown(report)}\n\n{summary(report)}")
     write(report, arguments.out or default_out(report))
+    print(f"{markdown(report)}\n\n{summary(report)}")
