@@ -32,10 +32,9 @@ TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.1, torch.bfloat16: 0.5}
 In 16 bits the root mean square counts, or a fifth of the largest: rounding alone changes single tokens by 0.5 nats.
 """
 
-_NOISE = 3
-"""In 16 bits scores may differ by this many times what padding alone changes, and by a fifth of ``TOLERANCE``.
-
-And by half the dtype's epsilon at the largest logit, whatever else: target and normalizer are rounded.
+_NOISE, _N_BEHIND = 3, 17
+"""In 16 bits scores may differ by 3 times what 17 tokens behind a text change, and by a fifth of ``TOLERANCE``,
+and by half the dtype's epsilon at the largest logit, whatever else: target and normalizer are rounded.
 """
 
 _N_SELF_TEST = 3
@@ -309,9 +308,11 @@ class Runner:
             is_few &= _shares(path, texts.subset(is_few))
         return is_few
 
-    def _plain(self, texts: Texts, rows: Integers) -> tuple[Logprobs, float]:
+    def _plain(self, texts: Texts, rows: Integers, n_more: int = 0) -> tuple[Logprobs, float]:
         """Return log-probabilities by slot, of some texts, from plain forward passes, and the largest logit in them."""
         trie = texts.subset(np.isin(np.arange(len(texts.lengths)), rows))
+        for _ in range(n_more):
+            trie = trie.with_last_token()
         scores = np.full(int(texts.offsets[-1]), np.nan, dtype=np.float32)
         predictions = list(self._predictions("full_text", trie))
         write_logprobs(trie, predictions, scores)
@@ -351,8 +352,9 @@ class Runner:
             off = np.abs(scores[slots] - plain[slots])
             size = difference = float(off.max())
             if self.model.dtype.itemsize == 2:
-                padded, _ = self._plain(texts, rows)
-                rms, noise = (float(np.sqrt((own**2).mean())) for own in (off, padded[slots] - plain[slots]))
+                longer = [self._plain(texts, np.array([row]), _N_BEHIND)[0] - plain for row in rows]
+                noises = np.concatenate([own[~np.isnan(own)] for own in longer])
+                rms, noise = (float(np.sqrt((own**2).mean())) for own in (off, noises))
                 size = max(rms, difference / 5)
                 tolerance = min(max(_NOISE * noise, tolerance / 5), tolerance)
                 tolerance = max(tolerance, torch.finfo(self.model.dtype).eps / 2 * largest)
