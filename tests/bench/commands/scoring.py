@@ -124,13 +124,13 @@ def write(report: dict[str, Any], out: str) -> None:
     uri = out if "://" in out else str(Path(out).absolute())
     filesystem, path = fs.FileSystem.from_uri(uri)
     filesystem.create_dir(path.rpartition("/")[0])
-    for name, text_of in (
-        (path, lambda: json.dumps(report, indent=2)),  # first: the tables are made again from it
-        (path.removesuffix(".json") + ".md", lambda: f"{summary(report)}\n\n## All records\n\n{markdown(report)}"),
-    ):
-        text = text_of()
+
+    def put(name: str, text: str) -> None:
         with filesystem.open_output_stream(name) as stream:
             stream.write(f"{text}\n".encode())
+
+    put(path, json.dumps(report, indent=2))  # first: the tables can be made again from it
+    put(path.removesuffix(".json") + ".md", f"{summary(report)}\n\n## All records\n\n{markdown(report)}")
     print(f"written: {uri}", file=sys.stderr)
 
 
