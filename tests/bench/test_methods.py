@@ -147,6 +147,14 @@ def test_a_model_of_a_folder_takes_the_place_of_a_random_one(
     with pytest.raises(SystemExit):
         _run_script(monkeypatch, f"--model={tiny_llama}", "--engines=vllm,other")
     assert "--engines: other is not one of vllm, llama.cpp" in capfd.readouterr().err
+    for options, said in {
+        ("--engines=vllm",): "--engines: needs a real model; name its folder with --model",
+        ("--scenarios=base", "--demos=99"): "--demos 99: give numbers from 0 to 16, with commas between them",
+        (f"--model={tmp_path}",): f"--model {tmp_path}: give a folder with model.safetensors, and no --gpus",
+    }.items():
+        with pytest.raises(SystemExit):
+            _run_script(monkeypatch, *options)
+        assert said in capfd.readouterr().err
 
 
 @pytest.mark.ray

@@ -129,15 +129,10 @@ def _boundaries(
     seeds, rows, of_setting = range(len(changes)), range(8), {"setting": "0/100", "number": 0}
     value = {"metric": "mean_f1", "value": 1.0}
     above = {"is_above_constant": True, "has_enough_rows": True, "is_any_setting_above_constant": True}
+    predicted = table(row=rows, gold="yes", prediction="yes", **of_setting)
     tables = {
-        "majority_bias_shared": [
-            {"run": run, "other_run": other, "is_comparable": True} for run, other in ("ab", "ba")
-        ],
-        "majority_predictions": [
-            {**row, "seed": seed}
-            for seed in seeds
-            for row in table(row=rows, gold="yes", prediction="yes", **of_setting)
-        ],
+        "majority_bias_shared": [{"run": a, "other_run": b, "is_comparable": True} for a, b in ("ab", "ba")],
+        "majority_predictions": [{**row, "seed": seed} for seed in seeds for row in predicted],
         "majority_row_values": table(row=rows, **value),
         "majority_draw_values": table(seed=seeds, **value, **of_setting),
         "majority_seed_boundaries": table(seed=seeds, rb_at_10=lambda times, seed: 0.25 + times * changes[seed]),

@@ -113,8 +113,7 @@ CUT = {
     "llama 3": lambda: trained(split_by(LLAMA_3)),
     "falcon": lambda: trained(pre_tokenizers.Sequence([
         pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(add_prefix_space=False),
-        pre_tokenizers.Digits(individual_digits=False),
-        pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), behavior="isolated"),
+        pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated"),
     ])),
     "llama 2": lambda: trained(pre_tokenizers.Metaspace(split=True)),
     "llama 2, one word": lambda: unsplit(trained(pre_tokenizers.Metaspace(split=True))),

@@ -15,7 +15,7 @@ from transformers import CpmAntConfig, GPTNeoConfig, PretrainedConfig, PreTraine
 
 from biaseval.errors import InputError
 from biaseval.models import ModelSource, describe_model
-from biaseval.scoring import LabelScorer, encode, runner
+from biaseval.scoring import LabelScorer, encode, prepare, runner
 from biaseval.scoring.packed import packed_predictions
 from biaseval.scoring.trie import TokenTrie
 from tests.scoring.families import (
@@ -87,6 +87,13 @@ def test_wrong_packs_are_found_out_in_16_bits(
     scoring = LabelScorer(model.bfloat16(), tokenizer)
     scoring.score(few_shot_prompts())
     assert scoring.path == "prefix_cache"
+
+
+def test_texts_that_fill_the_window_are_tested_in_16_bits(tokenizer: PreTrainedTokenizerBase) -> None:
+    longest = max(prepare(tokenizer, prompts := few_shot_prompts()).rows["n_tokens"].to_pylist())
+    scoring = LabelScorer(random_model(PACKED["gpt2"](n_positions=longest)).bfloat16(), tokenizer)
+    scoring.score(prompts)
+    assert (scoring.path, scoring.facts()["paths_left"]) == ("packed", {})
 
 
 def test_a_path_that_fails_is_left(

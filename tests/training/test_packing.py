@@ -17,6 +17,7 @@ from tests.training.trainingtexts import CPU, random_conversations
 SMALL = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 LAYERS = {**SMALL, "intermediate_size": 64, "num_key_value_heads": 2, "initializer_range": 0.3}
 GPT2 = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}
+FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2, "alibi": False, "initializer_range": 0.3}
 OPT = {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32, "init_std": 0.3}
 
 CONFIGS = {
@@ -26,9 +27,7 @@ CONFIGS = {
     "gpt2": hf.GPT2Config(**GPT2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
     "gpt_neox": hf.GPTNeoXConfig(**SMALL, intermediate_size=64, initializer_range=0.3),
     "opt": hf.OPTConfig(**OPT, dropout=0, attention_dropout=0),
-    "falcon": hf.FalconConfig(
-        **SMALL, new_decoder_architecture=True, num_kv_heads=2, alibi=False, initializer_range=0.3
-    ),
+    "falcon": hf.FalconConfig(**SMALL, **FALCON),
 }
 
 

@@ -47,13 +47,9 @@ PRESETS = {
         item="Tweet : {tweet}\nLabel: {label}",
         file_fields={"tweet": ("text",)},
         labels={
-            name: label
-            for label, others in {
-                "misinformation": "0",
-                "correct": "counter-misinformation 1",
-                "irrelevant": "2",
-            }.items()
-            for name in (label, *others.split())
+            name: own
+            for own, also in {"misinformation": "0", "correct": "counter-misinformation 1", "irrelevant": "2"}.items()
+            for name in (own, *also.split())
         },
     ),
 }

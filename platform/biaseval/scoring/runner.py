@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel
 
 from biaseval.errors import BiasevalError, InputError
-from biaseval.models import attention_window, refuse_looking_ahead
+from biaseval.models import attention_window, model_window, refuse_looking_ahead
 from biaseval.scoring.batched import batched_predictions, chains_to_cache, takes_cached_prefixes
 from biaseval.scoring.memory import SMALLEST_BUDGET, cache_budget_of, is_out_of_memory, token_budget_of
 from biaseval.scoring.packed import PathCache, packed_predictions, rotary_limit, why_no_packs, write_continuations
@@ -352,7 +352,9 @@ class Runner:
             off = np.abs(scores[slots] - plain[slots])
             size = difference = float(off.max())
             if self.model.dtype.itemsize == 2:
-                longer = [self._plain(texts, np.array([row]), _N_BEHIND)[0] - plain for row in rows]
+                room = min(model_window(self.model.config) or np.inf, self._rotary_limit or np.inf) - texts.lengths
+                behind = np.minimum(room, _N_BEHIND).astype(np.int64)
+                longer = [self._plain(texts, np.array([row]), behind[row])[0] - plain for row in rows]
                 noises = np.concatenate([own[~np.isnan(own)] for own in longer])
                 rms, noise = (float(np.sqrt((own**2).mean())) for own in (off, noises))
                 size = max(rms, difference / 5)
