@@ -49,7 +49,7 @@ def takes_cached_prefixes(model: PreTrainedModel) -> bool:
 
 @torch.inference_mode()
 def _continues_states(model: PreTrainedModel) -> bool:
-    """Return whether several tokens behind a cache see its states: the layers of Mamba 1 begin anew."""
+    """Return whether several tokens behind a cache see its states: the layers of Mamba 1 begin anew (4 % off or more)."""
     ids = torch.arange(2, 34, device=model.device)[None] % vocabulary_of(model)
     cache, name = DynamicCache(config=model.config), _cache_name(model) or _CACHES[0]
     try:
@@ -59,7 +59,7 @@ def _continues_states(model: PreTrainedModel) -> bool:
     except (RuntimeError, ValueError, TypeError, IndexError):
         return False
     expected = model(input_ids=ids).logits[:, 16:]
-    return bool((found - expected).abs().max() <= max(3e-5, 8 * torch.finfo(model.dtype).eps) * expected.abs().max())
+    return bool((found - expected).abs().max() <= max(1e-3, 8 * torch.finfo(model.dtype).eps) * expected.abs().max())
 
 
 def _cache_name(model: PreTrainedModel) -> str | None:
