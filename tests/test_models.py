@@ -1,5 +1,6 @@
 """Loading, describing and identifying models: on real files that the tests write."""
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -11,13 +12,20 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tokenizers import processors
 
 from biaseval import models
 from biaseval.errors import InputError
-from tests.tinymodels import make_tokenizer
+from biaseval.scoring import LabelScorer
+from tests.bench.models_page import PROMPTS
+from tests.scoring.families import EXACT, by_the_rule, largest_difference
+from tests.tinymodels import make_llama, make_tokenizer
+
+HAS_BITSANDBYTES = importlib.util.find_spec("bitsandbytes") is not None
+WITHOUT_BITSANDBYTES = pytest.mark.skipif(HAS_BITSANDBYTES, reason="bitsandbytes is installed")
 
 
 @pytest.fixture
@@ -97,8 +105,7 @@ def test_incomplete_directories_are_refused(model_copy: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("how", "missing"), [
     ({"quant_method": "gptq", "bits": 4}, "optimum"), ({"quant_method": "awq", "bits": 4}, "gptqmodel"),
-    ({"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {}}, "compressed"),
-    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
+    pytest.param({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes", marks=WITHOUT_BITSANDBYTES),
 ])  # fmt: skip
 def test_a_quantized_checkpoint_is_refused_by_the_package_that_it_lacks(
     model_copy: Path, how: dict[str, Any], missing: str
@@ -119,16 +126,37 @@ def test_a_quantization_that_nobody_knows_is_ignored_and_one_without_a_name_is_r
         models.load_model(models.ModelSource(str(model_copy)))
 
 
-def test_weights_of_eight_bit_floats_are_read_and_gguf_alone_is_refused(model_copy: Path) -> None:
+def compressed(how: str, **weights: Any) -> dict[str, Any]:
+    groups = {"group_0": {"targets": ["Linear"], "weights": {"symmetric": True, **weights}}}
+    own = {"config_groups": groups, "format": how, "ignore": ["lm_head"], "quantization_status": "compressed"}
+    return {"quant_method": "compressed-tensors", **own}
+
+
+@pytest.mark.parametrize(("how", "suffix"), [
+    ({"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}, "_scale_inv"),
+    (compressed("float-quantized", num_bits=8, type="float", strategy="channel"), "_scale"),
+    (compressed("int-quantized", num_bits=8, type="int", strategy="channel"), "_scale"),
+    (compressed("pack-quantized", num_bits=4, type="int", strategy="group", group_size=16), "_scale"),
+])  # fmt: skip
+def test_quantized_weights_are_unpacked_as_they_are_read(model_copy: Path, how: dict[str, Any], suffix: str) -> None:
     weights, expected = load_file(model_copy / "model.safetensors"), {}
     for name in [name for name in weights if name.endswith("proj.weight")]:
-        scale = weights[name].abs().max() / 448
-        weights[name] = (weights[name] / scale).to(torch.float8_e4m3fn)
-        weights[f"{name}_scale_inv"] = scale.reshape(1, 1)
-        expected[name] = weights[name].float() * scale
+        own = weights.pop(name)
+        if how.get("format") == "pack-quantized":
+            scale = own.unflatten(1, (-1, 16)).abs().amax(2) / 7
+            numbers = (own / scale.repeat_interleave(16, 1)).round().to(torch.int8)
+            weights[f"{name}_packed"] = pack_to_int32(numbers, 4)
+            weights[f"{name}_shape"] = torch.tensor(own.shape)
+        else:
+            is_float = how.get("format") != "int-quantized"
+            scale = own.abs().amax().reshape(1, 1) if "format" not in how else own.abs().amax(1, keepdim=True)
+            scale = scale / (448 if is_float else 127)
+            numbers = (own / scale).to(torch.float8_e4m3fn) if is_float else (own / scale).round().to(torch.int8)
+            weights[name] = numbers
+        weights[f"{name}{suffix}"] = scale
+        expected[name] = numbers.float() * scale.repeat_interleave(own.shape[1] // scale.shape[1], 1)
     save_file(weights, model_copy / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((model_copy / "config.json").read_text())
-    how = {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"}
     (model_copy / "config.json").write_text(json.dumps(config | {"quantization_config": how}))
     source = models.ModelSource(str(model_copy))
     assert models.describe_model(source).family == "llama"
@@ -136,10 +164,24 @@ def test_weights_of_eight_bit_floats_are_read_and_gguf_alone_is_refused(model_co
     assert loaded.dtype == torch.float32
     for name, own in expected.items():
         torch.testing.assert_close(loaded.get_parameter(name), own, rtol=2**-8, atol=0)
-    with pytest.raises(
-        InputError, match=r"\(fp8\), and 8bit would quantize them again; set model.quantization to null"
-    ):
+    with pytest.raises(InputError, match=r"would quantize them again; set model.quantization to null"):
         models.sources.refuse_quantized("m", models.sources.load_config(source), added="8bit")
+
+
+@pytest.mark.skipif(not HAS_BITSANDBYTES, reason="bitsandbytes (the extra gpu) is not installed")
+def test_four_bit_weights_of_bitsandbytes_are_scored_as_plain_passes_do(tmp_path: Path) -> None:
+    source, how = make_llama(tmp_path / "plain", hidden=128), hf.BitsAndBytesConfig(load_in_4bit=True)
+    model = hf.AutoModelForCausalLM.from_pretrained(source, quantization_config=how, device_map={"": "cpu"})
+    model.save_pretrained(tmp_path / "quantized")
+    hf.AutoTokenizer.from_pretrained(source).save_pretrained(tmp_path / "quantized")
+    source_of = models.ModelSource(str(tmp_path / "quantized"))
+    loaded, tokenizer = models.load_model(source_of), models.load_tokenizer(source_of)
+    scorer = LabelScorer(loaded, tokenizer)
+    assert largest_difference(scorer.score(PROMPTS), by_the_rule(loaded, tokenizer, PROMPTS)) < EXACT
+    assert scorer.path == "packed"
+
+
+def test_gguf_alone_is_refused(model_copy: Path) -> None:
     (model_copy / "model.safetensors").rename(model_copy / "small.gguf")
     with pytest.raises(InputError, match=r"only as GGUF \(small.gguf\); give the model as safetensors"):
         models.load_model(models.ModelSource(str(model_copy)))

@@ -96,6 +96,7 @@ def read_model(
         located(source.adapter)
     device = _resolved_device(loading.device)
     refuse_quantized(source.path, config, device, loading.quantization)
+    logging.getLogger("bitsandbytes.autograd").setLevel(logging.ERROR)  # it warns of float16 in every product
     own: Any = config.get_text_config().dtype
     numbers = torch_dtype(loading.dtype) if loading.dtype is not None else own or torch.float32
     options: dict[str, Any] = {"dtype": "auto" if loading.dtype is None else numbers}
@@ -166,7 +167,6 @@ def _quantization_config(quantization: str, device: str, dtype: torch.dtype) -> 
         raise InputError(f"quantization {quantization!r}: needs a CUDA GPU; use quantization null on the CPU")
     if importlib.util.find_spec("bitsandbytes") is None:
         raise InputError(f"quantization {quantization!r}: bitsandbytes is not installed; {how_to_install('gpu')}")
-    logging.getLogger("bitsandbytes.autograd").setLevel(logging.ERROR)  # it warns of float16 in every product
     settings = (
         {"load_in_8bit": True} if quantization == "8bit" else {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
     )

@@ -162,7 +162,7 @@ def quantization_of(config: PretrainedConfig) -> dict[str, Any]:
 def refuse_quantized(path: str, config: PretrainedConfig, device: str | None = None, added: str | None = None) -> None:
     """Make sure that transformers can read the weights of a quantized checkpoint; others pass.
 
-    FP8 weights are unpacked to the dtype of the model if the package with kernels for them is not installed.
+    Weights of compressed-tensors are unpacked to the dtype of the model; so is FP8 if the package `kernels` is absent.
 
     Args:
         path: of the model, for messages.
@@ -180,7 +180,7 @@ def refuse_quantized(path: str, config: PretrainedConfig, device: str | None = N
     what = f"{path}: its weights are quantized ({method})"
     if own and added is not None:
         raise InputError(f"{what}, and {added} would quantize them again; set model.quantization to null")
-    if method in ("fp8", "mxfp8") and importlib.util.find_spec("kernels") is None:
+    if method == "compressed-tensors" or (method in ("fp8", "mxfp8") and importlib.util.find_spec("kernels") is None):
         own["dequantize"] = True
     try:
         if not own or not AutoHfQuantizer.supports_quant_method(own):
