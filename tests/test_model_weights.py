@@ -18,7 +18,7 @@ from biaseval.qa_models import GenerativeReader
 from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
 from biaseval.spec import ExecutionSpec, ModelSpec
-from tests.causaltypes import save_small, small_config
+from tests.bench.causaltypes import save_small, small_config
 from tests.scoring.families import few_shot_prompts
 from tests.tinymodels import make_tokenizer
 

@@ -10,7 +10,7 @@ import yaml
 
 from biaseval.errors import InputError
 from biaseval.spec import load_spec, load_specs
-from tests.causaltypes import small_config
+from tests.bench.causaltypes import small_config
 from tests.commands import Command
 from tests.conftest import ROOT
 from tests.majority_bias.datafiles import boolq_rows, write_jsonl

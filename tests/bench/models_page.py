@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from biaseval.models import REFUSED, ModelSource, load_model, load_tokenizer
 from biaseval.scoring import LabelScorer
-from tests.causaltypes import TYPES, save_small, small_config
+from tests.bench.causaltypes import TYPES, save_small, small_config
 from tests.scoring.families import by_the_rule, largest_difference
 from tests.taskfiles import WORDS
 

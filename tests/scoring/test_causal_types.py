@@ -14,8 +14,8 @@ from biaseval.pipelines.labels.score import score_spec
 from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
 from biaseval.spec import ExecutionSpec, ModelSpec
+from tests.bench.causaltypes import TYPES, save_small, small_config
 from tests.bench.models_page import ENCODERS, NEEDS, PROMPTS, WITH_ENCODER, decoder_settings, measured, rows_of_the_page
-from tests.causaltypes import TYPES, save_small, small_config
 from tests.scoring.families import EXACT, by_the_rule, largest_difference
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what transformers says of its own models

@@ -49,7 +49,7 @@ def takes_cached_prefixes(model: PreTrainedModel) -> bool:
 
 @torch.inference_mode()
 def _continues_states(model: PreTrainedModel) -> bool:
-    """Return whether several tokens behind a cache see its states: the layers of Mamba 1 begin anew (4 % off or more)."""
+    """Return whether several tokens behind a cache see its states: the layers of Mamba 1 begin anew (4 % off)."""
     ids = torch.arange(2, 34, device=model.device)[None] % vocabulary_of(model)
     cache, name = DynamicCache(config=model.config), _cache_name(model) or _CACHES[0]
     try:
