@@ -34,6 +34,12 @@ CONFIGS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "Granite 4 (Mamba 2)": lambda: transformers.GraniteMoeHybridConfig(
         **_SIZES, **_LAYERS, **_MAMBA, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=1024
     ),
+    "Falcon Mamba (Mamba 1)": lambda: transformers.FalconMambaConfig(
+        vocab_size=420, hidden_size=384, num_hidden_layers=6, state_size=16, use_mambapy=False
+    ),
+    "Jamba (Mamba 1 and attention)": lambda: transformers.JambaConfig(
+        **_SIZES, attn_layer_period=3, attn_layer_offset=2, num_experts=1, num_experts_per_tok=1, mamba_d_state=16
+    ),
     "Falcon-H1 (Mamba 2 beside attention)": lambda: transformers.FalconH1Config(**_SIZES, **_MAMBA, mamba_d_ssm=768),
 }  # fmt: skip
 

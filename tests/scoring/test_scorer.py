@@ -13,17 +13,16 @@ import pytest
 import torch
 from accelerate import dispatch_model
 from peft import LoraConfig, get_peft_model
-from transformers import LlamaConfig, MambaConfig, Phi3Config, PreTrainedTokenizerBase
+from transformers import LlamaConfig, Phi3Config, PreTrainedTokenizerBase
 from transformers.integrations import sdpa_attention
 
 from biaseval.errors import BiasevalError, InputError
 from biaseval.models import Loading, ModelSource, load_model, load_tokenizer
-from biaseval.scoring import LabelScorer, attention, encode, scorer
+from biaseval.scoring import LabelScorer, attention, batched, encode, scorer
 from tests.scoring.families import (
     EXACT,
     FAMILIES,
     PACKED,
-    VOCABULARY,
     by_the_rule,
     few_shot_prompts,
     largest_difference,
@@ -109,13 +108,19 @@ def test_packs_need_neither_a_dense_mask_nor_repeated_keys(
     assert scoring.score(prompts).equals(scores)
 
 
-def test_a_model_that_cannot_continue_its_state_is_scored_from_whole_texts(tokenizer: PreTrainedTokenizerBase) -> None:
-    config = MambaConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, state_size=4)
-    model = random_model(config)
-    prompts = few_shot_prompts()
-    scoring = LabelScorer(model, tokenizer, token_budget=300)
-    assert scoring.path == "full_text"  # its layers forget their state where several tokens follow
-    assert largest_difference(scoring.score(prompts), by_the_rule(model, tokenizer, prompts)) < EXACT
+@pytest.mark.parametrize("name", ["mamba", "jamba (mamba and attention)"])
+@pytest.mark.parametrize("budget", [20, 300])
+def test_layers_that_begin_anew_behind_a_cache_go_on_token_by_token(
+    name: str, budget: int, tokenizer: PreTrainedTokenizerBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batched, "_COST_OF_A_PASS", 0.1)  # small texts do not pay for so many passes
+    model, prompts, passes = random_model(FAMILIES[name]()), few_shot_prompts(), []
+    expected, scoring = by_the_rule(model, tokenizer, prompts), LabelScorer(model, tokenizer, token_budget=budget)
+    model.register_forward_pre_hook(lambda *own: passes.append(own[2]["input_ids"].shape), with_kwargs=True)
+    scores = scoring.score(prompts)
+    assert scoring.path == "prefix_cache"
+    assert sum(width == 1 and n > 1 for n, width in passes) > 20
+    assert largest_difference(scores, expected) < EXACT
 
 
 @pytest.mark.parametrize("name", ["llama, grouped queries", "falcon 7b", "mpt"])

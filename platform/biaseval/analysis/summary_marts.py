@@ -39,15 +39,12 @@ _LABEL_BIAS = Headline(
     mart="label_bias_by_model",
     models="select model as name from run_settings",
     counts="""
-        select
-            (select count(*) from tasks) as n_tasks,
-            (select sum(n_main)::bigint from tasks) as n_rows,
+        select (select count(*) from tasks) as n_tasks, (select sum(n_main)::bigint from tasks) as n_rows,
             (select count(*) from prompts) as n_prompts
     """,
     verdicts={
         "label_bias_verdicts": """
-            select
-                n_demos, method, against_n_demos, against_method, metric, estimate, low, high, p_adjusted, verdict,
+            select n_demos, method, against_n_demos, against_method, metric, estimate, low, high, p_adjusted, verdict,
                 same_tasks_low, same_tasks_high, same_tasks_p_adjusted, same_tasks_verdict, unit, n_units, is_primary
             from label_bias_verdicts
             where suite = 'all'
@@ -60,18 +57,14 @@ _MAJORITY_BIAS = Headline(
     mart="majority_by_model",
     models="select model as name from run_settings",
     counts="""
-        select
-            (select count(*) from settings) as n_settings,
-            max(n_seeds) as n_seeds,
-            max(n_test_rows) as n_rows,
+        select (select count(*) from settings) as n_settings, max(n_seeds) as n_seeds, max(n_test_rows) as n_rows,
             (select count(*) from prompts) as n_prompts
         from majority_by_model
     """,
     verdicts={
         "majority_verdicts": """
-            select
-                n_demos, instruction, against_instruction, predict, method, against_method, metric, estimate, low, high,
-                p_adjusted, both_low, both_high, p_both_adjusted, verdict, reason, unit, n_units
+            select n_demos, instruction, against_instruction, predict, method, against_method, metric, estimate, low,
+                high, p_adjusted, both_low, both_high, p_both_adjusted, verdict, reason, unit, n_units
             from majority_verdicts
         """
     },
@@ -81,28 +74,23 @@ _QA_BIAS = Headline(
     mart="qa_by_model",
     models="select model as name from qa_models order by number",
     counts="""
-        select
-            count(distinct dataset) as n_datasets,
-            count(distinct model) as n_models,
+        select count(distinct dataset) as n_datasets, count(distinct model) as n_models,
             (select count(*) from qa_examples) as n_questions
         from qa_by_dataset
     """,
     verdicts={
         "qa_bias_tests": """
-            select
-                model, dataset, heuristic, threshold, status, bias_significance, null_high, p_adjusted, difference,
+            select model, dataset, heuristic, threshold, status, bias_significance, null_high, p_adjusted, difference,
                 difference_low, difference_high, is_supported
             from qa_bias_tests
         """,
         "qa_model_comparisons": """
-            select
-                model, other_model, dataset, metric, heuristic, estimate, low, high, p_adjusted, verdict, reason,
+            select model, other_model, dataset, metric, heuristic, estimate, low, high, p_adjusted, verdict, reason,
                 simultaneous_low, simultaneous_high
             from qa_model_comparisons
         """,
         "qa_debiasing": """
-            select
-                model, method, bias, dataset, heuristic, is_addressed, significance_change, significance_change_low,
+            select model, method, bias, dataset, heuristic, is_addressed, significance_change, significance_change_low,
                 significance_change_high, p_adjusted, is_nearly_broken, verdict, reason
             from qa_debiasing
         """,
@@ -112,8 +100,7 @@ _QA_BIAS = Headline(
         "table_1": """
             with
             means as (
-                select
-                    base, data, bias, method, dataset,
+                select base, data, bias, method, dataset,
                     100 * avg(f1 order by seed) as f1,
                     100 * avg(f1_change order by seed) as change
                 from qa_out_of_distribution
@@ -121,23 +108,20 @@ _QA_BIAS = Headline(
                 group by all
             ),
             cells as (
-                select
-                    base, data, bias, method,
+                select base, data, bias, method,
                     string_agg(dataset, ' / ' order by dataset) as datasets,
                     string_agg(format('{:.1f}', f1), ' / ' order by dataset) as f1,
                     string_agg(coalesce(format('{:+.1f}', change), '–'), ' / ' order by dataset) as cell
                 from means
                 group by all
                 union all by name
-                select
-                    base, data, 'average' as bias, method,
+                select base, data, 'average' as bias, method,
                     format('{:+.2f}', avg(change order by means.bias, dataset)) as cell
                 from means
                 where means.bias is not null
                 group by base, data, method
             )
-            select
-                base, data, cells.bias, any_value(standard.datasets) as datasets, any_value(standard.f1) as standard,
+            select base, data, cells.bias, any_value(standard.datasets) as datasets, any_value(standard.f1) as standard,
                 any_value(cells.cell) filter (cells.method = 'resample') as resample,
                 any_value(cells.cell) filter (cells.method = 'learned_mixin') as learned_mixin,
                 any_value(cells.cell) filter (cells.method = 'confidence_regularization') as confidence_regularization,
@@ -156,16 +140,12 @@ _SEARCH = Headline(
     mart="search_best",
     models="select name from search_settings",
     counts="""
-        select
-            (select count(*) from trials) as n_trials,
-            (select count(*) from trials where state = 'done') as n_done,
-            (select count(*) from trials where state = 'failed') as n_failed
+        select count(*) as n_trials, count(*) filter (state = 'done') as n_done,
+            count(*) filter (state = 'failed') as n_failed
+        from trials
     """,
     verdicts={
-        "search_verdicts": """
-            select objective, estimate, low, high, p_adjusted, verdict, n_units
-            from search_verdicts
-        """
+        "search_verdicts": "select objective, estimate, low, high, p_adjusted, verdict, n_units from search_verdicts"
     },
 )
 

@@ -9,6 +9,8 @@ paths.
 
 import copy
 import inspect
+import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +34,9 @@ _KEYS: set[type] = {DynamicLayer, DynamicSlidingWindowLayer}
 _CACHES = ("past_key_values", "cache_params")
 """What the argument is called; the second by Mamba."""
 
+_FOUND: weakref.WeakKeyDictionary[PreTrainedModel, int] = weakref.WeakKeyDictionary()
+_PROBED = 16
+
 _N_LEVELS, _N_LEVELS_COPIED = 32, 4
 """How deep prefixes are cached behind prefixes, at most: in one cache that is cropped, or with a copy per level."""
 
@@ -43,23 +48,31 @@ def takes_cached_prefixes(model: PreTrainedModel) -> bool:
     kinds = {type(layer) for layer in DynamicCache(config=model.config).layers}
     if keeps_states(model):
         kinds = {kind for kind in kinds if not issubclass(kind, LinearAttentionLayer | DummyLayer)}
-        return kinds <= _KEYS and _continues_states(model)
+        return kinds <= _KEYS and _tokens_behind(model) > 0
     return kinds <= _KEYS and not model._is_stateful
 
 
+def _tokens_behind(model: PreTrainedModel) -> int:
+    """Return how many tokens of a pass behind a cache see its states: one, where several begin anew as in Mamba 1."""
+    if keeps_states(model) and model not in _FOUND:
+        _FOUND[model] = next((n for n in (sys.maxsize, 1) if _continues_states(model, min(n, _PROBED))), 0)
+    return _FOUND.get(model, sys.maxsize)
+
+
 @torch.inference_mode()
-def _continues_states(model: PreTrainedModel) -> bool:
-    """Return whether several tokens behind a cache see its states: the layers of Mamba 1 begin anew (4 % off)."""
-    ids = torch.arange(2, 34, device=model.device)[None] % vocabulary_of(model)
-    cache, name = DynamicCache(config=model.config), _cache_name(model) or _CACHES[0]
+def _continues_states(model: PreTrainedModel, n: int) -> bool:
+    ids = torch.arange(2, 2 + 2 * _PROBED, device=model.device)[None] % vocabulary_of(model)
+    cache, name, found = DynamicCache(config=model.config), _cache_name(model) or _CACHES[0], []
     try:
-        model(input_ids=ids[:, :16], use_cache=True, **{name: cache})
-        places = inputs_taken(model, position_ids=torch.arange(16, 32, device=model.device)[None])
-        found = model(input_ids=ids[:, 16:], use_cache=True, **{name: cache}, **places).logits
+        model(input_ids=ids[:, :_PROBED], use_cache=True, **{name: cache})
+        for at in range(_PROBED, 2 * _PROBED, n):
+            places = inputs_taken(model, position_ids=torch.arange(at, at + n, device=model.device)[None])
+            found.append(model(input_ids=ids[:, at : at + n], use_cache=True, **{name: cache}, **places).logits)
     except (RuntimeError, ValueError, TypeError, IndexError):
         return False
-    expected = model(input_ids=ids).logits[:, 16:]
-    return bool((found - expected).abs().max() <= max(1e-3, 8 * torch.finfo(model.dtype).eps) * expected.abs().max())
+    expected = model(input_ids=ids).logits[:, _PROBED:]
+    off = (torch.cat(found, 1) - expected).abs().max() / expected.abs().max()
+    return bool(off <= max(1e-3, 8 * torch.finfo(model.dtype).eps))  # layers that begin anew are 4 % off
 
 
 def _cache_name(model: PreTrainedModel) -> str | None:
@@ -85,16 +98,17 @@ def batched_predictions(
         has_prefixes: cache shared prefixes, where that saves more than it costs.
     """
     runner = _Runner(model, trie, budget, cache_budget)
-    starts = chains_to_cache(trie, _N_LEVELS if _is_croppable(model) else _N_LEVELS_COPIED) if has_prefixes else set()
-    yield from runner.visit(0, trie.n_nodes, starts, None)
+    yield from runner.visit(0, trie.n_nodes, chains_to_cache(model, trie) if has_prefixes else set(), None)
 
 
 def _is_croppable(model: PreTrainedModel) -> bool:
     return {type(layer) for layer in DynamicCache(config=model.config).layers} <= {DynamicLayer}
 
 
-def chains_to_cache(trie: TokenTrie, n_levels: int = _N_LEVELS) -> set[int]:
+def chains_to_cache(model: PreTrainedModel, trie: TokenTrie) -> set[int]:
     """Return the first nodes of the chains to cache: those whose reuse by the nodes below saves more than they cost."""
+    n_levels = _N_LEVELS if _is_croppable(model) else _N_LEVELS_COPIED
+    cost = _COST_OF_A_PASS * (int(trie.depth.max()) if _tokens_behind(model) == 1 else 1)
     starts, stops = _chains(trie)
     parents, levels = [], []
     open_chains: list[int] = []
@@ -109,7 +123,7 @@ def chains_to_cache(trie: TokenTrie, n_levels: int = _N_LEVELS) -> set[int]:
     below = np.zeros(len(starts), dtype=np.int64)
     chosen: set[int] = set()
     for chain in reversed(range(len(starts))):
-        gain = (n_texts[chain] - 1) * (stops[chain] - starts[chain]) - _COST_OF_A_PASS + below[chain]
+        gain = (n_texts[chain] - 1) * (stops[chain] - starts[chain]) - cost + below[chain]
         if not is_leaf[chain] and gain > 0:
             chosen.add(int(starts[chain]))
             below[parents[chain]] += gain if parents[chain] >= 0 else 0
@@ -144,6 +158,7 @@ class _Runner:
         starts, stops = _chains(trie)
         self._is_croppable, self._keeps_states = _is_croppable(model), keeps_states(model)
         self._cache_name = _cache_name(model) or _CACHES[0]
+        self._sees_new_alone = self._cache_name != _CACHES[0]
         self._n_new = 0
         self._chain_stop = dict(zip(starts.tolist(), stops.tolist(), strict=True))
 
@@ -209,18 +224,27 @@ class _Runner:
             self._trie.depth[self._trie.target_node[own]] - base for own, base in zip(targets, first, strict=True)
         ]
         kept, column = np.unique(np.concatenate(places), return_inverse=True)
-        given: dict[str, object] = {self._cache_name: cache}
-        if self._keeps_states and cache is not None:  # Bamba would count from 0
-            positions = torch.arange(n_cached, n_cached + width, device=self._model.device)
-            given["position_ids"] = positions.expand(len(texts), -1)
-        logits = logits_at(
-            self._model,
-            kept if len(kept) else np.array([width - 1]),
-            input_ids=ids.to(self._model.device),
-            attention_mask=(mask if self._cache_name == _CACHES[0] else mask[:, n_cached:]).to(self._model.device),
-            use_cache=cache is not None,
-            **given,
-        )
+        found, step = [], _tokens_behind(self._model) if n_cached else width
+        taken = kept if len(kept) else np.array([width - 1])
+        for at in range(0, width, step):
+            stop = min(at + step, width)
+            given: dict[str, object] = {self._cache_name: cache}
+            if self._keeps_states and cache is not None:  # Bamba would count from 0
+                positions = torch.arange(n_cached + at, n_cached + stop, device=self._model.device)
+                given["position_ids"] = positions.expand(len(texts), -1)
+            own = taken[(taken >= at) & (taken < stop)] - at
+            logits = logits_at(
+                self._model,
+                own if len(own) else np.array([stop - at - 1]),
+                input_ids=ids[:, at:stop].to(self._model.device),
+                attention_mask=mask[:, n_cached + at if self._sees_new_alone else 0 : n_cached + stop].to(
+                    self._model.device
+                ),
+                use_cache=cache is not None,
+                **given,
+            )
+            found += [logits] * bool(len(own))
+        logits = torch.cat(found, 1)
         if cache is not None and not self._keeps_states and cache.get_seq_length() != n_cached + width:
             raise RuntimeError(f"{type(self._model).__name__} does not fill the cache that it is given")
         if len(kept):

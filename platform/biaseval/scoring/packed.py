@@ -97,7 +97,6 @@ class PathCache(Cache):
 
 
 class _PathLayer(CacheLayerMixin):
-    is_compileable = False
     is_sliding = False
     keys: torch.Tensor
     values: torch.Tensor

@@ -289,7 +289,7 @@ class Runner:
     def _is_to_be_tested(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
         """Return whether texts run together in a way that was not compared yet with texts that run alone."""
         is_untested = self._n_to_test.get((path, "shared")) or self._few(path, texts, is_own).any()
-        if is_untested and _shares(path, texts.subset(is_own)):
+        if is_untested and self._shares(path, texts.subset(is_own)):
             return True
         return bool(self._n_to_test.get((path, "padded"))) and bool(np.ptp(texts.lengths[is_own]))
 
@@ -305,8 +305,12 @@ class Runner:
             prompt = texts.prompt_ids[longest]
             beside = [row for row in (longest - 1, longest + 1) if row in rows and texts.prompt_ids[row] == prompt]
             is_few[[longest, *beside, rows[texts.lengths[rows].argmin()]]] = True
-            is_few &= _shares(path, texts.subset(is_few))
+            is_few &= self._shares(path, texts.subset(is_few))
         return is_few
+
+    def _shares(self, path: Path, trie: TokenTrie) -> bool:
+        """Return whether texts of this trie share a pass or a prefix on this path."""
+        return bool(chains_to_cache(self.model, trie)) if path == "prefix_cache" else common_chain(trie) < trie.n_nodes
 
     def _plain(self, texts: Texts, rows: Integers, n_more: int = 0) -> tuple[Logprobs, float]:
         """Return log-probabilities by slot, of some texts, from plain forward passes, and the largest logit in them."""
@@ -337,7 +341,7 @@ class Runner:
                 is_testable & np.logical_or.reduceat(is_padded, texts.offsets[:-1]) if what == "padded" else is_testable
             )
             meant, n_left = np.flatnonzero(is_meant), self._n_to_test[path, what]
-            if n_left and len(meant) and (what == "padded" or _shares(path, texts.subset(is_own))):
+            if n_left and len(meant) and (what == "padded" or self._shares(path, texts.subset(is_own))):
                 chosen[what] = meant[np.linspace(0, len(meant) - 1, min(n_left, len(meant))).astype(np.int64)]
         if not chosen:
             return
@@ -422,11 +426,6 @@ class Runner:
 def name_of(model: PreTrainedModel) -> str:
     """Return a model's path, or its class where it has none, for messages."""
     return str(model.name_or_path) or type(model).__name__
-
-
-def _shares(path: Path, trie: TokenTrie) -> bool:
-    """Return whether texts of this trie share a pass or a prefix on this path."""
-    return bool(chains_to_cache(trie)) if path == "prefix_cache" else common_chain(trie) < trie.n_nodes
 
 
 def _state(model: PreTrainedModel) -> tuple[object, ...]:
