@@ -18,7 +18,7 @@ import pytest
 
 from biaseval.errors import TransientError
 from biaseval.lease import held, hold, look
-from biaseval.lease.files import lease_file
+from biaseval.lease.files import Seen, lease_file
 from biaseval.lease.record import Lease
 from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
@@ -237,6 +237,10 @@ def test_without_boto3_a_run_says_that_nobody_is_kept_out_for_sure(
             pass
     assert "start no second run here" in capsys.readouterr().err
     assert not bucket.has(LEASE)
+
+
+def test_the_age_of_a_lease_is_never_negative() -> None:
+    assert [Seen(None, "1", written_s, now_s=7.25).age_s for written_s in (7.0, 7.25, 9.0)] == [0.25, 0.0, 0.0]
 
 
 def test_a_command_is_said_as_it_was_typed_without_credentials_or_code(monkeypatch: pytest.MonkeyPatch) -> None:

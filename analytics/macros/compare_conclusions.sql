@@ -12,7 +12,7 @@ pairs as (
     select
         run, other_run, who, against, any_value(scope) as scope, any_value(holds_for) as holds_for,
         count(*) as n, bool_or(is_mitigated) as has_mitigation,
-        count(estimate) > 0 and coalesce(bool_and(estimate = 0), false) as is_without_difference,
+        coalesce(bool_and(estimate = 0), false) as is_without_difference,
         sum(n_predictions) filter (number = 1)::bigint as n_predictions,
         sum(n_differing) filter (number = 1)::bigint as n_differing
     from told

@@ -9,7 +9,15 @@ import pytest
 from biaseval.errors import InputError
 from biaseval.spec import InstructSpec, LoraSpec, ModelSpec
 from biaseval.training.deepspeed_config import check_deepspeed, deepspeed_config
-from biaseval.training.estimate import PUBLISHED_SHAPES, Memory, ModelShape, cost_of, memory_of, training_flops
+from biaseval.training.estimate import (
+    PUBLISHED_SHAPES,
+    Memory,
+    ModelShape,
+    cost_of,
+    fewest_gpus,
+    memory_of,
+    training_flops,
+)  # fmt: skip
 from biaseval.training.recipe import Recipe, adapters_recipe, tuning_recipe
 
 SHAPE = ModelShape("hand", n_parameters=1000, hidden_size=10, n_layers=3, targets=[(10, 20), (20, 10)])
@@ -49,6 +57,13 @@ def test_each_stage_shares_one_thing_more() -> None:
         assert parts(memory) == (weights, 0, gradients, optimizer)
         assert memory.activations == 3 * 50 * 2 + 34 * 50
         assert memory.total == sum(parts(memory)) + memory.activations
+
+
+@pytest.mark.parametrize("n_needed", [1, 2, 4, 8, 16, 32, 64, 128])
+def test_the_fewest_gpus_are_a_power_of_two_that_holds_the_shares(n_needed: int) -> None:
+    whole = int(0.9 * 80 * 2**30) * n_needed
+    found = fewest_gpus(lambda _, n_gpus: Memory(whole // n_gpus, adapter=0, gradients=0, optimizer=0, activations=0))
+    assert found == (n_needed if n_needed <= 64 else 0)
 
 
 def test_flops_are_those_of_a_case_done_by_hand() -> None:
