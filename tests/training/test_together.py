@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,9 @@ def tuning(model: str, lora: dict[str, Any] | None = None, **changes: Any) -> tu
     return tuning_recipe(InstructSpec.model_validate(content)), objective, "model" if lora is None else "adapter"
 
 
+resumable = partial(tuning, checkpoint_steps=1)
+
+
 def trained(
     folder: Path, what: tuple[Recipe, Objective, str], killed_behind: int | None = None, rank: int = 0,
     n_workers: int = 1,
@@ -96,12 +100,13 @@ def work_together(rank: int, folder: Path, model: str) -> None:
     units = [Unit(number, 1, (f"{number}/file",), {}) for number in range(3)]
     assert list(for_all(iter(units) if rank == 0 else itertools.repeat(None), N_WORKERS)) == units
     trained(folder / "adapter", tuning(model, {"r": 4, "alpha": 8}, zero=3, workers=2), **place)
-    # Begun by one worker alone, gone on with under ZeRO 2, ended under ZeRO 3.
-    with pytest.raises(KilledError):
-        trained(folder / "resumed", tuning(model, zero=2, workers=2), killed_behind=4, **place)
-    assert Run.open(str(folder / "resumed")).read_table("training")["step"].to_pylist() == list(range(4))
-    outcome = trained(folder / "resumed", tuning(model, zero=3, workers=2), **place)
-    assert outcome.first_step == 4
+    # Begun by one worker alone, gone on with under ZeRO 0, 1 and 2, ended under ZeRO 3.
+    for zero, behind in enumerate((3, 4, 5)):
+        with pytest.raises(KilledError):
+            trained(folder / "resumed", resumable(model, zero=zero, workers=2), killed_behind=behind, **place)
+        assert Run.open(str(folder / "resumed")).read_table("training")["step"].to_pylist() == list(range(behind))
+    outcome = trained(folder / "resumed", resumable(model, zero=3, workers=2), **place)
+    assert outcome.first_step == 5
     dist.destroy_process_group()
 
 
@@ -109,7 +114,7 @@ def work_together(rank: int, folder: Path, model: str) -> None:
 def together(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Path:
     folder = tmp_path_factory.mktemp("together")
     with pytest.raises(KilledError):
-        trained(folder / "resumed", tuning(str(tiny_llama)), killed_behind=2)
+        trained(folder / "resumed", resumable(str(tiny_llama)), killed_behind=2)
     work = (folder, str(tiny_llama))
     torch.multiprocessing.start_processes(work_together, args=work, nprocs=N_WORKERS, start_method="spawn")
     return folder
