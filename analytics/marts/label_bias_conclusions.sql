@@ -42,7 +42,7 @@ preferred as (
 -- The label whose share of the answers exceeds its share of the gold labels most, over all tasks and sets.
 strongest as (
     select n_demos, max_by(
-            format('“{}” in {} ({} against {})', label, task, as_percent(predicted_share), as_percent(gold_share)),
+            format('“{}” in {} ({} of the answers, {} of the gold labels)', label, task, as_percent(predicted_share), as_percent(gold_share)),
             (predicted_share - gold_share, task, label)
         ) as most
     from label_bias_by_label_over_sets
@@ -75,12 +75,12 @@ headline as (
         end as lead,
         case
             when any_value(n_tasks) > 1 then array_to_string(list(
-                    format(
+                    capitalized(format(
                         '{} the most frequent answer takes {} of a task’s rows and {} of its gold labels{}',
-                        with_demos(n_demos), as_percent(share), as_percent(gold), coalesce(', most of all ' || most, '')
-                    )
+                        with_demos(n_demos), as_percent(share), as_percent(gold), coalesce('. Most of all: ' || most, '')
+                    ))
                     order by n_demos
-                ), '; ') || coalesce('. More bias than sampling noise explains: ' || nullif(array_to_string(list(
+                ), '. ') || coalesce('. More bias than sampling noise explains: ' || nullif(array_to_string(list(
                     with_demos(n_demos) || ' ' || nullif(concat_ws(
                         ' and ',
                         if(n_tasks_rsd_tested = 0, null, format('by RSD in {} of {}', n_tasks_rsd, counted(n_tasks_rsd_tested, 'task'))),
@@ -103,7 +103,7 @@ headline as (
             ), '; ')
         end
         || coalesce(
-            '; this run may miss an RSD below ' || nullif(as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001)), '–'), ''
+            '. This run may miss an RSD below ' || nullif(as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001)), '–'), ''
         ) as text
     from told
     left join (select n_demos, least(1, 2 * least(rsd_p, bias_score_p)) as bias_p from single) as tested using (n_demos)

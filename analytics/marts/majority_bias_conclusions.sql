@@ -37,12 +37,12 @@ headline as (
         end as lead,
         array_to_string(list(
             format(
-                'mean weighted F1{}{} is {} and accuracy {}; always answering one label has {} and {}',
+                'Mean weighted F1{}{} is {} and accuracy {}. Always answering one label has {} and {}',
                 if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_rate(accuracy), as_rate(constant_f1), as_rate(majority_accuracy)
             )
-            || if(share_most_frequent >= 0.9, format('; {} of all answers are the same', as_percent(share_most_frequent)), '')
+            || if(share_most_frequent >= 0.9, format('. {} of all answers are the same', as_percent(share_most_frequent)), '')
             order by instruction
-        ), '; ') as text
+        ), '. ') as text
     from plain
 ),
 
@@ -76,7 +76,7 @@ mitigated as (
     select
         array_to_string(list(
             format(
-                'after {}{} {}{}', shown_method(named.method), named.given, as_rate(named.majority_effect),
+                '{}{} {}{}', shown_method(named.method), named.given, as_rate(named.majority_effect),
                 as_interval(named.majority_effect_low, named.majority_effect_high)
             )
             order by named.method, named.instruction
@@ -89,7 +89,7 @@ mitigated as (
 followed as (
     select
         'Predictions follow the proportions by ' || array_to_string(list(followed order by instruction), '; ')
-        || coalesce(', ' || any_value(mitigated.told), '') || ' (0: not at all, 1: entirely). ' as text
+        || ' (0: not at all, 1: entirely). ' || coalesce('After mitigation: ' || any_value(mitigated.told) || '. ', '') as text
     from proportions, mitigated
     having count(followed) > 0
 ),

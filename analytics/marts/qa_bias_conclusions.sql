@@ -91,11 +91,11 @@ headline as (
             else 'Cannot say: no shortcut can be measured.'
         end as lead,
         concat_ws(
-            '; ', 'exact match depends on '
+            '. ', 'Exact match depends on '
             || some_of(list(format('{} in {}', some_of(found, 3), name) order by place, dataset) filter (word = 'biased'), 3),
-            'no shortcut is shown for '
+            'No shortcut is shown for '
             || some_of(list(format('{} ({} tested)', name, n_tested) order by place, dataset) filter (word = 'none'), 3),
-            'nothing can be said of '
+            'Nothing can be said of '
             || some_of(list(name order by place, dataset) filter (word not in ('biased', 'none')), 3)
         ) as text
     from judged
@@ -121,10 +121,10 @@ told as (
                 )
             else
                 format('none of {} is significant', counted(n_tested, 'tested shortcut'))
-                || if(null_high > 0, format('; chance alone reaches a bias significance of {} points', as_points(null_high)), '')
+                || if(null_high > 0, format('. Chance alone reaches a bias significance of {} points', as_points(null_high)), '')
                 || coalesce(
                     format(
-                        '; this run detects {} points in 4 of 5 cases',
+                        '. This run detects {} points in 4 of 5 cases',
                         if(round(least, 1) = round(most, 1), as_points(most), as_points(least) || ' to ' || as_points(most))
                     ),
                     ''

@@ -56,7 +56,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "!depends on"]),
     "the same answer":
         (["update qa_by_dataset set is_constant = true, share_most_frequent = 0.97 where model = 'strong'"],
-        [r"^Biased. Exact match depends on .* \(sim_word\) in weak; nothing can be said of strong",
+        [r"^Biased. Exact match depends on .* \(sim_word\) in weak\. Nothing can be said of strong",
         "strong: 97.0 % of the 200 answers are the same. All other numbers .* only reflect that"]),
     "the same answers of all": (["update qa_by_dataset set is_constant = true"],
         ["^Cannot say: the answers are nearly always the same"]),
@@ -139,7 +139,7 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     # Groups of 100 that differ by ten points: samples of 90 of them are apart, and nothing else.
     "a bias that chance explains": ({"models": {"luck": right(0.6, 0.5)}, "heuristics": ["ans_len"], "bootstrap":
         {"trials": 20, "sample": 90}}, ["^No bias shown. ",
-        "none of 1 tested shortcut is significant; chance alone reaches a .* of .* points; this run det",
+        "none of 1 tested shortcut is significant. Chance alone reaches a .* of .* points. This run det",
         "A smaller bias may exist; more questions would show it"]),
     "one article": ({"models": {"fair": right(0.7, 0.7), "strong": right(1, 0.2)}, "change": one_title},
         ["^Cannot say: all questions are about one article. Nothing can be said of fair and strong",

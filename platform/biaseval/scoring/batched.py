@@ -233,18 +233,17 @@ class _Runner:
                 positions = torch.arange(n_cached + at, n_cached + stop, device=self._model.device)
                 given["position_ids"] = positions.expand(len(texts), -1)
             own = taken[(taken >= at) & (taken < stop)] - at
+            seen = mask[:, n_cached + at if self._sees_new_alone else 0 : n_cached + stop]
             logits = logits_at(
                 self._model,
                 own if len(own) else np.array([stop - at - 1]),
                 input_ids=ids[:, at:stop].to(self._model.device),
-                attention_mask=mask[:, n_cached + at if self._sees_new_alone else 0 : n_cached + stop].to(
-                    self._model.device
-                ),
+                attention_mask=seen.to(self._model.device),
                 use_cache=cache is not None,
                 **given,
             )
             found += [logits] * bool(len(own))
-        logits = torch.cat(found, 1)
+        logits = torch.cat(found, 1) if len(found) > 1 else found[0]  # a copy of all logits may be large
         if cache is not None and not self._keeps_states and cache.get_seq_length() != n_cached + width:
             raise RuntimeError(f"{type(self._model).__name__} does not fill the cache that it is given")
         if len(kept):
