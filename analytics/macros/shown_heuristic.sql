@@ -1,4 +1,4 @@
--- shown_heuristic(name): a heuristic in a sentence: what it counts, and its name; a user's own by its name.
+-- shown_heuristic(name): a heuristic in a sentence: its quantity and its name; a user's own by its name.
 create macro shown_heuristic(name) as
     case name
         when 'word_dist' then 'the distance from the answer to a word of the question (word_dist)'

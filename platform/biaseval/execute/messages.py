@@ -1,4 +1,4 @@
-"""What groups of workers have still to make, and what they say while they train, in files that go at the end."""
+"""The work that groups of workers have left, and their messages while they train, in files that go at the end."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping

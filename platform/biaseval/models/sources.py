@@ -191,7 +191,7 @@ def refuse_quantized(path: str, config: PretrainedConfig, device: str | None = N
         reason = " ".join(str(error).split())[:300]
         if device is None and not (isinstance(error, ImportError) and "GPU" not in reason):
             return
-        raise InputError(f"{what}: {reason}; install what is missing, or give the model in 16 bits or FP8") from error
+        raise InputError(f"{what}: {reason}; install the package, or give the model in 16 bits or FP8") from error
 
 
 def _only_gguf(folder: Path) -> str | None:

@@ -53,7 +53,7 @@ def takes_cached_prefixes(model: PreTrainedModel) -> bool:
 
 
 def _tokens_behind(model: PreTrainedModel) -> int:
-    """Return how many tokens of a pass behind a cache see its states: one, where several begin anew as in Mamba 1."""
+    """Return how many tokens of a pass behind a cache see its states: one, where several lose them as in Mamba 1."""
     if keeps_states(model) and model not in _FOUND:
         _FOUND[model] = next((n for n in (sys.maxsize, 1) if _continues_states(model, min(n, _PROBED))), 0)
     return _FOUND.get(model, sys.maxsize)
