@@ -154,6 +154,7 @@ def test_quantized_weights_are_unpacked_as_they_are_read(model_copy: Path, how: 
             numbers = (own / scale).to(torch.float8_e4m3fn) if is_float else (own / scale).round().to(torch.int8)
             weights[name] = numbers
         weights[f"{name}{suffix}"] = scale
+        weights[name.replace("weight", "input_scale")] = torch.ones(1)  # of activations
         expected[name] = numbers.float() * scale.repeat_interleave(own.shape[1] // scale.shape[1], 1)
     save_file(weights, model_copy / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((model_copy / "config.json").read_text())
@@ -166,6 +167,12 @@ def test_quantized_weights_are_unpacked_as_they_are_read(model_copy: Path, how: 
         torch.testing.assert_close(loaded.get_parameter(name), own, rtol=2**-8, atol=0)
     with pytest.raises(InputError, match=r"would quantize them again; set model.quantization to null"):
         models.sources.refuse_quantized("m", models.sources.load_config(source), added="8bit")
+    if groups := how.get("config_groups"):
+        groups = {**groups, "group_1": {"targets": ["re:.*mlp"], "weights": {"num_bits": 2}}}
+        config["quantization_config"] = how | {"config_groups": groups}
+        (model_copy / "config.json").write_text(json.dumps(config))
+        with pytest.raises(InputError, match=r"quantized \(compressed-tensors\) in several ways"):
+            models.describe_model(source)
 
 
 @pytest.mark.skipif(not HAS_BITSANDBYTES, reason="bitsandbytes (the extra gpu) is not installed")

@@ -71,24 +71,12 @@ PREFIX_CACHE: dict[str, Callable[..., hf.PretrainedConfig]] = {
         **llama_like(head_dim=8, **s), layer_types=_hybrid(s), linear_key_head_dim=8, linear_value_head_dim=8,
         linear_num_key_heads=2, linear_num_value_heads=4,
     ),
-    "mamba": lambda **s: hf.MambaConfig(**_mamba_like(**s)),
-    "jamba (mamba and attention)": lambda **s: hf.JambaConfig(
-        **llama_like(**s), attn_layer_period=2, attn_layer_offset=1, expert_layer_offset=0, num_experts=2,
-        mamba_d_state=4, mamba_dt_rank=4, use_mamba_kernels=False,
-    ),
 }  # fmt: skip
 FAMILIES = PACKED | PREFIX_CACHE
 
 
 def _hybrid(sizes: dict[str, Any]) -> list[str]:
     return [("linear_attention", "full_attention")[layer % 2] for layer in range(sizes.get("num_hidden_layers", 2))]
-
-
-def _mamba_like(hidden_size: int = 32, num_hidden_layers: int = 2, num_attention_heads: int = 4) -> dict[str, Any]:
-    return {
-        "vocab_size": VOCABULARY, "hidden_size": hidden_size, "num_hidden_layers": num_hidden_layers,
-        "state_size": num_attention_heads, "initializer_range": 0.3,
-    }  # fmt: skip
 
 
 def _mpt_like(hidden_size: int = 32, num_hidden_layers: int = 2, num_attention_heads: int = 4) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from biaseval.models.sources import local_folder, missing_weights, quantization_
 _UNUSED = re.compile(
     # Buffers that older versions saved, and that models compute now: rotary frequencies, positions, causal masks.
     r"(^|\.)(inv_freq|position_ids|token_type_ids|masked_bias|embed_positions\.weights|(attn|attention)\.bias)$"
+    # Scales of quantized activations, which are not quantized here.
+    r"|(^|\.)(input|output|[qkv])_(scale|zero_point|global_scale)$"
     # Towers of multimodal models, where the text model alone is used.
     r"|(^|\.)\w*(vision|visual|image|audio|video|speech|multi_modal|mm_projector)\w*\."
 )

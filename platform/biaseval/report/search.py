@@ -172,63 +172,40 @@ def search_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
         f"Search: {spec['name']}",
         [settings["searched"], ", ".join(settings["keys"]), environment.get("date")],
         [
-            Section(
-                "summary",
-                "Which value is best?",
-                *first_blocks(
-                    "search",
-                    Figures(first, _SEEN),
-                    Table(
-                        _CHOSEN,
-                        "select *, as_point(parameters) as point from search_best order by scope",
-                        _best_columns(chose, unseen),
-                    ),
-                    search_notes(run),
-                ),
-            ),
+            Section("summary", "Which value is best?", *first_blocks(
+                "search", Figures(first, _SEEN), Table(
+                    _CHOSEN, "select *, as_point(parameters) as point from search_best order by scope",
+                    _best_columns(chose, unseen),
+                ), search_notes(run),
+            )),
             Section("response", "Response", Figures([one for one in charts if one not in first], _SEEN)),
             Section("importance", "Importance", _IMPORTANCE),
             Section("flatness", "How flat the optimum is", _FLAT, link="Flatness"),
             Section("optimism", "What choosing adds", _ADDED, *_reference(spec, ask), link="Optimism"),
             Section("thresholds", "Thresholds by the rules of the paper", _RULES, link="Thresholds"),
-            Section(
-                "cost",
-                "Cost",
-                Table(
-                    "Trials by how they ended, and the optimizer steps that each made itself.",
-                    "from search_costs order by state",
-                    "state|State; n_trials|Trials|count; fewest_steps|Fewest steps|count; "
-                    "most_steps|Most steps|count; steps|All steps|count",
-                ),
-                Table(
-                    "Why trials were not done, with the first five of each.",
-                    _PROBLEMS,
-                    "problem|Problem|name; state|State; n_trials|Trials|count; first_trials|First trials|list",
-                ),
-            ),
-            Section(
-                "trials",
-                "Every trial",
-                Fold("All trials", Table(_TRIED, _TRIALS, _trials_columns(chose, unseen))),
-                link="Trials",
-            ),
+            Section("cost", "Cost", Table(
+                "Trials by how they ended, and the optimizer steps that each made itself.",
+                "from search_costs order by state",
+                "state|State; n_trials|Trials|count; fewest_steps|Fewest steps|count; "
+                "most_steps|Most steps|count; steps|All steps|count",
+            ), Table(
+                "Why trials were not done, with the first five of each.", _PROBLEMS,
+                "problem|Problem|name; state|State; n_trials|Trials|count; first_trials|First trials|list",
+            )),
+            Section("trials", "Every trial", Fold("All trials", Table(
+                _TRIED, _TRIALS, _trials_columns(chose, unseen),
+            )), link="Trials"),
             Section("terms", "What the terms mean", Fold("Terms", Definitions(_TERMS)), link="Terms"),
             Section(
-                "settings",
-                "Settings",
-                Text("The objective is the number that this query returns for each trial."),
+                "settings", "Settings", Text("The objective is the number that this query returns for each trial."),
                 Keys("Objectives", {one.get("name") or "query": one["sql"] for one in objectives}),
-                Text(
-                    ""
-                    if settings["per"] or not ask("from search_best limit 1")
-                    else "The chosen point is a spec, ready to be run alone: biaseval run RUN/best.yaml."
-                ),
-                Fold(
-                    "Spec and environment", Keys("The spec, with every default", spec), Keys("Environment", environment)
-                ),
+                Text("" if settings["per"] or not ask("from search_best limit 1")
+                    else "The chosen point is a spec, ready to be run alone: biaseval run RUN/best.yaml."),
+                Fold("Spec and environment", Keys("The spec, with every default", spec),
+                    Keys("Environment", environment)),
             ),
         ],
-    )
+    )  # fmt: skip
 
 
 def _reference(spec: Mapping[str, Any], ask: Ask) -> list[Table]:

@@ -72,34 +72,26 @@ def training_blocks(place: str, charts: Sequence[Chart]) -> list[Section]:
     if not loss:
         return []
     return [
-        Section(
-            "costs",
-            "What mitigation needs",
-            Table(
+        Section("costs", "What mitigation needs", Table(
                 "Beyond scoring the rows. Prompts: calibration inputs. Tokens: of these inputs, and of the training "
                 "examples in every epoch. Seconds: of training as measured, of scoring in proportion to tokens.",
                 f"from mitigation_costs order by {place}, method",
                 f"""
 method; {place}; n_demo_sets|Sets|count; n_prompts|Prompts|count; tokens|Tokens|count;
 n_adapters|Adapters|count; trained_parameters|Parameters|count; seconds|Seconds|seconds""",
-            ),
-            link="Costs",
+            ), link="Costs",
         ),
-        Section(
-            "training",
-            "Training of the adapters",
-            Table(
+        Section("training", "Training of the adapters", Table(
                 "Loss in nats per target token (label and EOS), mean over adapters. Not falling: adapters whose "
                 "loss is not lower at the last step than at the first; each step has different examples.",
                 f"from training_by_setting order by {place}",
                 f"""
 {place}; n_adapters|Adapters|count; n_steps|Steps of each|count; first_loss|Loss, first step|rate;
 last_loss|Loss, last step|rate; n_not_falling|Not falling|count""",
-            ),
-            Figures(loss, "Training loss by optimizer step, mean over adapters. Shaded: the middle 80 %."),
+            ), Figures(loss, "Training loss by optimizer step, mean over adapters. Shaded: the middle 80 %."),
             link="Training",
         ),
-    ]
+    ]  # fmt: skip
 
 
 def loss_charts(ask: Ask) -> list[Chart]:

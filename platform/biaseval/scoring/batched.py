@@ -9,6 +9,7 @@ paths.
 
 import copy
 import inspect
+import math
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from transformers.cache_utils import DummyLayer, DynamicLayer, DynamicSlidingWin
 
 from biaseval.models import inputs_taken
 from biaseval.scoring.blocks import on_device
-from biaseval.scoring.memory import cache_bytes, vocabulary_of
+from biaseval.scoring.memory import cache_bytes, is_out_of_memory, vocabulary_of
 from biaseval.scoring.readout import Predictions, logits_at
 from biaseval.scoring.trie import Integers, TokenTrie
 
@@ -53,26 +54,42 @@ def takes_cached_prefixes(model: PreTrainedModel) -> bool:
 
 
 def _tokens_behind(model: PreTrainedModel) -> int:
-    """Return how many tokens of a pass behind a cache see its states: one, where several lose them as in Mamba 1."""
+    """Return how many tokens of a pass behind a copied cache see its states: any number, one as in Mamba 1, or none."""
     if keeps_states(model) and model not in _FOUND:
-        _FOUND[model] = next((n for n in (sys.maxsize, 1) if _continues_states(model, min(n, _PROBED))), 0)
+        several, single = _distance_behind(model, _PROBED), _distance_behind(model, 1)
+        limit = max(1e-3, 8 * torch.finfo(model.dtype).eps)
+        _FOUND[model] = 0 if min(several, single) > limit else sys.maxsize if several <= max(1e-3, 3 * single) else 1
     return _FOUND.get(model, sys.maxsize)
 
 
 @torch.inference_mode()
-def _continues_states(model: PreTrainedModel, n: int) -> bool:
-    ids = torch.arange(2, 2 + 2 * _PROBED, device=model.device)[None] % vocabulary_of(model)
+def _distance_behind(model: PreTrainedModel, n: int) -> float:
+    """Return how far logits are from those of one pass, of the largest, with ``n`` tokens in a pass behind a cache.
+
+    Layers that begin anew are 4 % off or more. Infinite where the model fails, or keeps its states elsewhere.
+    """
+    ids = torch.arange(2, 2 + 2 * _PROBED, device=model.device)[None].expand(2, -1) % vocabulary_of(model)
     cache, name, found = DynamicCache(config=model.config), _cache_name(model) or _CACHES[0], []
     try:
-        model(input_ids=ids[:, :_PROBED], use_cache=True, **{name: cache})
+        model(input_ids=ids[:1, :_PROBED], use_cache=True, **{name: cache})
+        if not all(_states(layer) for layer in cache.layers if isinstance(layer, LinearAttentionLayer)):
+            return math.inf
+        cache = _repeated(cache, 2)
         for at in range(_PROBED, 2 * _PROBED, n):
-            places = inputs_taken(model, position_ids=torch.arange(at, at + n, device=model.device)[None])
+            positions = torch.arange(at, at + n, device=model.device).expand(2, -1)
+            places = inputs_taken(model, position_ids=positions)
             found.append(model(input_ids=ids[:, at : at + n], use_cache=True, **{name: cache}, **places).logits)
-    except (RuntimeError, ValueError, TypeError, IndexError):
-        return False
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        if is_out_of_memory(error):
+            raise
+        return math.inf
     expected = model(input_ids=ids).logits[:, _PROBED:]
-    off = (torch.cat(found, 1) - expected).abs().max() / expected.abs().max()
-    return bool(off <= max(1e-3, 8 * torch.finfo(model.dtype).eps))  # layers that begin anew are 4 % off
+    return float((torch.cat(found, 1) - expected).abs().max() / expected.abs().max())
+
+
+def _states(layer: LinearAttentionLayer) -> list[torch.Tensor]:
+    states = (*layer.conv_states.values(), *layer.recurrent_states.values())
+    return [own for own in states if own is not None]
 
 
 def _cache_name(model: PreTrainedModel) -> str | None:
@@ -108,7 +125,7 @@ def _is_croppable(model: PreTrainedModel) -> bool:
 def chains_to_cache(model: PreTrainedModel, trie: TokenTrie) -> set[int]:
     """Return the first nodes of the chains to cache: those whose reuse by the nodes below saves more than they cost."""
     n_levels = _N_LEVELS if _is_croppable(model) else _N_LEVELS_COPIED
-    cost = _COST_OF_A_PASS * (int(trie.depth.max()) if _tokens_behind(model) == 1 else 1)
+    n_passes = int(trie.depth.max()) if _tokens_behind(model) == 1 else 1
     starts, stops = _chains(trie)
     parents, levels = [], []
     open_chains: list[int] = []
@@ -123,7 +140,9 @@ def chains_to_cache(model: PreTrainedModel, trie: TokenTrie) -> set[int]:
     below = np.zeros(len(starts), dtype=np.int64)
     chosen: set[int] = set()
     for chain in reversed(range(len(starts))):
-        gain = (n_texts[chain] - 1) * (stops[chain] - starts[chain]) - cost + below[chain]
+        n_batches = 1 + (n_texts[chain] // 512 if n_passes > 1 else 0)
+        gain = (n_texts[chain] - 1) * (stops[chain] - starts[chain]) + below[chain]
+        gain -= _COST_OF_A_PASS * n_passes * n_batches
         if not is_leaf[chain] and gain > 0:
             chosen.add(int(starts[chain]))
             below[parents[chain]] += gain if parents[chain] >= 0 else 0
@@ -159,6 +178,7 @@ class _Runner:
         self._is_croppable, self._keeps_states = _is_croppable(model), keeps_states(model)
         self._cache_name = _cache_name(model) or _CACHES[0]
         self._sees_new_alone = self._cache_name != _CACHES[0]
+        self._step = _tokens_behind(model)
         self._n_new = 0
         self._chain_stop = dict(zip(starts.tolist(), stops.tolist(), strict=True))
 
@@ -176,8 +196,9 @@ class _Runner:
                     longer = DynamicCache(config=self._model.config)
                 else:
                     longer = cache if self._is_croppable else _repeated(cache, 1)
-                for chunk in range(node, branching, self._budget):
-                    nodes = np.arange(chunk, min(chunk + self._budget, branching))
+                width = self._budget if cache is not None or self._step > 1 else branching - node
+                for chunk in range(node, branching, width):
+                    nodes = np.arange(chunk, min(chunk + width, branching))
                     text = _Text(nodes, self._trie.targets(int(nodes[0]), int(nodes[-1]) + 1), len(nodes))
                     yield from self._run([text], longer)
                 yield from self.visit(branching, after, cached_starts, longer)
@@ -187,14 +208,14 @@ class _Runner:
                 texts += self._texts(node, after)
             node = after
         n_held = 0 if cache is None or not texts else int(self._trie.depth[texts[0].nodes[0]]) + self._state_size(cache)
-        for batch in _batches(texts, n_held, self._budget, self._cache_budget):
+        step = sys.maxsize if cache is None else self._step
+        for batch in _batches(texts, n_held, self._budget, self._cache_budget, step):
             yield from self._run(batch, None if cache is None else _repeated(cache, len(batch)))
 
     def _state_size(self, cache: DynamicCache) -> int:
         """Return of how many tokens the keys and values take as much memory as the states of a row and their update."""
         layers = [layer for layer in cache.layers if isinstance(layer, LinearAttentionLayer)]
-        states = [own for layer in layers for own in (*layer.conv_states.values(), *layer.recurrent_states.values())]
-        return 2 * sum(own.nbytes for own in states if own is not None) // cache_bytes(self._model)
+        return 2 * sum(own.nbytes for layer in layers for own in _states(layer)) // cache_bytes(self._model)
 
     def _texts(self, start: int, stop: int) -> Iterator[_Text]:
         base = int(self._trie.depth[start])
@@ -224,34 +245,37 @@ class _Runner:
             self._trie.depth[self._trie.target_node[own]] - base for own, base in zip(targets, first, strict=True)
         ]
         kept, column = np.unique(np.concatenate(places), return_inverse=True)
-        found, step = [], _tokens_behind(self._model) if n_cached else width
-        taken = kept if len(kept) else np.array([width - 1])
+        row_of_target = np.repeat(np.arange(len(texts)), [len(own) for own in targets])
+        wanted, rows = np.unique(row_of_target * width + np.concatenate(places), return_inverse=True)
+        found, order, step = [], [np.empty(0, dtype=np.int64)], min(self._step, width) if n_cached else width
         for at in range(0, width, step):
-            stop = min(at + step, width)
+            is_here = (wanted % width >= at) & (wanted % width < at + step)
+            kept, column = np.unique(wanted[is_here] % width - at, return_inverse=True)
             given: dict[str, object] = {self._cache_name: cache}
+            new = slice(at, at + step)
             if self._keeps_states and cache is not None:  # Bamba would count from 0
-                positions = torch.arange(n_cached + at, n_cached + stop, device=self._model.device)
+                positions = torch.arange(n_cached, n_cached + width, device=self._model.device)[new]
                 given["position_ids"] = positions.expand(len(texts), -1)
-            own = taken[(taken >= at) & (taken < stop)] - at
-            seen = mask[:, n_cached + at if self._sees_new_alone else 0 : n_cached + stop]
+            seen = mask[:, n_cached + at if self._sees_new_alone else 0 : n_cached + at + step]
             logits = logits_at(
                 self._model,
-                own if len(own) else np.array([stop - at - 1]),
-                input_ids=ids[:, at:stop].to(self._model.device),
+                kept if len(kept) else np.array([ids[:, new].shape[1] - 1]),
+                input_ids=ids[:, new].to(self._model.device),
                 attention_mask=seen.to(self._model.device),
                 use_cache=cache is not None,
                 **given,
             )
-            found += [logits] * bool(len(own))
-        logits = torch.cat(found, 1) if len(found) > 1 else found[0]  # a copy of all logits may be large
+            if len(kept):
+                cells = wanted[is_here] // width * len(kept) + column
+                found.append(logits.flatten(0, 1)[on_device(cells, logits.device)])
+                order.append(np.flatnonzero(is_here))
         if cache is not None and not self._keeps_states and cache.get_seq_length() != n_cached + width:
             raise RuntimeError(f"{type(self._model).__name__} does not fill the cache that it is given")
-        if len(kept):
-            row_of_target = np.repeat(np.arange(len(texts)), [len(own) for own in targets])
-            wanted, rows = np.unique(row_of_target * len(kept) + column, return_inverse=True)
-            flat = logits.flatten(0, 1)[on_device(wanted, logits.device)]
+        if found:
+            flat = torch.cat(found) if len(found) > 1 else found[0]  # a copy of all logits may be large
             is_short = np.array([len(text.nodes) < width for text in texts])
             n_new, self._n_new = self._n_new, 0
+            rows = np.argsort(np.concatenate(order))[rows]
             yield Predictions(np.concatenate(targets), rows, flat, is_short[row_of_target], n_new)
 
 
@@ -268,12 +292,14 @@ def _repeated(cache: DynamicCache, n: int) -> DynamicCache:
     return repeated
 
 
-def _batches(texts: Sequence[_Text], n_held: int, budget: int, cache_budget: int) -> Iterator[list[_Text]]:
+def _batches(texts: Sequence[_Text], n_held: int, budget: int, cache_budget: int, step: int) -> Iterator[list[_Text]]:
     """Group texts, longest first: the first batch is the largest, so memory runs out early or not at all."""
     batch: list[_Text] = []
     for text in sorted(texts, key=lambda text: -len(text.nodes)):
         width = len(batch[0].nodes) if batch else 0
-        if batch and ((len(batch) + 1) * width > budget or (len(batch) + 1) * (n_held + width) > cache_budget):
+        if batch and (
+            (len(batch) + 1) * min(width, step) > budget or (len(batch) + 1) * (n_held + width) > cache_budget
+        ):
             yield batch
             batch = []
         batch.append(text)
