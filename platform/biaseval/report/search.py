@@ -215,14 +215,12 @@ def _reference(spec: Mapping[str, Any], ask: Ask) -> list[Table]:
         return []
     is_strength = all(key.endswith(".strength") for key in spec["search"])
     name = "strength 1, as published" if is_strength else "the spec's own values"
-    return [
-        Table(
-            f"The trial at {name}, and its difference from the chosen trial with 95 % intervals: on the data that "
-            "chose, which favour the chosen one, and on data that did not choose.",
-            f"select *, as_point(parameters) as point from search_trials where trial = {trial} order by scope",
-            _REFERENCE_COLUMNS,
-        )
-    ]
+    return [Table(
+        f"The trial at {name}, and its difference from the chosen trial with 95 % intervals: on the data that "
+        "chose, which favour the chosen one, and on data that did not choose.",
+        f"select *, as_point(parameters) as point from search_trials where trial = {trial} order by scope",
+        _REFERENCE_COLUMNS,
+    )]  # fmt: skip
 
 
 def _best_columns(chose: str, unseen: str | None) -> str:

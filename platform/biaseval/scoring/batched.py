@@ -125,7 +125,7 @@ def _is_croppable(model: PreTrainedModel) -> bool:
 def chains_to_cache(model: PreTrainedModel, trie: TokenTrie) -> set[int]:
     """Return the first nodes of the chains to cache: those whose reuse by the nodes below saves more than they cost."""
     n_levels = _N_LEVELS if _is_croppable(model) else _N_LEVELS_COPIED
-    n_passes = int(trie.depth.max()) if _tokens_behind(model) == 1 else 1
+    n_passes = int(trie.depth.max(initial=0)) if _tokens_behind(model) == 1 else 1
     starts, stops = _chains(trie)
     parents, levels = [], []
     open_chains: list[int] = []

@@ -289,7 +289,7 @@ class Runner:
     def _is_to_be_tested(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> bool:
         """Return whether texts run together in a way that was not compared yet with texts that run alone."""
         is_untested = self._n_to_test.get((path, "shared")) or self._few(path, texts, is_own).any()
-        if is_untested and self._shares(path, texts.subset(is_own)):
+        if is_untested and self._shared(path, texts, is_own).any():
             return True
         return bool(self._n_to_test.get((path, "padded"))) and bool(np.ptp(texts.lengths[is_own]))
 
@@ -305,12 +305,17 @@ class Runner:
             prompt = texts.prompt_ids[longest]
             beside = [row for row in (longest - 1, longest + 1) if row in rows and texts.prompt_ids[row] == prompt]
             is_few[[longest, *beside, rows[texts.lengths[rows].argmin()]]] = True
-            is_few &= self._shares(path, texts.subset(is_few))
+            is_few &= self._shared(path, texts, is_few)
         return is_few
 
-    def _shares(self, path: Path, trie: TokenTrie) -> bool:
-        """Return whether texts of this trie share a pass or a prefix on this path."""
-        return bool(chains_to_cache(self.model, trie)) if path == "prefix_cache" else common_chain(trie) < trie.n_nodes
+    def _shared(self, path: Path, texts: Texts, is_own: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return which of some texts share a pass or a cached prefix on this path."""
+        trie = texts.subset(is_own)
+        if path != "prefix_cache":
+            return is_own & (common_chain(trie) < trie.n_nodes)
+        chains = [trie.targets(start, int(trie.end[start])) for start in chains_to_cache(self.model, trie)]
+        behind = np.concatenate([trie.target_slot[each] for each in (slice(0, 0), *chains)])
+        return _has_any(texts, np.isin(np.arange(texts.offsets[-1]), behind))
 
     def _plain(self, texts: Texts, rows: Integers, n_more: int = 0) -> tuple[Logprobs, float]:
         """Return log-probabilities by slot, of some texts, from plain forward passes, and the largest logit in them."""
@@ -334,18 +339,17 @@ class Runner:
 
         Where nothing was shared, or filled up, there is nothing to be wrong about: such texts do not count.
         """
-        is_testable = is_own & ~_is_broken(texts, scores)
+        is_testable = is_own & ~_has_any(texts, ~np.isfinite(scores))
         chosen: dict[str, Integers] = {}
         for what in _MAY_BE_WRONG.get(path, ()):
-            is_meant = (
-                is_testable & np.logical_or.reduceat(is_padded, texts.offsets[:-1]) if what == "padded" else is_testable
-            )
-            meant, n_left = np.flatnonzero(is_meant), self._n_to_test[path, what]
-            if n_left and len(meant) and (what == "padded" or self._shares(path, texts.subset(is_own))):
+            if n_left := self._n_to_test[path, what]:
+                padded = _has_any(texts, is_padded)
+                among = padded if what == "padded" else self._shared(path, texts, is_own)
+                meant = np.flatnonzero(is_testable & among)
                 chosen[what] = meant[np.linspace(0, len(meant) - 1, min(n_left, len(meant))).astype(np.int64)]
-        if not chosen:
+        rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *chosen.values()]))
+        if not len(rows):
             return
-        rows = np.unique(np.concatenate([*chosen.values()]))
         slots = np.concatenate([np.arange(texts.offsets[row], texts.offsets[row + 1]) for row in rows])
         try:
             plain, largest = np.full_like(scores, np.nan), 0.0
@@ -379,11 +383,11 @@ class Runner:
 
     def _settle_broken(self, texts: Texts, scores: Logprobs) -> None:
         """Find out which text the model gives no finite score: in a pack, one that has none can spoil others."""
-        rows = np.flatnonzero(_is_broken(texts, scores))
+        rows = np.flatnonzero(_has_any(texts, ~np.isfinite(scores)))
         if not len(rows):
             return
         self._run("one_by_one", texts, np.isin(np.arange(len(texts.lengths)), rows), scores)
-        broken = np.flatnonzero(_is_broken(texts, scores))
+        broken = np.flatnonzero(_has_any(texts, ~np.isfinite(scores)))
         if len(broken):
             raise BiasevalError(
                 f"{texts.name(int(broken[0]))}: the model gives a log-probability that is not finite "
@@ -438,8 +442,8 @@ def _state(model: PreTrainedModel) -> tuple[object, ...]:
     return model.dtype, model.device, len(parameters), versions, adapters
 
 
-def _is_broken(texts: Texts, scores: Logprobs) -> npt.NDArray[np.bool_]:
-    """Return which texts have a score that is not a finite number."""
-    n_broken = np.concatenate([[0], np.cumsum(~np.isfinite(scores))])
-    is_broken: npt.NDArray[np.bool_] = n_broken[texts.offsets[1:]] > n_broken[texts.offsets[:-1]]
-    return is_broken
+def _has_any(texts: Texts, is_slot: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which texts have a slot of this sort."""
+    n_slots = np.concatenate([[0], np.cumsum(is_slot)])
+    has_any: npt.NDArray[np.bool_] = n_slots[texts.offsets[1:]] > n_slots[texts.offsets[:-1]]
+    return has_any
