@@ -173,6 +173,10 @@ def test_quantized_weights_are_unpacked_as_they_are_read(model_copy: Path, how: 
         (model_copy / "config.json").write_text(json.dumps(config))
         with pytest.raises(InputError, match=r"quantized \(compressed-tensors\) in several ways"):
             models.describe_model(source)
+        config["quantization_config"] = how | {"config_groups": ["no group"]}
+        (model_copy / "config.json").write_text(json.dumps(config))
+        with pytest.raises(InputError, match=r"quantized \(compressed-tensors\): "):
+            models.load_model(source)
 
 
 @pytest.mark.skipif(not HAS_BITSANDBYTES, reason="bitsandbytes (the extra gpu) is not installed")

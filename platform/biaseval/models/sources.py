@@ -180,7 +180,9 @@ def refuse_quantized(path: str, config: PretrainedConfig, device: str | None = N
     what = f"{path}: its weights are quantized ({method})"
     if own and added is not None:
         raise InputError(f"{what}, and {added} would quantize them again; set model.quantization to null")
-    if len({repr(group.get("weights")) for group in own.get("config_groups", {}).values()}) > 1:
+    groups = own.get("config_groups") if method == "compressed-tensors" else None
+    groups = [each for each in groups.values() if isinstance(each, dict)] if isinstance(groups, dict) else []
+    if len({repr(group.get("weights")) for group in groups}) > 1:
         raise InputError(f"{what} in several ways, which transformers mixes up; give the model in 16 bits or FP8")
     if method == "compressed-tensors" or (method in ("fp8", "mxfp8") and importlib.util.find_spec("kernels") is None):
         own["dequantize"] = True

@@ -76,8 +76,7 @@ def _distance_behind(model: PreTrainedModel, n: int) -> float:
             return math.inf
         cache = _repeated(cache, 2)
         for at in range(_PROBED, 2 * _PROBED, n):
-            positions = torch.arange(at, at + n, device=model.device).expand(2, -1)
-            places = inputs_taken(model, position_ids=positions)
+            places = inputs_taken(model, position_ids=torch.arange(at, at + n, device=model.device).expand(2, -1))
             found.append(model(input_ids=ids[:, at : at + n], use_cache=True, **{name: cache}, **places).logits)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         if is_out_of_memory(error):
@@ -140,9 +139,8 @@ def chains_to_cache(model: PreTrainedModel, trie: TokenTrie) -> set[int]:
     below = np.zeros(len(starts), dtype=np.int64)
     chosen: set[int] = set()
     for chain in reversed(range(len(starts))):
-        n_batches = 1 + (n_texts[chain] // 512 if n_passes > 1 else 0)
         gain = (n_texts[chain] - 1) * (stops[chain] - starts[chain]) + below[chain]
-        gain -= _COST_OF_A_PASS * n_passes * n_batches
+        gain -= _COST_OF_A_PASS * n_passes * (1 + (n_texts[chain] // 512 if n_passes > 1 else 0))
         if not is_leaf[chain] and gain > 0:
             chosen.add(int(starts[chain]))
             below[parents[chain]] += gain if parents[chain] >= 0 else 0
