@@ -117,6 +117,7 @@ class Surface:
     name: str = "input"
     """Of the file that is written."""
     share: int = 1
+    """Of 200 inputs."""
 
 
 def _bytes(*patterns: str, of: Path = ROOT, most: int = 20_000) -> list[bytes]:
@@ -255,26 +256,26 @@ def surfaces() -> dict[str, Surface]:
         return read_predictions(str(path), ["1", "2"], on_missing="drop")
 
     every: list[tuple[str, int, list[bytes], Callable[[Path], object], str]] = [
-        ("specs", 4, specs, _spec, "spec.yaml"),
-        ("task files", 2, _bytes("task_files/*.json", of=DEMO, most=10**6), read_task, "task1_a_classification.json"),
-        ("tables of rows", 3, tables, rows, "rows.csv"),
-        ("QA data", 2, questions, lambda path: read_questions(str(path), name="a"), "questions.json"),
-        ("predictions", 1, PREDICTIONS, predictions, "predictions.json"),
-        ("conversations", 2, [*_bytes(f"{older}/instruct/chat.jsonl"), *CHATS], _chat, "chat.jsonl"),
-        ("templates", 1, _bytes("templates.csv", of=DEMO), lambda path: read_templates(str(path)), "templates.csv"),
-        ("table of tasks", 1, [TASKS], lambda path: read_task_table(str(path)), "tasks.csv"),
-        ("splits", 1, splits, lambda path: read_splits(str(path)), "splits.parquet"),
-        ("Parquet rows", 1, splits, rows, "rows.parquet"),
-        ("gzip rows", 1, [gzip.compress(one, mtime=0) for one in tables[:2]], rows, "rows.jsonl.gz"),
-        ("samples of lm-eval", 2, _bytes("*/samples_[lgrum]*.jsonl", of=lm_eval), samples, f"samples_list{day}.jsonl"),
-        ("table of scores", 1, [SCORES], lambda path: read_table([path]), "scores.csv"),
+        ("specs", 44, specs, _spec, "spec.yaml"),
+        ("task files", 20, _bytes("task_files/*.json", of=DEMO, most=10**6), read_task, "task1_a_classification.json"),
+        ("tables of rows", 30, tables, rows, "rows.csv"),
+        ("QA data", 20, questions, lambda path: read_questions(str(path), name="a"), "questions.json"),
+        ("predictions", 10, PREDICTIONS, predictions, "predictions.json"),
+        ("conversations", 16, [*_bytes(f"{older}/instruct/chat.jsonl"), *CHATS], _chat, "chat.jsonl"),
+        ("templates", 8, _bytes("templates.csv", of=DEMO), lambda path: read_templates(str(path)), "templates.csv"),
+        ("table of tasks", 6, [TASKS], lambda path: read_task_table(str(path)), "tasks.csv"),
+        ("splits", 4, splits, lambda path: read_splits(str(path)), "splits.parquet"),
+        ("Parquet rows", 4, splits, rows, "rows.parquet"),
+        ("gzip rows", 4, [gzip.compress(one, mtime=0) for one in tables[:2]], rows, "rows.jsonl.gz"),
+        ("samples of lm-eval", 10, _bytes("*/samples_[lgrum]*.jsonl", of=lm_eval), samples, f"samples_list{day}.jsonl"),
+        ("table of scores", 4, [SCORES], lambda path: read_table([path]), "scores.csv"),
         ("lease", 1, [Lease.of_this_process(1, 5).data()], _in_run("lease.json"), "damaged.json"),
         ("plan.json", 1, _sealed(run / "plan.json"), _in_run("plan.json"), "damaged.json"),
         ("environment.json", 1, _sealed(run / "environment.json"), _in_run("environment.json"), "damaged.json"),
         ("spec.yaml of a run", 1, _bytes("spec.yaml", of=run), _in_run("spec.yaml"), "damaged.yaml"),
-        ("cluster file", 1, _bytes("cluster.yaml"), lambda path: list(cluster_file(path)), "cluster.yaml"),
-        ("SQL", 1, [one.encode() for one in QUERIES], _sql, "query.sql"),
-        ("commands", 1, [one.encode() for one in _COMMAND_LINES], _words, "words"),
+        ("cluster file", 6, _bytes("cluster.yaml"), lambda path: list(cluster_file(path)), "cluster.yaml"),
+        ("SQL", 5, [one.encode() for one in QUERIES], _sql, "query.sql"),
+        ("commands", 5, [one.encode() for one in _COMMAND_LINES], _words, "words"),
     ]
     return {name: Surface(files, read, file, share) for name, share, files, read, file in every}
 
