@@ -140,6 +140,11 @@ sentences as (
     union all
     select 34, 'LoRA has adapters for some demonstration sets alone; its differences are measured in these sets.'
     where exists (from label_bias_pairs where against_format <> 'base')
+    union all
+    select 5, left_out_caution(flatten(list(rows_of)))
+    from failed_parts
+    where is_left_out
+    having count(*) > 0
 )
 
 select line, '' as lead, text from sentences order by all

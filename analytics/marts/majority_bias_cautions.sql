@@ -49,6 +49,11 @@ sentences as (
     from training_by_setting
     where n_steps > 1
     having sum(n_not_falling) > 0
+    union all
+    select 5, left_out_caution(flatten(list(rows_of)))
+    from failed_parts
+    where is_left_out
+    having count(*) > 0
 )
 
 select line, '' as lead, text from sentences order by all

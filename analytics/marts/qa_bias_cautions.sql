@@ -213,6 +213,11 @@ sentences as (
         )
     from trained_models
     where problem is not null
+    union all
+    select 5, left_out_caution(flatten(list(rows_of)))
+    from failed_parts
+    where is_left_out
+    having count(*) > 0
 )
 
 select line, '' as lead, text from sentences where text is not null order by all

@@ -18,8 +18,8 @@ from biaseval.errors import BiasevalError
 from biaseval.lease import held
 from biaseval.parsing import json_value
 from biaseval.progress import say
-from biaseval.store import ASIDE, DIGESTS, Digest, Ledger, Run, part_number, sha256_of
-from biaseval.tables import FAILED_PARTS, PLANNED, TABLES
+from biaseval.store import ASIDE, DIGESTS, UNRECORDED, Digest, Ledger, Run, part_number, sha256_of
+from biaseval.tables import PLANNED, TABLES
 
 LASTING = frozenset(table.name for table in TABLES.values() if table.name in PLANNED or table.part_of is not None)
 """Tables whose parts stay for as long as a run does: planned ones, and what models put out."""
@@ -206,7 +206,7 @@ def recorded(run: Run) -> dict[str, Digest] | None:
 
 def _seen(run: Run, folders: Collection[str]) -> dict[str, tuple[int, int]]:
     seen: dict[str, tuple[int, int]] = {}
-    for folder in sorted(set(run.names()) & set(folders) - {FAILED_PARTS.name}):  # rewritten while a run goes on
+    for folder in sorted(set(run.names()) & set(folders) - {UNRECORDED}):
         listed = run.listed(folder, in_folders=folder not in TABLES)
         seen |= {name: own for name, own in listed.items() if folder not in TABLES or part_number(name) is not None}
     return seen

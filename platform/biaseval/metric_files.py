@@ -75,20 +75,10 @@ class Metric:
         if not low < high or not least > 0 or fewest not in range(1, 10_000):
             raise ValueError("range, least_effect or fewest_rows: is out of bounds; write such as 0 to 1, 0.01 and 5")
         return cls(
-            name=name,
-            shown=keys["shown"],
-            meaning=keys["meaning"],
-            better=keys["better"],
-            of_rows=keys["rows"],
-            low=low,
-            high=high,
-            gives=keys.get("gives", "value"),
-            by_gold=keys.get("resampled") == "by_gold",
-            fewest_rows=int(fewest),
-            least_effect=least,
-            requires=keys.get("requires"),
-            noise=keys.get("noise"),
-        )
+            name=name, shown=keys["shown"], meaning=keys["meaning"], better=keys["better"], of_rows=keys["rows"],
+            low=low, high=high, gives=keys.get("gives", "value"), by_gold=keys.get("resampled") == "by_gold",
+            fewest_rows=int(fewest), least_effect=least, requires=keys.get("requires"), noise=keys.get("noise"),
+        )  # fmt: skip
 
     @property
     def columns(self) -> str:

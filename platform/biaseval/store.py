@@ -33,6 +33,8 @@ from biaseval.parsing import ParseError, json_value, yaml_value
 _PART = re.compile(r"part-(\d{5,})\.parquet")
 _SMALLEST_PART = 12
 """Bytes of the shortest possible Parquet file: magic numbers and the length of the footer."""
+UNRECORDED = "failed_parts"
+"""The table that commands write again while a run goes on, so that it has no digest."""
 _TEMPORARY_MARK = ".incomplete-"
 _LOCK = ".lock"
 _PROBE = ".writable"
@@ -403,7 +405,7 @@ class Run:
     def parts(self, table: str) -> set[int]:
         """Return the numbers of the complete parts of ``table``."""
         numbers = {name: part_number(name) for name in self.listed(table, in_folders=False)}
-        is_own = self.ledger.files.__contains__ if self.ledger.is_whole else lambda _: True
+        is_own = self.ledger.files.__contains__ if self.ledger.is_whole and table != UNRECORDED else lambda _: True
         return {number for name, number in numbers.items() if number is not None and is_own(name)}
 
     def files(self, name: str) -> set[str]:

@@ -237,34 +237,27 @@ SIGN_FLIPS = _table(
 )
 
 RUN_SETTINGS = _table(
-    "run_settings",
-    "run: what the metrics need of its spec, and of its environment (null where that does not say)",
-    key="model",
-    kinds="label_bias majority_bias",
+    "run_settings", "run: what the metrics need of its spec, and of its environment (null where that does not say)",
+    key="model", kinds="label_bias majority_bias",
     later={
-        "adaptations": "['none']",
-        "trained_parameters": "null::bigint",
-        "scoring_seconds": "null::double",
-        "formats": "['base']",
-        "primary_metric": "null::varchar",
-        "primary_method": "null::varchar",
-        "family": "null::varchar",
-        "tuned_from": "null::varchar",
-        "prefix_mode": "'exact'",
+        "adaptations": "['none']", "trained_parameters": "null::bigint", "scoring_seconds": "null::double",
+        "formats": "['base']", "primary_metric": "null::varchar", "primary_method": "null::varchar",
+        "family": "null::varchar", "tuned_from": "null::varchar", "prefix_mode": "'exact'",
     },
     columns="""
         model family tuned_from string, n_parameters trained_parameters int64, scoring_seconds float64, seed int64,
         normalization prefix_mode string, eos bool, predict calibration adaptations formats string[],
         primary_metric primary_method string
     """,
-)
+)  # fmt: skip
 
 FAILED_PARTS = _table(
     "failed_parts",
     "part that failed, which no later command has tried again",
     key="table_name part",
     kinds="label_bias majority_bias qa_bias score",
-    columns="table_name string, part int32, problem string, attempts int32",
+    later={"rows_of": "null::varchar[]", "is_left_out": "false"},
+    columns="table_name string, part int32, problem string, attempts int32, rows_of string[], is_left_out bool",
 )
 
 QA_EXAMPLES = _qa_bias_table(

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from biaseval import tables
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
-from biaseval.analysis.sql_files import read_parquet, rows, session
+from biaseval.analysis.sql_files import create_tables, rows, session
 from biaseval.environment import read_environment
 from biaseval.spec import BASE, CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run
@@ -27,7 +27,7 @@ _FEWEST_TASKS = 6
 
 def derive_label_bias(run: Run, spec: LabelBiasSpec | ImportedSpec) -> None:
     """Write ``bootstrap_draws``, ``sign_flips`` and ``run_settings`` of a scored label-bias run."""
-    tasks = run.read_table(tables.TASKS.name).sort_by("task")
+    tasks = _table(run, tables.TASKS, f"from {tables.TASKS.name} order by task")
     names = tasks["task"].to_pylist()
     equivalent = tasks.filter(pc.field("is_semantically_equivalent"))["task"].to_pylist()
     suites = {"all": names, "semantically_equivalent": equivalent, **spec.members(names)}
@@ -123,14 +123,19 @@ def setting_permutations(n_settings: int, seeds: Sequence[int], seed: int) -> pa
 
 def _test_rows(run: Run) -> tuple[int, list[int]]:
     """Return the number of test rows of a majority-bias run, and the seeds of its demonstrations."""
-    prompts = read_parquet(run, f"{tables.PROMPTS.name}/part-*.parquet")
     select = (
         "select count(distinct row) as n_rows, list_sort(list(distinct demo_set)) as seeds "
-        f"from ({prompts}) where purpose = 'majority'"
+        f"from {tables.PROMPTS.name} where purpose = 'majority'"
     )
-    with session([run]) as connection:
-        [found] = rows(select, connection).to_pylist()
+    [found] = _table(run, tables.PROMPTS, select).to_pylist()
     return found["n_rows"], found["seeds"] or []
+
+
+def _table(run: Run, table: tables.TableSchema, select: str) -> pa.Table:
+    """Return the rows of a query over a table of a run, without what is left out."""
+    with session([run]) as connection:
+        create_tables(run, [table], connection)
+        return rows(select, connection)
 
 
 def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[str]) -> pa.Table:

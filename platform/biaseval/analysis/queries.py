@@ -17,6 +17,7 @@ from biaseval.analysis.paths import without_partitions
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError, refuse_broken
+from biaseval.left_out import left_out_files
 from biaseval.store import DIGESTS, Run, part_name
 from biaseval.tables import ADAPTED, TABLES, TRAINED_MODELS, tables_of
 from biaseval.units import lost_files, refuse_missing
@@ -258,7 +259,9 @@ def _refuse_missing_parts(run: Run, rounds: Mapping[str, int], parts: Mapping[st
         wanted += [(table, part) for part in adapted.get(table, range(n_rounds * n_parts))]
     if not any(parts[table] for table in rounds) and parts.get(TRAINED_MODELS.name):
         raise BiasevalError(f"{run.uri}: is trained, and nothing is measured yet; biaseval run goes on with it")
-    missing = [f"{table}/{part_name(part)}" for table, part in wanted if part not in parts[table]]
+    lacking = [f"{table}/{part_name(part)}" for table, part in wanted if part not in parts[table]]
+    without = left_out_files(run) if lacking else set()
+    missing = [name for name in lacking if name not in without]
     bad = {name for name in lost_files(run) if name.partition("/")[0] in parts}.difference(missing)
     refuse_missing(run, [*missing, *sorted(bad)], len(wanted) + len(bad))
 

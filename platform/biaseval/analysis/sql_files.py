@@ -27,10 +27,11 @@ from biaseval.analysis.paths import read_named_files
 from biaseval.analytics_files import ANALYTICS
 from biaseval.environment import SPEC, raw_spec
 from biaseval.errors import BiasevalError, InputError, TransientError
+from biaseval.left_out import left_out
 from biaseval.metric_files import METRICS, Metric, Sql, metric_files
 from biaseval.prompting.calibration import NONE, Own, calibration_queries, calibration_rows, own_of
 from biaseval.store import Run, part_name
-from biaseval.tables import TABLES, TableSchema
+from biaseval.tables import FAILED_PARTS, PROMPTS, QA_EXAMPLES, TABLES, TableSchema
 
 _STORAGE_VERSION = "v1.0.0"  # the current duckdb shell (1.5) can open it
 
@@ -348,9 +349,26 @@ def begin_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection
 
 def complete_tables(run: Run, listed: Listed, connection: duckdb.DuckDBPyConnection) -> None:
     """Let the views of `begin_tables` read all parts; the arguments are the same."""
+    without = left_out(run)
     for table, parts in listed:
         if parts:
-            create("or replace view", table.name, _select(run, table, parts), connection)
+            create("or replace view", table.name, _kept(run, table, parts, without), connection)
+
+
+def _kept(run: Run, table: TableSchema, parts: Collection[int], without: Mapping[str, set[str]]) -> str:
+    """Return the query over a table's files, but for rows of tasks, demonstrations or questions that are left out."""
+    if "part" in without and QA_EXAMPLES.name in (table.name, table.part_of):
+        n_parts = len(run.parts(QA_EXAMPLES.name))
+        parts = [part for part in parts if str(part % n_parts) not in without["part"]]
+    select = _select(run, table, parts)
+    for column in without.keys() - {"part"}:
+        values = ", ".join(map(literal, sorted(without[column])))
+        if column in table.schema.names:
+            return f"from ({select}) where coalesce({column}::varchar, '') not in ({values})"
+        if table.part_of == PROMPTS.name:
+            left = f"from ({read_parquet(run, 'prompts/part-*.parquet')}) where {column}::varchar in ({values})"
+            return f"from ({select}) where prompt_id not in (select prompt_id {left})"
+    return select
 
 
 def create_views(made: Sequence[Relation], connection: duckdb.DuckDBPyConnection) -> None:
@@ -404,7 +422,7 @@ def local_copy(run: Run, tables: Collection[str]) -> Iterator[Run]:
         yield run
         return
     with tempfile.TemporaryDirectory(prefix="biaseval-") as folder:
-        for table in tables:
+        for table in {*tables, FAILED_PARTS.name}:
             if not run.parts(table):
                 continue
             copy = Path(folder, table)

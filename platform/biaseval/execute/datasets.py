@@ -194,19 +194,13 @@ def _mapped(
             fn_kwargs={**arguments, "prepare": parts.prepare},
         )
     mapped = mapped.map_batches(
-        _Actor,
-        batch_size=1,
-        batch_format="pyarrow",
-        compute=_pool(allocation),
-        num_cpus=allocation.num_cpus,
+        _Actor, batch_size=1, batch_format="pyarrow", compute=_pool(allocation), num_cpus=allocation.num_cpus,
         num_gpus=allocation.num_gpus,
         fn_constructor_kwargs={
-            **arguments,
-            "worker": parts.worker,
-            "allocation": allocation,
+            **arguments, "worker": parts.worker, "allocation": allocation,
             "is_bounded": parts.execution.max_gpu_hours is not None,
         },
-    )
+    )  # fmt: skip
     mapped.context.custom_execution_callback_classes = [step]
     return mapped
 

@@ -375,18 +375,12 @@ class _Setting:
 def _task_row(start: Start) -> dict[str, object]:
     task, splits = start.drawn.task, start.drawn.splits
     return {
-        "task": task.name,
-        "number": task.number,
-        "run_key": task.run_key,
-        "category": task.categories[0] if task.categories else None,
-        "definition": task.definition,
-        "labels": list(splits.labels),
-        "n_instances": len(task.instances),
-        "n_main": len(splits.main),
-        "template": start.template,
-        "template_source": start.template_source,
+        "task": task.name, "number": task.number, "run_key": task.run_key,
+        "category": task.categories[0] if task.categories else None, "definition": task.definition,
+        "labels": list(splits.labels), "n_instances": len(task.instances), "n_main": len(splits.main),
+        "template": start.template, "template_source": start.template_source,
         "is_semantically_equivalent": task.name in suites.SEMANTICALLY_EQUIVALENT,
-    }
+    }  # fmt: skip
 
 
 def adapter_name(task: str, n_demos: int, demo_set: int) -> str:

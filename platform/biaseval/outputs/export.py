@@ -46,17 +46,10 @@ class ExportedTask:
     def config(self, n_demos: int) -> dict[str, Any]:
         """Return the task's configuration."""
         return {
-            "task": self.task,
-            "doc_to_text": "prompt",
-            "doc_to_target": "label",
-            "doc_to_choice": list(self.labels),
-            "description": self.definition,
-            "target_delimiter": _DELIMITER,
-            "num_fewshot": n_demos,
-            "metric_list": [_METRIC],
-            "output_type": "multiple_choice",
-            "repeats": 1,
-        }
+            "task": self.task, "doc_to_text": "prompt", "doc_to_target": "label",
+            "doc_to_choice": list(self.labels), "description": self.definition, "target_delimiter": _DELIMITER,
+            "num_fewshot": n_demos, "metric_list": [_METRIC], "output_type": "multiple_choice", "repeats": 1,
+        }  # fmt: skip
 
     def sample(self, row: ExportedRow) -> dict[str, Any]:
         """Return the line of samples of a row."""
@@ -87,22 +80,16 @@ def results_of(tasks: Sequence[ExportedTask], n_demos: int, demo_set: int, facts
         error = statistics.stdev(own) / math.sqrt(len(own)) if len(own) > 1 else "N/A"
         found[task.task] = {"alias": task.task, "acc,none": statistics.fmean(own), "acc_stderr,none": error}
     return {
-        "results": found,
-        "configs": {task.task: task.config(n_demos) for task in tasks},
-        "versions": dict.fromkeys(found, "N/A"),
-        "n-shot": dict.fromkeys(found, n_demos),
+        "results": found, "configs": {task.task: task.config(n_demos) for task in tasks},
+        "versions": dict.fromkeys(found, "N/A"), "n-shot": dict.fromkeys(found, n_demos),
         "higher_is_better": {name: {"acc": True} for name in found},
         "n-samples": {task.task: {"original": len(task.rows), "effective": len(task.rows)} for task in tasks},
         "config": {
-            "model": "biaseval",
-            "model_args": {"scoring": facts["scoring"]},
-            "model_num_parameters": facts["model_num_parameters"],
-            "fewshot_seed": demo_set,
+            "model": "biaseval", "model_args": {"scoring": facts["scoring"]},
+            "model_num_parameters": facts["model_num_parameters"], "fewshot_seed": demo_set,
         },
-        "date": facts["date"],
-        "model_source": "biaseval",
-        "model_name": facts["model_name"],
-    }
+        "date": facts["date"], "model_source": "biaseval", "model_name": facts["model_name"],
+    }  # fmt: skip
 
 
 def _hash(text: str) -> str:

@@ -84,16 +84,10 @@ def read_doc(place: str, record: Record, config: Mapping[str, Any]) -> Doc:
     choices = contexts if has_inputs else tuple(text.removeprefix(delimiter) for text in continuations)
     instance, asked = _row(record)
     doc = Doc(
-        instance=instance,
-        doc_id=str(record["doc_id"]),
-        choices=choices,
-        logprobs=logprobs,
-        gold=0,
-        prompt=None if has_inputs else contexts[0],
-        doc=asked,
-        place=place,
+        instance=instance, doc_id=str(record["doc_id"]), choices=choices, logprobs=logprobs, gold=0,
+        prompt=None if has_inputs else contexts[0], doc=asked, place=place,
         filter=str(record.get("filter", "none")),
-    )
+    )  # fmt: skip
     candidates = _candidates(record, choices, config, has_inputs=has_inputs)
     if "acc" in record:
         candidates = [index for index in candidates if float(index == doc.predicted) == record["acc"]]

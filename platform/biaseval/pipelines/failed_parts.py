@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from pyarrow import ArrowException
-
+from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, TransientError
 from biaseval.execute.tasks import RESUMES
+from biaseval.left_out import failed_rows, is_anything_left, rows_of
 from biaseval.pipelines.kind import Stage
 from biaseval.progress import say
 from biaseval.store import Run, part_name, part_number
@@ -22,7 +22,8 @@ class FailedParts:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._failed: list[tuple[Stage, Done]] = []
-        self._rows = _rows(run)
+        self._rows = failed_rows(run)
+        self._said = ""
         self.n_made = 0
         """Units that are made, also by earlier commands."""
 
@@ -43,35 +44,54 @@ class FailedParts:
             return False
         self._failed.append((stage, done))
         for file in done.unit.files:
-            where = {"table_name": file.partition("/")[0], "part": part_number(file)}
+            table = file.partition("/")[0]
+            where = {"table_name": table, "part": part_number(file), "rows_of": rows_of(self._run, table, done.unit)}
             self._rows[file] = {**where, "problem": _problem(done), "attempts": done.facts["attempts"]}
         self._store()
         say(f"{done.unit.files[0]}: {_problem(done)}")
         if len(self._failed) >= _FEW and len(self._failed) > self.n_made:
-            self.refuse()
+            self._raise()
         return True
 
     def refuse(self) -> None:
-        """Make sure that no part failed.
+        """Make sure that no part failed, or that the spec has the metrics leave out what did.
 
         Raises:
             TransientError: the processes of a part ended.
             BiasevalError: a part failed otherwise.
         """
-        if not self._failed:
-            self._store()
+        if self._may_be_left_out():
+            names = ", ".join(sorted({name for row in self._rows.values() for name in row["rows_of"]}))
+            if names != self._said:
+                say(f"left out of all numbers, because parts failed: {names}; the same command tries them again")
+            self._said = names
             return
+        if self._failed:
+            self._raise()
+
+    def _raise(self) -> None:
         (stage, first), n_failed = self._failed[0], len(self._failed)
         n_rows = sum(done.unit.size for own, done in self._failed if own.noun == stage.noun)
         said = (
             f"{self._run.uri}: {stage.noun} that are missing: {n_rows:,}, in {n_failed} part{'s' * (n_failed > 1)} "
             f"that failed (first {first.unit.files[0]}: {_problem(first)}); biaseval status {self._run.uri} names all; "
-            "the same command tries them again"
+            "the same command tries them again; analysis.missing_parts: leave_out computes the metrics without them"
         )
         kind = TransientError if any(done.facts["has_ended"] for _, done in self._failed) else BiasevalError
         raise kind(said if self.n_made else first.facts["problem"])
 
-    def _store(self) -> None:
+    def _may_be_left_out(self) -> bool:
+        """Store the rows, and return whether the spec has the metrics leave them out, and something is left."""
+        is_asked = bool(self._rows) and (raw_spec(self._run).get("analysis") or {}).get("missing_parts") == "leave_out"
+        may_be = is_asked and all(row["rows_of"] for row in self._rows.values())
+        self._store(is_left_out=may_be)
+        if may_be and not is_anything_left(self._run):
+            self._store()
+            may_be = False
+        return may_be
+
+    def _store(self, *, is_left_out: bool = False) -> None:
+        self._rows = {file: {**row, "is_left_out": is_left_out} for file, row in self._rows.items()}
         if self._rows:
             self._run.write_part(FAILED_PARTS.name, 0, FAILED_PARTS.rows(list(self._rows.values())))
             self._run.ledger.files.pop(f"{FAILED_PARTS.name}/{part_name(0)}", None)  # has no digest
@@ -83,19 +103,8 @@ def _problem(done: Done) -> str:
     return str(done.facts["problem"]).removesuffix(RESUMES)
 
 
-def _rows(run: Run) -> dict[str, dict[str, object]]:
-    """Return the rows of the table, by the file that is missing; none of a damaged table, which has no digest."""
-    if not run.has(f"{FAILED_PARTS.name}/{part_name(0)}"):
-        return {}
-    try:
-        rows = run.read_part(FAILED_PARTS.name, 0).select(FAILED_PARTS.schema.names).cast(FAILED_PARTS.schema)
-        return {f"{row['table_name']}/{part_name(row['part'])}": row for row in rows.to_pylist()}
-    except (ArrowException, OSError, ValueError, LookupError, TypeError):
-        return {}
-
-
 def failed_parts(run: Run) -> dict[str, str]:
     """Return the files that no command has made since they failed last, and why they failed."""
-    rows = _rows(run)
+    rows = failed_rows(run)
     left = rows.keys() - files_of(run, rows)
     return {name: f"tried {row['attempts']}×: {row['problem']}" for name, row in rows.items() if name in left}

@@ -10,6 +10,7 @@ from typing import cast
 
 from biaseval.analysis.summary_marts import SUMMARY, summarize
 from biaseval.digests import kept, record
+from biaseval.left_out import left_out_files
 from biaseval.pipelines.directory import FINDINGS, begin, is_planned, read_plan, refuse_foreign, settle_run
 from biaseval.pipelines.failed_parts import FailedParts
 from biaseval.pipelines.kind import AnyKind, Stage
@@ -135,8 +136,10 @@ def refuse_unfinished(run: Run, kind: AnyKind, spec: AnySpec) -> None:
 
 
 def needed_units(run: Run, stages: Iterable[Stage]) -> list[Unit]:
-    """Return the units that a run still needs, each with the files that it lacks; none: all is made."""
-    return [unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True)]
+    """Return the units that a run still needs, each with the files that it lacks; none: all is made or left out."""
+    without = left_out_files(run)
+    lacking = (unit for stage in stages for unit in missing_units(run, stage.units, needed_only=True))
+    return [unit for unit in lacking if not without.issuperset(unit.files)]
 
 
 def finish(run: Run, kind: AnyKind, spec: AnySpec, *, page: bool) -> None:

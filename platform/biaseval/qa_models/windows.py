@@ -232,17 +232,10 @@ def cut_windows(
     start, stop = bounds[:, 0], bounds[:, 1]
     before = np.full(len(pair), len(form.before), dtype=np.int64)
     return Windows(
-        form=form,
-        questions=questions,
-        contexts=contexts,
-        question=question[pair],
-        context=context[pair],
-        pair=pair,
-        start=start,
-        stop=stop,
-        n_tokens=form.n_special + n_question[pair] + stop - start,
+        form=form, questions=questions, contexts=contexts, question=question[pair], context=context[pair],
+        pair=pair, start=start, stop=stop, n_tokens=form.n_special + n_question[pair] + stop - start,
         context_place=before if form.has_context_first else before + n_question[pair] + len(form.between),
-    )
+    )  # fmt: skip
 
 
 def count_windows(

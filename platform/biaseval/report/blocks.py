@@ -254,17 +254,11 @@ def _cell(row: Row, column: Column) -> Mapping[str, Any]:
     tones = {word: gain if is_better else "cost"} if word in ("lower", "higher") and not row.get("doubt") else {}
     tone = {"better": "gain", "worse": "cost", **tones}.get(word, "")
     return {
-        "text": text,
-        "parts": value if column.how == "marked" and value else [],
-        "exact": exact,
-        "interval": interval,
-        "word": WORDS.get(word, word),
-        "tone": tone,
-        "width": f"{100 * value:.1f}" if column.how == "bar" and text != MISSING else "",
-        "how": column.how,
-        "name": column.name,
-        "shown": column.shown,
-    }
+        "text": text, "parts": value if column.how == "marked" and value else [], "exact": exact,
+        "interval": interval, "word": WORDS.get(word, word), "tone": tone,
+        "width": f"{100 * value:.1f}" if column.how == "bar" and text != MISSING else "", "how": column.how,
+        "name": column.name, "shown": column.shown,
+    }  # fmt: skip
 
 
 def _sentences(sentences: Sentences, ask: Ask) -> Mapping[str, Any] | None:

@@ -138,19 +138,16 @@ def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
         _about(compared),
         [
             blocks.Section(
-                "summary",
-                f"Better than {reference}?",
+                "summary", f"Better than {reference}?",
                 blocks.Sentences(compared.asks("compare_conclusions", LINES, "line = 1"), "headline"),
-                *([blocks.Beside(said, lacking, own, seen)] if len(others) == 1 else [seen, lacking]),
-                table,
+                *([blocks.Beside(said, lacking, own, seen)] if len(others) == 1 else [seen, lacking]), table,
                 blocks.Sentences(f"from ({care}) where line <> {LACKING} order by all", "care", "Read with care"),
                 blocks.Fold("Each run against the first in words", *([said] if len(others) > 1 else [])),
                 blocks.Fold("What each run shows by itself", *([own] if len(others) > 1 else []), cautions),
                 link="Summary",
             ),
             blocks.Section(
-                "overview",
-                "Charts, and each run against each",
+                "overview", "Charts, and each run against each",
                 blocks.Figures([chart for chart in charts if chart not in first], "Marks as in the summary."),
                 blocks.Fold(
                     "Each against each, in the settings that would be deployed",
@@ -159,8 +156,7 @@ def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
                 link="Charts",
             ),
             blocks.Section(
-                "differences",
-                "Every difference",
+                "differences", "Every difference",
                 blocks.Fold(
                     f"{len(compared.told):,} differences",
                     blocks.Table(_ALL, _STEPS + compared.asks("compared", PLACES), _ALL_COLUMNS),
@@ -168,8 +164,7 @@ def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
                 link="Differences",
             ),
             blocks.Section(
-                "rows",
-                "Rows won and lost",
+                "rows", "Rows won and lost",
                 *(blocks.Table(_COUNTED, sql, _COUNTED_COLUMNS) for sql in rows[: len(rows) // 2]),
                 blocks.Fold(
                     f"{len(compared.disagreements):,} of these predictions",
@@ -177,11 +172,9 @@ def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
                 ),
             ),
             blocks.Section(
-                "shared",
-                "Shared and different settings",
-                blocks.Keys(_OF, _facts(compared, compared.origins)),
+                "shared", "Shared and different settings", blocks.Keys(_OF, _facts(compared, compared.origins)),
                 blocks.Fold(
-                    "Everything that is shared", blocks.Table(_SHARED, compared.asks("shared"), _SHARED_COLUMNS)
+                    "Everything that is shared", blocks.Table(_SHARED, compared.asks("shared"), _SHARED_COLUMNS),
                 ),
                 blocks.Fold(
                     f"Specs, versions and models: {len(compared.facts):,} keys differ",
@@ -193,10 +186,10 @@ def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
             ),
             *model_sections(compared, ask),
             blocks.Section(
-                "words", "What the words mean", blocks.Fold("Verdicts", blocks.Definitions(_TERMS)), link="Words"
+                "words", "What the words mean", blocks.Fold("Verdicts", blocks.Definitions(_TERMS)), link="Words",
             ),
         ],
-    )
+    )  # fmt: skip
 
 
 def _first_metrics(compared: Compared) -> list[str]:

@@ -126,53 +126,44 @@ def label_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
         _about(spec, environment, scope),
         [
             Section(
-                "verdict",
-                "Is it biased?",
+                "verdict", "Is it biased?",
                 *first_blocks("label_bias", Figures(first, seen), _SETTINGS, label_bias_notes(run, spec, environment)),
                 link="Verdict",
             ),
             Section(
-                "suite",
-                "Every number by method",
-                Fold("Means with intervals, noise and baselines", _MEAN),
+                "suite", "Every number by method", Fold("Means with intervals, noise and baselines", _MEAN),
                 Fold("Further metrics", _FURTHER),
                 Fold(
                     "Further charts",
-                    Figures([chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN),
+                    Figures(
+                        [chart for chart in charts if chart not in first and chart.name != "training_loss"], _SEEN,
+                    ),
                 ),
                 link="Methods",
             ),
             Section(
-                "changes",
-                "What calibration and demonstrations change",
-                Fold("Every difference with its test", _TESTS),
-                Fold("Where the variance comes from", _COMPONENTS),
+                "changes", "What calibration and demonstrations change",
+                Fold("Every difference with its test", _TESTS), Fold("Where the variance comes from", _COMPONENTS),
                 link="Changes",
             ),
             Section("formats", "Wordings of the prompt", *_formats(spec), link="Wordings"),
             *training_blocks("n_demos", charts),
             Section(
-                "most-biased",
-                "Tasks, most biased first" if scope["n_tasks"] > 1 else "The labels",
-                _RANKED,
+                "most-biased", "Tasks, most biased first" if scope["n_tasks"] > 1 else "The labels", _RANKED,
                 Fold("Labels, and rows behind the numbers", _LABELS, _WRONG),
                 link="Tasks" if scope["n_tasks"] > 1 else "Labels",
             ),
             Section(
-                "tasks",
-                "All settings",
-                Fold("Every task in every setting", _TASKS),
+                "tasks", "All settings", Fold("Every task in every setting", _TASKS),
                 Fold("Every demonstration set", _SETS),
             ),
             Section(
-                "metrics",
-                "What the metrics and methods mean",
-                Fold("Metrics, methods, references", *_meanings(run, ask)),
-                link="Metrics",
+                "metrics", "What the metrics and methods mean",
+                Fold("Metrics, methods, references", *_meanings(run, ask)), link="Metrics",
             ),
             Section("settings", "Settings", *settings_blocks(run), *_OF_DATA),
         ],
-    )
+    )  # fmt: skip
 
 
 def _about(spec: Mapping[str, Any], environment: Mapping[str, Any], scope: Row) -> list[str | None]:

@@ -106,42 +106,34 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
         about,
         [
             Section(
-                "verdict",
-                "Do skewed examples (demonstrations) change its answers?",
-                *first_blocks("majority_bias", Figures(first, seen), _MEAN, notes_block(run)),
-                link="Verdict",
+                "verdict", "Do skewed examples (demonstrations) change its answers?",
+                *first_blocks("majority_bias", Figures(first, seen), _MEAN, notes_block(run)), link="Verdict",
             ),
             Section(
-                "boundary",
-                "Robustness boundary",
-                Fold("Every number by way of predicting", _BOUNDARY),
-                Fold("Where the variance comes from", _VARIANCE),
-                Fold("The instruction", _GAP),
+                "boundary", "Robustness boundary", Fold("Every number by way of predicting", _BOUNDARY),
+                Fold("Where the variance comes from", _VARIANCE), Fold("The instruction", _GAP),
                 Fold("Outputs of free generation", _OUTPUTS),
             ),
             Section("calibration", "What mitigation changes", _REMEDIES, link="Mitigation"),
             Section("tests", "Tests", Fold("Every difference with its test", _TESTS)),
             *training_blocks("instruction", charts),
             Section(
-                "figures",
-                "Weighted F1 by label proportions",
+                "figures", "Weighted F1 by label proportions",
                 Fold("Further charts", Figures([chart for chart in of_f1 if chart not in first], seen)),
                 link="Figures",
             ),
             Section(
-                "proportions",
-                "Every setting",
-                Fold("Weighted F1 of every setting", _SETTINGS),
+                "proportions", "Every setting", Fold("Weighted F1 of every setting", _SETTINGS),
                 Fold("Rows whose prediction changes with the proportions", _FLIPPED),
-                Fold("Counts of labels", _COUNTS),
-                link="Settings",
+                Fold("Counts of labels", _COUNTS), link="Settings",
             ),
             Section(
-                "metrics", "What the metrics mean", Fold("Metrics, methods, reference", *_meanings(ask)), link="Metrics"
+                "metrics", "What the metrics mean", Fold("Metrics, methods, reference", *_meanings(ask)),
+                link="Metrics",
             ),
             Section("spec", "Spec and environment", *settings_blocks(run), link="Spec"),
         ],
-    )
+    )  # fmt: skip
 
 
 def _meanings(ask: Ask) -> list[Any]:

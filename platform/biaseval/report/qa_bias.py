@@ -205,42 +205,33 @@ order by all""")
     seen = Figures([first], _FIRST[first.name.split("_")[0]]) if first else Figures([], "")
     named = ", ".join(models) if len(models) <= _N_NAMED else f"{len(models)} models"
     return Layout(
-        f"Prediction bias of {named}",
-        _about(spec, environment, named, sizes),
+        f"Prediction bias of {named}", _about(spec, environment, named, sizes),
         [
             Section(
-                "verdict",
-                f"Which shortcuts {'do the models' if len(models) > 1 else 'does the model'} lean on?",
+                "verdict", f"Which shortcuts {'do the models' if len(models) > 1 else 'does the model'} lean on?",
                 *first_blocks("qa_bias", seen, _MODELS, qa_bias_notes(run)),
-                Definitions(list(_heuristics(spec, environment))),
-                link="Verdict",
+                Definitions(list(_heuristics(spec, environment))), link="Verdict",
             ),
             *training_sections(ask, charts, first),
             Section("bias", "Prediction bias", *_bias_blocks(charts, first)),
             Section(
-                "datasets",
-                "Exact match and F1 by data set",
+                "datasets", "Exact match and F1 by data set",
                 Fold("Every model", Figures(_named(charts, "out_of_distribution_"), "Bars: 95 % intervals."), _SETS),
                 link="Data sets",
             ),
             Section(
-                "heuristics",
-                "Each shortcut",
-                Figures(_named(charts, "curve_", "_exact_match"), _CURVES),
+                "heuristics", "Each shortcut", Figures(_named(charts, "curve_", "_exact_match"), _CURVES),
                 Fold("The same in F1", Figures(_named(charts, "curve_", "_f1"), _CURVES)),
-                Fold("Where each threshold comes from", _THRESHOLDS),
-                link="Shortcuts",
+                Fold("Where each threshold comes from", _THRESHOLDS), link="Shortcuts",
             ),
             Section("examples", "Examples", _EXAMPLES, Sentences(_NO_EXAMPLES)),
             Section(
-                "metrics",
-                "What the metrics mean",
-                Fold("Metrics and tests", Definitions(_terms(spec)), Text(_PAPER)),
-                link="Metrics",
+                "metrics", "What the metrics mean",
+                Fold("Metrics and tests", Definitions(_terms(spec)), Text(_PAPER)), link="Metrics",
             ),
             Section("settings", "Settings", *settings_blocks(run)),
         ],
-    )
+    )  # fmt: skip
 
 
 def _about(

@@ -240,9 +240,7 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
     elsewhere = [chart for chart in drawn if chart.name.startswith("debiasing_elsewhere_")]
     return [
         Section(
-            "trained",
-            "Trained readers",
-            _METHODS,
+            "trained", "Trained readers", _METHODS,
             Fold("Methods", Definitions([one for method, one in METHODS.items() if method in methods])),
             Table(
                 "Trainings that failed; these readers have no results.",
@@ -251,27 +249,23 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
             ),
         ),
         Section(
-            "debiasing",
-            "Prediction bias of the trained readers",
+            "debiasing", "Prediction bias of the trained readers",
             Figures([chart for chart in drawn if chart not in elsewhere], _DRAWN),
             Table(_READERS_CAPTION, _READERS.format("is_addressed"), _READERS_COLUMNS),
             Fold(
                 "Does a debiased reader lean more on other shortcuts?",
                 Table(_READERS_CAPTION, _READERS.format("not is_addressed"), _READERS_COLUMNS),
             ),
-            Fold("Means over shortcuts", _MEANS),
-            link="Their bias",
+            Fold("Means over shortcuts", _MEANS), link="Their bias",
         ),
         Section(
-            "debiased-elsewhere",
-            "Trained readers by data set",
+            "debiased-elsewhere", "Trained readers by data set",
             Figures(elsewhere, "Hollow: nearly broken. Thin lines: 95 % intervals."),
             Fold("Every reader on every data set", _SETS),
-            Fold("Do readers that lean less on a shortcut do better elsewhere?", _CORRELATED),
-            link="Elsewhere",
+            Fold("Do readers that lean less on a shortcut do better elsewhere?", _CORRELATED), link="Elsewhere",
         ),
         Section("training", "Training", *_training(charts)),
-    ]
+    ]  # fmt: skip
 
 
 def _training(charts: Sequence[Chart]) -> list[Any]:

@@ -12,6 +12,7 @@ from biaseval.analysis.own_sql import refuse_own_sql
 from biaseval.digests import kept
 from biaseval.environment import SPEC
 from biaseval.errors import BiasevalError, InputError, Problems, refuse
+from biaseval.left_out import left_out_files
 from biaseval.pipelines.cost_lines import idle_budget
 from biaseval.pipelines.directory import adopt_analysis, fingerprints, is_planned, read_plan, read_spec
 from biaseval.pipelines.instruct import instruct_summary
@@ -196,6 +197,8 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool =
         if is_other_sql:
             spec = specs.with_own_sql(spec, "--set", Path.cwd())
         refuse(specs.of_analysis(own, spec), f"{run.uri}: ")
+        if (lacking := left_out_files(run)) and spec.analysis.missing_parts == "refuse":
+            raise BiasevalError(f"{run.uri}/{min(lacking)}: failed, and is left out; biaseval run tries it again")
         refuse_own_sql(spec)
         kind.refuse_analysis(run, spec)
         if spec != own:

@@ -129,19 +129,11 @@ def run_status(run_uri: str) -> Status:
     making = [pair for pair in zip(planned, stages, strict=True) if pair[1].n_units_done < pair[1].n_units]
     pace = None if is_made else _pace(run, *making[0], said, driver, seen)
     return Status(
-        kind=spec.kind,
-        stages=stages,
-        has_metrics=kind.page is not None,
-        has_marts=has_marts,
-        has_report=has_report,
-        is_complete=is_complete,
-        under_way=begun,
-        driver=driver,
-        pace=pace,
-        given_up={**kind.given_up(run, spec), **failed_parts(run)},
-        damaged=damaged,
+        kind=spec.kind, stages=stages, has_metrics=kind.page is not None, has_marts=has_marts,
+        has_report=has_report, is_complete=is_complete, under_way=begun, driver=driver, pace=pace,
+        given_up={**kind.given_up(run, spec), **failed_parts(run)}, damaged=damaged,
         log=max(run.listed(LOGS), default=None),
-    )
+    )  # fmt: skip
 
 
 def _planning(run: Run) -> Status:

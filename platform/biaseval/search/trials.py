@@ -179,19 +179,13 @@ def write_trials(
     run.write_part(TRIAL_EVALUATIONS.name, part, TRIAL_EVALUATIONS.rows(evaluations))
     rows: list[dict[str, object]] = [
         {
-            "trial": number,
-            "parameters": json.dumps(dict(points[number])),
-            "state": came.state,
-            "objectives": came.found("choice"),
-            "evaluation": came.found("evaluation"),
-            "steps": came.steps,
-            "seconds": seconds,
-            "seed": points[number].get("seed", search.spec.seed),
-            "run": trial_folder(number) if have_runs else None,
-            "problem": came.problem,
+            "trial": number, "parameters": json.dumps(dict(points[number])), "state": came.state,
+            "objectives": came.found("choice"), "evaluation": came.found("evaluation"), "steps": came.steps,
+            "seconds": seconds, "seed": points[number].get("seed", search.spec.seed),
+            "run": trial_folder(number) if have_runs else None, "problem": came.problem,
         }
         for number, came in trials.items()
-    ]
+    ]  # fmt: skip
     run.write_part(TRIALS.name, part, TRIALS.rows(rows))
 
 

@@ -1,15 +1,9 @@
 """GPUs by the names that clouds and Ray use, with the speed of each at matrix products."""
 
 PEAK_TFLOPS = {
-    "T4": 65.0,
-    "A10G": 70.0,
-    "L4": 121.0,
-    "A100": 312.0,
-    "L40S": 362.0,
-    "H100": 989.0,
-    "H200": 989.0,
+    "T4": 65.0, "A10G": 70.0, "L4": 121.0, "A100": 312.0, "L40S": 362.0, "H100": 989.0, "H200": 989.0,
     "B200": 2250.0,
-}
+}  # fmt: skip
 """Dense 16-bit throughput in 1e12 operations per second, from NVIDIA's data sheets (A10G: from AWS)."""
 
 MEMORY_GIB = {"T4": 15, "A10G": 22, "L4": 22, "A100": 39, "L40S": 44, "H100": 79, "H200": 139, "B200": 178}

@@ -59,7 +59,7 @@ def analysed_as(old: S, new: S) -> S:
             sections[name] = before[name]
         else:
             sections[name] = {**sections.get(name, after[name]), part: before[name][part]}
-    if "analysis" in sections:  # new files may bring new calibrations
+    if "files" in after.get("analysis", ()):  # new files may bring new calibrations
         files = {**after["analysis"]["files"], **before["analysis"]["files"]}
         sections["analysis"] = {**before["analysis"], "files": files}
     try:

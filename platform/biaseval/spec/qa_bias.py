@@ -10,7 +10,17 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from biaseval.qa_bias.heuristics.built_in import HEURISTICS, annotated
 from biaseval.qa_bias.splits.significance import PUBLISHED_SEGMENTS
 from biaseval.spec import qa_training
-from biaseval.spec.shared_sections import ExecutionSpec, Name, RunSpec, Section, SpecError, below, named_twice, refuse
+from biaseval.spec.shared_sections import (
+    ExecutionSpec,
+    MissingPartsSpec,
+    Name,
+    RunSpec,
+    Section,
+    SpecError,
+    below,
+    named_twice,
+    refuse,
+)
 
 
 class QaModelSpec(Section):
@@ -125,7 +135,7 @@ class QaBiasSpec(RunSpec):
     )
     NAMES = ("models.*.path", "models.*.adapter", "text.spacy", "train.bases.*.path")
     RESOURCES = ("execution.*", *qa_training.QaTrainSpec.RESOURCES)
-    ANALYSIS = ("thresholds", "thresholds.*", "bootstrap.*")
+    ANALYSIS = ("thresholds", "thresholds.*", "bootstrap.*", "analysis.*")
     GROWS = ("models", "heuristics")
     # Keys of other kinds that a search reads.
     calibration: ClassVar[Sequence[str]] = ()
@@ -161,6 +171,7 @@ class QaBiasSpec(RunSpec):
     text: QaTextSpec = QaTextSpec()
     train: qa_training.QaTrainSpec | None = Field(default=None, validate_default=True)
     """The readers to train first; the run then measures them with the other models."""
+    analysis: MissingPartsSpec = MissingPartsSpec()
     execution: ExecutionSpec = ExecutionSpec()
 
     def files(self) -> dict[str, str | None]:

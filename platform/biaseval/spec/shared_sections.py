@@ -88,14 +88,15 @@ class RunSpec(Section):
     @property
     def own_calibrations(self) -> Own:
         """The calibrations that the spec brings, as name to SQL."""
-        analysis: AnalysisSpec | None = getattr(self, "analysis", None)
-        return NONE if analysis is None else analysis.calibrations
+        analysis = getattr(self, "analysis", None)
+        return analysis.calibrations if isinstance(analysis, AnalysisSpec) else NONE
 
     @property
     def metric_files(self) -> dict[str, str]:
         """The metrics of the run, as name to the text of the file."""
-        analysis: AnalysisSpec | None = getattr(self, "analysis", None)
-        return metric_files() if analysis is None else metric_files(analysis.metrics, analysis.own_metrics)
+        analysis = getattr(self, "analysis", None)
+        own = isinstance(analysis, AnalysisSpec)
+        return metric_files(analysis.metrics, analysis.own_metrics) if own else metric_files()
 
     def files(self) -> dict[str, str | None]:
         """Return the path of each input file whose SHA-256 a run records, by its name in that record."""
@@ -162,7 +163,15 @@ class ScoringSpec(Section):
     eos: bool = True
 
 
-class AnalysisSpec(Section):
+class MissingPartsSpec(Section):
+    """What the metrics do without parts that failed."""
+
+    missing_parts: Literal["refuse", "leave_out"] = "refuse"
+    """``leave_out`` computes them without the tasks, sets of demonstrations or questions of failed parts, and says so;
+    ``refuse`` computes none."""
+
+
+class AnalysisSpec(MissingPartsSpec):
     """The user's SQL."""
 
     sql: str | None = None

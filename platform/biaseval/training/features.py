@@ -64,15 +64,11 @@ def labelled(windows: Windows, questions: pa.Table, tokenizer: PreTrainedTokeniz
         start_position, end_position = (no_answer, no_answer) if answer is None else answer
         found.append(
             {
-                "example_id": rows[pair]["example_id"],
-                "window": window - int(first_of_pair[window]),
-                "token_ids": token_ids,
-                "token_types": token_types,
-                "start_position": start_position,
-                "end_position": end_position,
-                "has_answer": answer is not None,
-            }
-        )
+                "example_id": rows[pair]["example_id"], "window": window - int(first_of_pair[window]),
+                "token_ids": token_ids, "token_types": token_types, "start_position": start_position,
+                "end_position": end_position, "has_answer": answer is not None,
+            },
+        )  # fmt: skip
     return pa.Table.from_pylist(found, schema=FEATURES)
 
 

@@ -59,16 +59,10 @@ def training_steps(
         if is_last_of_epoch and objective.held_out is not None and done.grad_norm is not None:
             eval_loss = _mean_loss(optimization, objective.held_out, recipe, share)
         record = StepRecord(
-            step=step,
-            epoch=epoch,
-            loss=done.loss,
-            grad_norm=done.grad_norm,
-            learning_rate=learning_rate,
-            seconds=time.perf_counter() - started,
-            n_tokens=objective.n_tokens(rows),
-            eval_loss=eval_loss,
+            step=step, epoch=epoch, loss=done.loss, grad_norm=done.grad_norm, learning_rate=learning_rate,
+            seconds=time.perf_counter() - started, n_tokens=objective.n_tokens(rows), eval_loss=eval_loss,
             is_skipped=done.is_skipped,
-        )
+        )  # fmt: skip
         yield record
         if not record.is_finite:
             return

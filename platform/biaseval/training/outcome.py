@@ -198,16 +198,10 @@ class _Notes:
     def outcome(self, start: int, last: StepRecord, problem: str | None) -> Outcome:
         """Return the outcome of a training from step ``start`` of this process to its last."""
         return Outcome(
-            first_step=start,
-            n_steps=last.step + 1,
-            loss=last.loss,
-            grad_norm=last.grad_norm,
-            step_seconds=self._step_seconds,
-            evaluation_seconds=self._evaluation_seconds,
-            best_step=self.best_step,
-            problem=problem,
-            is_stopped=self.stopped is not None,
-        )
+            first_step=start, n_steps=last.step + 1, loss=last.loss, grad_norm=last.grad_norm,
+            step_seconds=self._step_seconds, evaluation_seconds=self._evaluation_seconds, best_step=self.best_step,
+            problem=problem, is_stopped=self.stopped is not None,
+        )  # fmt: skip
 
     def read(self, n_steps: int) -> None:
         """Read the first ``n_steps`` steps, and the evaluations between them.

@@ -99,16 +99,10 @@ class LearnedMixin(Method):
         if reading.hidden_states is None:
             raise ValueError("the gate needs hidden states")
         return debias.learned_mixin_loss(
-            reading.logits,
-            reading.guides["bias"],
-            reading.hidden_states,
-            reading.positions,
-            self.layers,
-            bias_scale=self.bias_scale,
-            entropy_penalty=self.entropy_penalty,
-            variant=self.variant,
+            reading.logits, reading.guides["bias"], reading.hidden_states, reading.positions, self.layers,
+            bias_scale=self.bias_scale, entropy_penalty=self.entropy_penalty, variant=self.variant,
             mask=reading.mask,
-        )
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

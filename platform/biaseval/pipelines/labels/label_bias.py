@@ -86,23 +86,16 @@ class _Piece:
             tables={"tasks": plan.tasks, "splits": plan.splits, "contexts": plan.contexts, **training},
             parts=plan.parts,
             summary=PlanSummary(
-                n_tasks=1,
-                n_prompts=n_prompts(plan.parts),
-                n_scores=n_scores(causal.scored(plan.parts)),
+                n_tasks=1, n_prompts=n_prompts(plan.parts), n_scores=n_scores(causal.scored(plan.parts)),
                 tokens=sum(part.tokens for part in causal.scored(plan.parts)),
                 tokens_unshared=sum(part.tokens_unshared for part in causal.scored(plan.parts)),
-                n_shortened=plan.n_shortened,
-                n_cut=plan.n_cut,
-                notes=plan.notes,
-                n_test_rows=sum(plan.tasks["n_main"].to_pylist()),
-                n_bias_score_rows=n_rows["bias_score"],
-                n_pool_rows=n_rows["demonstration"],
-                n_gold_labels=len(golds),
+                n_shortened=plan.n_shortened, n_cut=plan.n_cut, notes=plan.notes,
+                n_test_rows=sum(plan.tasks["n_main"].to_pylist()), n_bias_score_rows=n_rows["bias_score"],
+                n_pool_rows=n_rows["demonstration"], n_gold_labels=len(golds),
                 n_fewest_rows=min(golds.values(), default=0),
             ),
-            problems=[*plan.problems, *untrainable],
-            sha256=_recorded(spec, plan),
-        )
+            problems=[*plan.problems, *untrainable], sha256=_recorded(spec, plan),
+        )  # fmt: skip
 
 
 def _recorded(spec: LabelBiasSpec, plan: TaskPlan) -> dict[str, str]:

@@ -49,18 +49,14 @@ def _read(spec: MajorityBiasSpec) -> CausalInputs:
             )
 
     return CausalInputs(
-        subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}",
-        model=facts,
+        subject=f"{len(dataset.test):,} test rows, demonstrations from {len(dataset.train):,}", model=facts,
         tokenizer=tokenizer,
         start=PlanSummary(
-            n_tasks=1,
-            notes=[*dataset.notes, *chat_notes(spec.model, tokenizer), *break_cautions(spec)],
-            n_test_rows=len(dataset.test),
-            n_settings=0,
+            n_tasks=1, notes=[*dataset.notes, *chat_notes(spec.model, tokenizer), *break_cautions(spec)],
+            n_test_rows=len(dataset.test), n_settings=0,
         ),
-        problems=causal.section_problems(spec),
-        pieces=pieces,
-    )
+        problems=causal.section_problems(spec), pieces=pieces,
+    )  # fmt: skip
 
 
 def _describe(spec: MajorityBiasSpec, inputs: CausalInputs) -> Description:

@@ -172,18 +172,13 @@ class TrainingStages:
             if own.name not in skipped
         ]
         return Training(
-            name="training",
-            verb="trained with guides" if set(methods) <= set(GUIDED) else "trained",
-            noun="readers",
-            units=units,
-            execution=self.spec.execution,
-            recipe=next(iter(recipes.values())),
-            recipes=recipes,
-            work=Deferred("biaseval.training.trained_readers:reader_work"),
+            name="training", verb="trained with guides" if set(methods) <= set(GUIDED) else "trained",
+            noun="readers", units=units, execution=self.spec.execution, recipe=next(iter(recipes.values())),
+            recipes=recipes, work=Deferred("biaseval.training.trained_readers:reader_work"),
             arguments={
-                "how": HowReadersTrain(self.train, self.spec.windows, self.spec.variant, tuple(self._asked_sets()))
+                "how": HowReadersTrain(self.train, self.spec.windows, self.spec.variant, tuple(self._asked_sets())),
             },
-        )
+        )  # fmt: skip
 
     def _training_unit(self, reader: naming.Reader, row: Mapping[str, Any], *, needs_weights: bool) -> Unit:
         """Return the unit of a reader: its row, and its weights while something is to be made with them."""
@@ -257,21 +252,16 @@ class TrainingStages:
         own = self._files
         units = [
             Unit(
-                number=own.segments(judge.base, judge.data),
-                size=1,
+                number=own.segments(judge.base, judge.data), size=1,
                 files=tuple(naming.files("qa_segments", [own.segments(judge.base, judge.data)])),
                 work={
-                    "base": judge.base,
-                    "data": judge.data,
-                    "parts": own.questions("train", judge.data),
-                    "validation": own.questions("validation"),
-                    "judge": judge.name,
-                    "judging": list(own.judging[judge.name].values()),
-                    "judged": list(own.judging[judge.name]),
+                    "base": judge.base, "data": judge.data, "parts": own.questions("train", judge.data),
+                    "validation": own.questions("validation"), "judge": judge.name,
+                    "judging": list(own.judging[judge.name].values()), "judged": list(own.judging[judge.name]),
                 },
             )
             for judge in self._judges()
-        ]
+        ]  # fmt: skip
         return Written("split into segments", "training sets", units, Segments(self.spec, self.train).rows_of)
 
     def _reading(self, reader: naming.Reader, part: int) -> dict[str, Any]:
@@ -290,17 +280,11 @@ class TrainingStages:
             features = found.features(guide.base, guide.data)
             for part, own in found.logits[guide.name].items() if guide.name not in left_out else ():
                 work = {
-                    "guide": guide.name,
-                    "source": guide.source,
-                    "base": guide.base,
-                    "data": guide.data,
-                    "bias": guide.bias,
-                    "folder": folders.get(guide.name),
-                    "is_trusted": self._trusts(guide),
-                    "features": features[part],
-                    "examples": part,
+                    "guide": guide.name, "source": guide.source, "base": guide.base, "data": guide.data,
+                    "bias": guide.bias, "folder": folders.get(guide.name), "is_trusted": self._trusts(guide),
+                    "features": features[part], "examples": part,
                     "weight": self.plan["training"]["tfidf_weights"].get(guide.data),
-                }
+                }  # fmt: skip
                 units.append(Unit(own, found.sizes[part], tuple(naming.files("qa_guide_logits", [own])), work))
         what = "bias models and teachers" if guides[0].source == "reader" else "what knows the bias"
         return self._read("reading", what, units, GuideWorker, arguments={"spec": self.spec, "train": self.train})

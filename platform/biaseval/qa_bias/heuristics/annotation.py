@@ -14,15 +14,10 @@ _BATCH_SIZE = 64
 
 _NOT_NEEDED = frozenset(
     (
-        "tagger",
-        "morphologizer",
-        "attribute_ruler",
-        "lemmatizer",
-        "trainable_lemmatizer",
-        "textcat",
+        "tagger", "morphologizer", "attribute_ruler", "lemmatizer", "trainable_lemmatizer", "textcat",
         "textcat_multilabel",
-    )
-)
+    ),
+)  # fmt: skip
 _ENTITY_PIPES = frozenset({"ner", "beam_ner"})
 # The recogniser does not cross the sentence boundaries that a parser has set: the parser stays for entities too.
 _NEEDED = frozenset({"tok2vec", "transformer", "curated_transformer", "parser", "senter", "sentencizer"})

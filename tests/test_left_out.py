@@ -1,0 +1,110 @@
+"""Metrics without the tasks, demonstrations or questions of failed parts are those of a run that never had them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from biaseval.errors import BiasevalError
+from biaseval.execute.tasks import Made, Task
+from biaseval.pipelines.labels import label_scores
+from biaseval.pipelines.qa import stages
+from biaseval.runs import reanalyse_run, run_spec, run_status
+from biaseval.spec import load_spec
+from biaseval.store import Run
+from tests.commands import Command
+from tests.golden_marts import differences
+from tests.older_runs import copy_older_run
+
+BAD: set[int] = set()
+"""Parts that fail."""
+
+
+class BadLabels(label_scores.LabelScoresWorker):
+    def make(self, task: Task, prepared: Any) -> Made:
+        if task.number in BAD:
+            raise RuntimeError("a kernel failed")
+        return super().make(task, prepared)
+
+
+class BadAnswers(stages.AnswersWorker):
+    def make(self, task: Task, prepared: None) -> Made:
+        if task.work["part"] in BAD:
+            raise RuntimeError("a kernel failed")
+        return super().make(task, prepared)
+
+
+@pytest.fixture(autouse=True)
+def bad(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    BAD.clear()
+    monkeypatch.setattr(label_scores, "LabelScoresWorker", BadLabels)
+    monkeypatch.setattr(stages, "AnswersWorker", BadAnswers)
+
+
+LEAVE_OUT = "analysis.missing_parts=leave_out"
+
+CASES = {
+    "label_bias": (3, ["tasks.include=[task9601_meal_classification]"], "task task9602_dish_classification"),
+    "majority_bias": (1, ["seeds=[0]"], "demonstration set 1"),
+    "qa_bias": (1, [], "questions of part 1"),
+}
+"""The part that fails, keys of a run that never had its rows, and the words for them."""
+
+
+def marts(run: Run) -> dict[str, pa.Table]:
+    return {Path(name).stem: pq.read_table(run.path(name)) for name in sorted(run.files("marts"))}
+
+
+def without_questions(run: Run, part: int, root: Path) -> None:
+    """Take the questions of a part out of the files of a QA run."""
+    gone = {*run.read_part("qa_examples", part)["example_id"].to_pylist()}
+    given = json.loads((root / "given.json").read_text())
+    (root / "given.json").write_text(json.dumps({name: text for name, text in given.items() if name not in gone}))
+    rows = (root / "home.jsonl").read_text().splitlines()
+    (root / "home.jsonl").write_text("\n".join(row for row in rows if json.loads(row)["id"] not in gone))
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_metrics_are_those_of_a_run_that_never_had_the_rows(kind: str, tmp_path: Path) -> None:
+    (spec_file, _), (part, without, named) = copy_older_run(kind, tmp_path), CASES[kind]
+    BAD.add(part)
+    with pytest.raises(BiasevalError, match="leave_out computes the metrics without them"):
+        run_spec(load_spec(spec_file, []), str(tmp_path / "run"), page=False)
+    run = run_spec(load_spec(spec_file, [LEAVE_OUT]), str(tmp_path / "run"), page=False)
+    found = marts(run)
+    said = {*found[f"{kind}_cautions"]["text"].to_pylist()}
+    assert run_status(run.uri).given_up
+    if kind == "label_bias":
+        with pytest.raises(BiasevalError, match=r"part-00003.parquet: failed, and is left out; biaseval run tries it"):
+            reanalyse_run(run.uri, ["analysis.missing_parts=refuse"])
+    BAD.clear()
+    if kind == "qa_bias":
+        without_questions(run, part, spec_file.parent)
+    other = marts(run_spec(load_spec(spec_file, without), str(tmp_path / "other"), page=False))
+    differing = {name: problems for name in other if (problems := differences(found[name], other[name]))}
+    assert differing.keys() == {f"{kind}_cautions"}, differing
+    assert said - {*other[f"{kind}_cautions"]["text"].to_pylist()} == {
+        f"Parts failed, and every number leaves out: {named}."
+    }
+
+
+def test_a_page_says_what_is_left_out_until_a_later_command_makes_it(tmp_path: Path, command: Command) -> None:
+    spec_file, _ = copy_older_run("label_bias", tmp_path)
+    run = ["run", str(spec_file), "--set", LEAVE_OUT, "--run-dir", str(tmp_path / "run")]
+    BAD.update({0, 3})
+    with pytest.raises(BiasevalError, match="rows that are missing: 124, in 2 parts"):  # nothing would be left
+        run_spec(load_spec(spec_file, [LEAVE_OUT]), str(tmp_path / "run"))
+    BAD.clear()
+    BAD.add(3)
+    done = command(*run)
+    assert (done.code, "left out of all numbers, because parts failed: task task9602" in done.err) == (0, True)
+    said = "every number leaves out: task task9602_dish_classification"
+    assert said in (tmp_path / "run" / "report.html").read_text()
+    assert said in (tmp_path / "run" / "summary.json").read_text()
+    BAD.clear()
+    assert command(*run).code == 0
+    assert said not in (tmp_path / "run" / "report.html").read_text()
+    assert not (tmp_path / "run" / "failed_parts").exists()
