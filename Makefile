@@ -31,8 +31,8 @@ test: $(READY)  ## Run the tests but the slow ones.
 	@echo "test: running the tests in two processes"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow' --durations=25
 
-slow: $(READY)  ## Run the slow tests: killed and stopped runs, lost nodes, jobs, buckets, several workers.
-	@echo "slow: running the tests that take more than ten seconds each, in two processes"
+slow: $(READY)  ## Run the slow tests: whole runs, kills, lost nodes, jobs, buckets, simulations, damage.
+	@echo "slow: running the tests of whole runs, kills, clusters and simulations, in two processes"
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m slow --durations=25
 
 coverage: $(READY)  ## Measure which lines of the package the tests run; in a random order, whose seed is shown.

@@ -46,12 +46,9 @@ def s3_server(bucket: str = "bias", log: int | IO[str] = subprocess.DEVNULL) -> 
             "no_proxy": "127.0.0.1",
         }  # fmt: skip
         client = boto3.client(
-            "s3",
-            endpoint_url=variables["AWS_ENDPOINT_URL"],
-            aws_access_key_id="key",
-            aws_secret_access_key="secret",
-            region_name="us-east-1",
-        )
+            "s3", endpoint_url=variables["AWS_ENDPOINT_URL"], aws_access_key_id="key",
+            aws_secret_access_key="secret", region_name="us-east-1",
+        )  # fmt: skip
         client.create_bucket(Bucket=bucket)
         yield variables
     finally:

@@ -26,11 +26,9 @@ def killed_in_the_end(code: str, *arguments: str, **environment: str) -> Iterato
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = psutil.Popen(
         [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
     try:
         yield process
         assert process.poll() is None, "the process ended before it could be killed"

@@ -277,11 +277,9 @@ def measured_run(folder: Path, models: Sequence[Row], heuristics: Sequence[str],
         "out_of_distribution": {name: f"{name}.json" for name in outside},
     }
     plan = QaPlan(
-        datasets=datasets,
-        heuristics=[*heuristics],
-        thresholds=dict.fromkeys(heuristics, 1.0),
+        datasets=datasets, heuristics=[*heuristics], thresholds=dict.fromkeys(heuristics, 1.0),
         bootstrap={"trials": 5, "sample": 10},
-    )
+    )  # fmt: skip
     plan.spec = whole_spec({**plan.spec, "models": [*models]})
     values: dict[str, Sequence[float | None]] = {name: [1.0, 3.0] * (n // 2) for name in heuristics}
     for dataset in ("squad", *outside):

@@ -167,14 +167,12 @@ def test_bad_input_is_one_message_and_exit_code_2(tmp_path: Path, tiny_llama: Pa
         ("run", str(spec), "--run-dir", str(tmp_path / "file")): "cannot be written",
         ("run", str(spec), "--run-dir", foreign): "is not empty and not a run directory",
         ("plan", str(spec), "--set", "tasks.path=absent"): "no such folder of task files",
-        ("status", absent): "holds no planned run",
-        ("status", "run\0"): "is no path",
+        ("status", absent): "holds no planned run", ("status", "run\0"): "is no path",
         ("plan", "~nosuchuser/run"): "is no path",
         ("sql", "run", "select '\ud800'"): "arguments: \"select '\\ud800'\" holds bytes that are not UTF-8; write",
         ("demo", "--run-dir", foreign): "is not empty and not a run directory",
-        ("tasks", "check", absent): "no such folder of task files",
-        score: "spec.yaml: is no JSON",
-    }
+        ("tasks", "check", absent): "no such folder of task files", score: "spec.yaml: is no JSON",
+    }  # fmt: skip
     for arguments, expected in cases.items():
         found = command(*arguments)
         assert (found.code, found.out) == (2, ""), arguments

@@ -156,13 +156,11 @@ def started(config: Mapping[str, Any], *asked: tuple[dict[str, float], int], **o
     requests = [ResourceRequestByCount(request=ResourceRequest(resources_bundle=of), count=n) for of, n in asked]
     reply = ResourceDemandScheduler(event_logger=None).schedule(
         SchedulingRequest(
-            disable_launch_config_check=True,
-            node_type_configs=own.get_node_type_configs(),
-            max_num_nodes=own.get_max_num_nodes(),
-            resource_requests=requests,
+            disable_launch_config_check=True, node_type_configs=own.get_node_type_configs(),
+            max_num_nodes=own.get_max_num_nodes(), resource_requests=requests,
             recoverable_resource_availabilities=out_of_stock,
-        )
-    )
+        ),
+    )  # fmt: skip
     found = Counter({request.instance_type: request.count for request in reply.to_launch})
     del found["head"]
     return found

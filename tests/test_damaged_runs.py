@@ -32,7 +32,7 @@ from tests.test_pipelines import digests
 from tests.test_qa_pipeline import make_bert
 from tests.test_qa_pipeline import write_spec as write_qa_spec
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.slow]
 
 KINDS = ("label_bias", "qa_bias")
 SCORES = {"label_bias": "label_scores", "qa_bias": "qa_predictions"}

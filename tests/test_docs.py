@@ -63,12 +63,9 @@ def test_the_reference_is_that_of_the_code(name: str) -> None:
 
 def test_the_site_is_built_with_every_page_in_its_navigation(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")], cwd=ROOT,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "not included in the" not in done.stderr  # pages beside the navigation
     sites = {path.parent.relative_to(tmp_path / "site").as_posix() for path in tmp_path.glob("site/**/index.html")}

@@ -28,6 +28,8 @@ from biaseval.units import Done, Unit
 from tests.inprocess import in_this_process
 from tests.tinymodels import make_llama
 
+pytestmark = pytest.mark.slow
+
 EXECUTION = ExecutionSpec(part_rows=3)
 PATIENCE_S = 120.0
 """How long a part waits for what must come; only a failure takes it."""
@@ -83,7 +85,6 @@ class AwaitingWorker(LabelScoresWorker):
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_parts_are_prepared_while_others_are_scored(
     tmp_path: Path, tiny_llama: Path, ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +131,6 @@ class SlowStore:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_part_is_written_while_the_next_is_made_and_heard_of_behind_it(tmp_path: Path, ray_cluster: None) -> None:
     run, units = Run.open(str(tmp_path)), [Unit(number, 1, (f"files/{number}",)) for number in range(5)]
     named: dict[str, Any] = {"name": "writing", "verb": "written", "execution": ExecutionSpec(actors=1)}
@@ -162,7 +162,6 @@ class DiesOnce:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_part_whose_report_got_lost_is_not_made_again(tmp_path: Path, ray_cluster: None) -> None:
     run, units = Run.open(str(tmp_path)), [Unit(number, 1, (f"files/{number}",)) for number in range(3)]
     stage = Parts(units=units, worker=DiesOnce, name="w", verb="written", execution=ExecutionSpec(actors=1))

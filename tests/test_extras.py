@@ -10,6 +10,8 @@ import pytest
 
 from biaseval.demo import MODEL_PATH
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("deepspeed", "peft", "nltk", "sklearn", "scikit_learn", "spacy", "polars", "lm_eval")
 """Packages, and distributions, of the extras."""
@@ -47,7 +49,6 @@ def _run(python: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([python, "-c", BEGIN + code], cwd=ROOT, capture_output=True, text=True, timeout=280)
 
 
-@pytest.mark.slow
 def test_label_bias_is_measured_without_any_extra(base: Path, tmp_path: Path) -> None:
     done = _run(
         base,

@@ -57,7 +57,7 @@ def test_a_run_goes_on_without_a_few_parts_and_a_later_command_tries_them_again(
     with pytest.raises(BiasevalError, match=said.format(problem)):
         scored(tiny_llama, tmp_path)
     assert (run := Run.open(str(tmp_path / "out"))).parts("label_scores") == made
-    row = {"table_name": "label_scores", "problem": problem, "attempts": 3}
+    row = {"table_name": "label_scores", "problem": problem, "attempts": 3, "rows_of": None, "is_left_out": False}
     assert run.read_table("failed_parts").to_pylist() == [{**row, "part": part} for part in bad]
     assert (tmp_path / "attempts").read_text().split() == [str(part) for part in bad for _ in range(3)]
     told = {f"label_scores/part-{part:05d}.parquet": f"tried 3×: {problem}" for part in bad}

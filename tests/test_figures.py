@@ -30,6 +30,8 @@ from tests.qa_report.runs import make_run as make_qa_run
 from tests.specs import as_older
 from tests.validation.outcomes import outcomes
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:

@@ -60,13 +60,9 @@ def test_tokens_tell_labels_apart(
 
 def label_bias_spec(folder: Path) -> LabelBiasSpec:
     return LabelBiasSpec(
-        kind="label_bias",
-        name="x",
-        model=ModelSpec(path="unused"),
-        tasks=TasksSpec(path=str(folder), max_eval=5),
-        prompt=PromptSpec(n_demos=[0, 2], demo_sets=1),
-        calibration=[],
-    )
+        kind="label_bias", name="x", model=ModelSpec(path="unused"), tasks=TasksSpec(path=str(folder), max_eval=5),
+        prompt=PromptSpec(n_demos=[0, 2], demo_sets=1), calibration=[],
+    )  # fmt: skip
 
 
 def test_a_plan_names_every_task_whose_labels_are_not_told_apart(tmp_path: Path) -> None:

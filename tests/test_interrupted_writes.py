@@ -239,7 +239,7 @@ def test_only_what_comes_from_outside_is_tried_again() -> None:
     ):
         error = InputError("org/model: no usable config.json")
         error.__cause__ = cause
-        assert _may_pass(error) is is_expected
+        assert _may_pass(error) is is_expected  # fmt: skip
     assert _may_pass(OSError("AWS Error SLOW_DOWN during GetObject operation"))
 
 

@@ -22,6 +22,7 @@ LAYERS = [
     {"inputs"},
     {"qa_models"},  # its causal models are continued by scoring
     {"scoring"},
+    {"left_out"},
     {"units", "environment"},
     {"spec"},
     {"prompting", "qa_bias"},  # their records are what a spec may ask for

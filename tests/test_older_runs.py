@@ -18,6 +18,8 @@ from tests.commands import Command
 from tests.golden_marts import all_differences, computed, differences, golden
 from tests.older_runs import FIXTURES, NAMES, command_of, copy_older_run, older_report_text, report_text
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.timeout(600)
 def test_marts_and_comparisons_are_those_stored() -> None:
@@ -207,7 +209,6 @@ def test_a_run_by_rules_that_went_opens_reports_and_resumes_what_needs_none(
     assert "sim_ents, subj_pos: cannot be measured without a spaCy pipeline" in " ".join(refused.err.split())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_older_run_that_lost_a_part_resumes_to_the_same_numbers(
     name: str, tmp_path: Path, here: None, command: Command

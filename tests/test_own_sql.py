@@ -28,6 +28,8 @@ from tests.labelplans import rows
 from tests.majorityplans import MajorityPlan
 from tests.older_runs import copy_older_run
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "sql"
 OWN = "confident_errors"
 CONTENT = {"kind": "label_bias", "name": "own", "model": {"path": "m"}, "tasks": {"path": "."}}

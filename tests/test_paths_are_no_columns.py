@@ -18,6 +18,8 @@ from tests.measuring import measure
 from tests.qaplans import two_segments
 from tests.relationnames import names_of
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(biaseval.__file__).parent
 TABLES = {"label_bias": "label_scores", "qa_bias": "qa_examples"}
 FOLDERS = ("label=x/task=foo/seed=1/model=m/dataset=d/method=cc/setting=s/run=r/question=q",)

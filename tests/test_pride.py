@@ -18,6 +18,8 @@ from tests.label_bias.test_options import quiz, quiz_spec
 from tests.labelplans import Plan, rows
 from tests.relation import Relations
 
+pytestmark = pytest.mark.slow
+
 LABELS = ("A", "B", "C", "D")
 
 
@@ -102,7 +104,6 @@ def folder(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_probabilities_are_those_of_the_formula(folder: Path) -> None:
     grown = str(folder / "grown")
     logs: dict[tuple[str, int, int], list[float]] = {}

@@ -25,6 +25,8 @@ from tests.compare.runs import label_plan, make
 from tests.notebooks import code_cells, read, run
 from tests.test_cli import HEAVY
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
@@ -107,7 +109,6 @@ def test_bad_input_is_an_error_of_ours(tmp_path: Path) -> None:
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_shows_what_it_keeps(
     path: Path, here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -26,14 +26,10 @@ def spec_on(
     """Return a spec on real tasks, and with the published templates."""
     tasks = {"path": str(superni / "tasks"), "templates": str(superni / "templates.csv"), "include": include}
     return LabelBiasSpec(
-        kind="label_bias",
-        name="real",
-        model=ModelSpec(path=str(model)),
-        tasks=TasksSpec(**tasks, max_eval=changes.pop("max_eval")),
-        prompt=prompt,
-        calibration=["cc", "dc", "looc"],
+        kind="label_bias", name="real", model=ModelSpec(path=str(model)),
+        tasks=TasksSpec(**tasks, max_eval=changes.pop("max_eval")), prompt=prompt, calibration=["cc", "dc", "looc"],
         **changes,
-    )
+    )  # fmt: skip
 
 
 def test_all_forty_tasks_plan_within_the_limit(superni: Path) -> None:

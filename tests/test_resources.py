@@ -67,11 +67,9 @@ def test_as_many_trials_run_at_a_time_as_gpus_allow(asked: int | None, how: dict
 
 
 ON_DEMAND = sharing.Resources(
-    [node(8)],
-    is_local=False,
-    n_cores=8,
+    [node(8)], is_local=False, n_cores=8,
     types=[sharing.NodeType("gpu", {"CPU": 8, "GPU": 1}, 16), sharing.NodeType("cpu", {"CPU": 8}, 4)],
-)
+)  # fmt: skip
 """A head, and sixteen GPUs that come one by one."""
 
 

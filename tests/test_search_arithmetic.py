@@ -28,7 +28,7 @@ from tests.taskfiles import write_task
 from tests.test_indistinct_labels import label_bias_spec
 from tests.tinymodels import make_tokenizer
 
-pytestmark = pytest.mark.usefixtures("few_groups")
+pytestmark = [pytest.mark.usefixtures("few_groups"), pytest.mark.slow]
 
 STRENGTH = "calibration.cc.strength"
 
@@ -57,7 +57,6 @@ def _values(run: Run, specs: Sequence[SearchedSpec], objective: Objective) -> di
     return found
 
 
-@pytest.mark.slow
 def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_path: Path) -> None:
     run = Run.open(two_tasks().write(tmp_path / "run"))
     search = _search(["looc", "cc"])
@@ -77,7 +76,6 @@ def test_specs_that_are_computed_as_one_come_to_what_each_comes_to_alone(tmp_pat
         assert name != "macro_f1" or len({own[0].value for own in found.values()}) == len(points)
 
 
-@pytest.mark.slow
 def test_strengths_of_majority_bias_give_what_its_marts_say(tmp_path: Path) -> None:
     sql = "select avg(mean_f1) + max(rb_at_10) as sum from majority_by_model where method like 'cc%'"
     plan = MajorityPlan(predict=("likelihood",), calibration=("cc",), n_repeats=3)

@@ -48,7 +48,7 @@ def values(run: Run, *queries: str, **how: Any) -> Values:
     return {own[:4]: own.value for own in every if isinstance(own, Value)}
 
 
-pytestmark = pytest.mark.usefixtures("few_groups")
+pytestmark = [pytest.mark.usefixtures("few_groups"), pytest.mark.slow]
 
 BY_TASK = "select task, rsd, bias_score, n_rows from label_bias_by_task"
 
@@ -174,7 +174,6 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[QaPlan, Run, Val
     return plan, run, values(run, *QUERIES)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("sample", "left_out"), [("choice", None), ("evaluation", None), ("choice", 2)])
 def test_an_objective_of_readers_is_that_of_a_run_of_these_questions_alone(
     answered: tuple[QaPlan, Run, Values], tmp_path: Path, sample: str, left_out: int | None
@@ -204,7 +203,6 @@ def test_an_objective_on_all_of_it_is_that_of_the_run(answered: tuple[QaPlan, Ru
     assert {left_out for _, _, sample, left_out in halved if sample == "all"} == {None}
 
 
-@pytest.mark.slow
 def test_an_objective_over_proportions_is_that_of_a_run_of_these_rows_alone(tmp_path: Path) -> None:
     plan = MajorityPlan(calibration=("cc", "looc"), n_repeats=6)
     run = Run.open(plan.write(tmp_path / "run"))

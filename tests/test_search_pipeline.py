@@ -25,7 +25,7 @@ from tests.inprocess import in_this_process
 from tests.searches import searched, write_file
 from tests.test_pipelines import write_spec as write_label_bias
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.usefixtures("few_groups")]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.usefixtures("few_groups"), pytest.mark.slow]
 
 TASK = "task9501_two_classification"
 
@@ -53,13 +53,9 @@ def values_of(row: dict[str, Any]) -> dict[str, float]:
 def write_label_search(folder: Path, model: Path, **changes: Any) -> Path:
     """Write a search whose trials score one task anew, as many as there are combinations, one of which cannot be."""
     write_label_bias(
-        folder,
-        model,
-        tasks={"path": "tasks", "include": [TASK], "min_instances": 130, "max_eval": 40},
-        prompt={"n_demos": [0]},
-        calibration=["cc"],
-        execution={"part_rows": 400},
-    )
+        folder, model, tasks={"path": "tasks", "include": [TASK], "min_instances": 130, "max_eval": 40},
+        prompt={"n_demos": [0]}, calibration=["cc"], execution={"part_rows": 400},
+    )  # fmt: skip
     content = {
         "spec": "spec.yaml", "search": {"prompt.n_demos": [[0], [2]], "prompt.demo_sets": [1, 40]},
         "objective": {"sql": "select avg(macro_f1) as f1 from label_bias_by_task", "maximize": True},

@@ -21,7 +21,7 @@ from tests.qaplans import HEURISTIC_COLUMNS, QaPlan
 from tests.relation import Relations
 from tests.searches import searched
 
-pytestmark = pytest.mark.usefixtures("few_groups")
+pytestmark = [pytest.mark.usefixtures("few_groups"), pytest.mark.slow]
 
 Place = tuple[str, int]
 """A sample and a group of it."""

@@ -20,7 +20,7 @@ from tests.smallstudy import generated, trained
 from tests.smallstudy import write_spec as write_study
 from tests.test_search_pipeline import copy_of, rows, stamps, trials
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.slow]
 
 
 SCALE, PENALTY = "train.learned_mixin.bias_scale", "train.learned_mixin.entropy_penalty"
@@ -60,7 +60,6 @@ def study(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> tuple[
     return spec, folder / "run"
 
 
-@pytest.mark.slow
 def test_what_trials_share_is_trained_once(study: tuple[Path, Path]) -> None:
     run_dir = study[1]
     assert list(trained(run_dir / "shared")) == ["bert", "bert+bias_model"]
@@ -106,7 +105,6 @@ def test_a_plan_says_what_training_a_search_costs(study: tuple[Path, Path]) -> N
     assert lines["steps, if all that may be are stopped first"] == "42"
 
 
-@pytest.mark.slow
 def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     study: tuple[Path, Path], tmp_path: Path, ray_cluster: None
 ) -> None:
@@ -146,7 +144,6 @@ def command(spec: Path, run_dir: Path, *settings: str) -> list[str]:
     return ["tune", str(spec), "--run-dir", str(run_dir), *(word for own in settings for word in ("--set", own))]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif("BIASEVAL_STUDIES" not in os.environ, reason="takes minutes; set BIASEVAL_STUDIES=1")
 def test_a_killed_search_resumes_to_the_trials_of_an_undisturbed_one_of_two_at_a_time(tmp_path: Path) -> None:
@@ -164,11 +161,8 @@ def test_a_killed_search_resumes_to_the_trials_of_an_undisturbed_one_of_two_at_a
         with own_ray() as environment:
             done = subprocess.run(
                 [sys.executable, "-m", "biaseval", *command(spec, run_dir, *settings)],
-                env={**os.environ, **environment},
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-            )
+                env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True,
+            )  # fmt: skip
         assert done.returncode == 0, done.stderr
     assert stamps(killed).items() >= before.items()
     assert trials(killed) == trials(whole)

@@ -19,6 +19,8 @@ from tests.test_pipelines import digests, write_spec
 from tests.tinymodels import make_llama, make_tokenizer
 from tests.training.test_conversations import message
 
+pytestmark = pytest.mark.slow
+
 TWO = [{"name": "a", "path": "a", "family": "llama"}, {"name": "b", "path": "b", "set": {"prompt.n_demos": [0]}}]
 PAPERS = sorted((ROOT / "jobs" / "specs" / "papers").glob("p[12]-*.yaml"))
 

@@ -33,10 +33,8 @@ def test_names_leave_out_what_there_is_one_of() -> None:
     ]  # fmt: skip
     both = names(
         bases=[{"name": "bert", "path": "b"}, {"name": "electra", "path": "e"}],
-        methods=["standard", "learned_mixin"],
-        biases=["word_dist"],
-        seeds=[1, 2],
-    )
+        methods=["standard", "learned_mixin"], biases=["word_dist"], seeds=[1, 2],
+    )  # fmt: skip
     assert both == [
         *("bert#1", "bert#2", "electra#1", "electra#2"),
         *("bert+bias_model", "electra+bias_model"),

@@ -235,14 +235,9 @@ def test_a_training_whose_workers_never_get_a_place_ends(
     monkeypatch.setattr(training, "share", lambda *arguments: asked)
     monkeypatch.setattr(groups, "SECONDS_BETWEEN_LOOKS", 0.2)
     stage = Training(
-        name="training",
-        verb="trained",
-        noun="adapters",
-        units=[Unit(0, 1, ("trained/0",))],
-        execution=ExecutionSpec(),
-        recipe=adapters_recipe(ModelSpec(path="none"), LoraSpec()),
-        work=attempt,
-    )
+        name="training", verb="trained", noun="adapters", units=[Unit(0, 1, ("trained/0",))],
+        execution=ExecutionSpec(), recipe=adapters_recipe(ModelSpec(path="none"), LoraSpec()), work=attempt,
+    )  # fmt: skip
     words = r"^training has waited 0:\d\d for a group of workers, which asks for 2 CPU: of 4 CPUs there 0 are free, no"
     with Cluster(ExecutionSpec()) as cluster, held(4), pytest.raises(TransientError, match=words):
         list(stage.make(Run.open(str(tmp_path)), stage.units, cluster))

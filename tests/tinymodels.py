@@ -28,17 +28,10 @@ def make_llama(folder: Path, *, window: int = 2048, seed: int = 0, hidden: int =
     tokenizer = make_tokenizer()
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=window,
-        initializer_range=0.3,
-        bos_token_id=0,
-        eos_token_id=1,
-    )
+        vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=window, initializer_range=0.3,
+        bos_token_id=0, eos_token_id=1,
+    )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

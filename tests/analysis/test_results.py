@@ -20,6 +20,8 @@ from tests.labelplans import rows, two_tasks
 from tests.measuring import measure
 from tests.relationnames import views_of
 
+pytestmark = pytest.mark.slow
+
 OVER_ADAPTERS = ("training_by_setting", "training_by_step", "demonstration_labels")
 """Views over them, and of demonstrations: they have no row here."""
 
@@ -92,12 +94,9 @@ def test_the_duckdb_shell_opens_the_results_and_their_views(built: str, tmp_path
     # A statement each: a union of all is one plan of them all, which takes a minute.
     counts = ";".join(f"select '{name}' as name, count(*) as n from {name}" for name in names)
     answer = subprocess.run(
-        [found, "-readonly", "-jsonlines", str(Path(built, "results.duckdb")), counts],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [found, "-readonly", "-jsonlines", str(Path(built, "results.duckdb")), counts], cwd=tmp_path,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
     with closing(open_runs([built])) as connection:
         assert {row["name"]: row["n"] for row in map(json.loads, answer.stdout.splitlines())} == {
             name: connection.sql(f"from {name}").to_arrow_table().num_rows for name in names

@@ -17,6 +17,8 @@ from biaseval.store import Run
 from tests.bench.analysis import Suite, benchmark, write_suite
 from tests.measuring import measure
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Suite(n_tasks=3, max_rows=300, n_demos=(0, 2), n_demo_sets=2)
 
@@ -88,7 +90,6 @@ def test_what_cannot_be_generated_or_analysed_is_refused(tmp_path: Path) -> None
         benchmark(str(tmp_path / "run"))
 
 
-@pytest.mark.slow
 def test_a_run_of_a_quarter_of_a_million_prompts_is_analysed(tmp_path: Path) -> None:
     """DuckDB 2.0.0 failed from here on, in a join that carries texts of the smaller side into a filter."""
     run = Run.open(str(tmp_path / "run"))

@@ -8,6 +8,8 @@ import pytest
 from biaseval.demo import MODEL_PATH
 from tests.bench.demo_models.measure import measure
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:

@@ -12,6 +12,8 @@ from tests.bench import flops, gpu
 from tests.bench.commands import first_gpu_hour as job
 from tests.bench.gpu import STEPS, markdown
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 CPU = [
     "--device",
@@ -45,7 +47,6 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_the_steps_report_what_they_measure(report: dict[str, Any]) -> None:
     exact = report["exactness"]["llama"]["float32"]
     assert set(exact) == {"0", "7"}

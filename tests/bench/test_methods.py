@@ -24,6 +24,8 @@ from tests.bench.results import Measured, records
 from tests.bench.shapes import SHAPES, random_model, train_tokenizer
 from tests.bench.texts import scenarios, training_texts
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 N_ROWS = 3
 
@@ -158,7 +160,6 @@ def test_a_model_of_a_folder_takes_the_place_of_a_random_one(
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_it_runs_inside_a_ray_task(
     ray_cluster: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,8 @@ from tests.bench.reading import random_encoder, train_tokenizer
 from tests.bench.training import SHAPES, Settings, generated_training, steps
 from tests.bench.training.steps import GROUPED, OURS, OURS_PADDED, THEIRS, THEIRS_GROUPED, THEIRS_PADDED, Bench, Trained
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 MAX_TOKENS, STRIDE, N_STEPS, N_QUESTIONS = 96, 32, 3, 32
 

@@ -24,7 +24,7 @@ from tests.label_bias.test_lm_eval_tasks import write as write_task
 from tests.label_bias.test_own_data import reviews, spec_of, write_csv
 from tests.test_pipelines import digests
 
-pytestmark = pytest.mark.usefixtures("here")
+pytestmark = [pytest.mark.usefixtures("here"), pytest.mark.slow]
 
 CONSTANT = "marts/label_bias_constant_differences.parquet"
 
@@ -67,7 +67,6 @@ def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
         run_spec(spec(0, 2), run.uri)
 
 
-@pytest.mark.slow
 def test_a_format_is_added_and_what_was_there_says_the_same(run: Run, spec: SpecOf, tmp_path: Path) -> None:
     terse, back = {"item": "{input} => {label}", "separator": "\n"}, {"order": "reversed"}
     before, marts = kept(run), {name: run.read_bytes(name) for name in run.files("marts")}
@@ -105,7 +104,6 @@ def test_a_format_is_added_and_what_was_there_says_the_same(run: Run, spec: Spec
         )
 
 
-@pytest.mark.slow
 def test_a_killed_addition_is_begun_again(run: Run, spec: SpecOf, tmp_path: Path) -> None:
     more = spec(0, 2, 4)
     with claimed_run(more, run.uri):

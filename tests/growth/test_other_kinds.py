@@ -26,13 +26,9 @@ def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path,
 
     def spec(**changes: Any) -> MajorityBiasSpec:
         return boolq_spec(
-            tmp_path,
-            model={"path": str(tiny_llama)},
-            prompt={"n_demos": 2, "instruction": [False]},
-            proportions=[{"True": 0.5, "False": 0.5}, {"True": 1.0}],
-            predict=["likelihood"],
-            **changes,
-        )
+            tmp_path, model={"path": str(tiny_llama)}, prompt={"n_demos": 2, "instruction": [False]},
+            proportions=[{"True": 0.5, "False": 0.5}, {"True": 1.0}], predict=["likelihood"], **changes,
+        )  # fmt: skip
 
     run = run_spec(spec(seeds=[0]), str(tmp_path / "run"), page=False)
     before = kept(run)

@@ -91,13 +91,9 @@ def spec(
 ) -> LabelBiasSpec:
     splits = _recorded_splits(pools, expected, tmp_path_factory.mktemp("splits") / "splits.parquet")
     return LabelBiasSpec(
-        kind="label_bias",
-        name="golden",
-        model=ModelSpec(path="unused"),
-        tasks=_tasks(golden, splits=str(splits)),
-        prompt=PromptSpec(n_demos=[0, 2], demo_sets=1),
-        calibration=["cc", "dc", "looc"],
-    )
+        kind="label_bias", name="golden", model=ModelSpec(path="unused"), tasks=_tasks(golden, splits=str(splits)),
+        prompt=PromptSpec(n_demos=[0, 2], demo_sets=1), calibration=["cc", "dc", "looc"],
+    )  # fmt: skip
 
 
 def test_every_prompt_equals_the_published_code_byte_for_byte(

@@ -143,14 +143,11 @@ def _tokenizer(path: Path) -> object:
 
 def _plan(folder: Path, *, window: int | None = None, prompt: dict[str, Any] | None = None, **changes: Any) -> TaskPlan:
     spec = LabelBiasSpec(
-        kind="label_bias",
-        name="x",
-        model=ModelSpec(path="unused"),
+        kind="label_bias", name="x", model=ModelSpec(path="unused"),
         tasks=TasksSpec(path=str(folder), max_eval=20, **changes.pop("tasks", {})),
         prompt=PromptSpec(**{"n_demos": [0, 2, 4], "demo_sets": 2, **(prompt or {})}),
-        calibration=changes.pop("calibration", ["cc", "dc", "looc"]),
-        **changes,
-    )
+        calibration=changes.pop("calibration", ["cc", "dc", "looc"]), **changes,
+    )  # fmt: skip
     [plan] = plan_tasks(spec, make_tokenizer(), window)
     return plan
 

@@ -165,14 +165,10 @@ def test_templates_labels_and_training_rows_of_all_tasks_are_refused_together(tm
     write_task(tasks, "task9503_three_classification", number=9503)
     (tmp_path / "templates.csv").write_text("task,template\ntask9501_one_classification,Question: {INPUT}\n")
     spec = LabelBiasSpec(
-        kind="label_bias",
-        name="x",
-        model=ModelSpec(path=str(tiny_llama)),
+        kind="label_bias", name="x", model=ModelSpec(path=str(tiny_llama)),
         tasks=TasksSpec(path=str(tasks), max_eval=5, templates=str(tmp_path / "templates.csv")),
-        prompt=PromptSpec(n_demos=[0], demo_sets=1),
-        calibration=["dc"],
-        lora=LabelLoraSpec(max_tokens=20),
-    )
+        prompt=PromptSpec(n_demos=[0], demo_sets=1), calibration=["dc"], lora=LabelLoraSpec(max_tokens=20),
+    )  # fmt: skip
     with pytest.raises(InputError) as shown:
         describe(spec)
     with pytest.raises(InputError) as written, claimed_run(spec, str(tmp_path / "run")):

@@ -119,15 +119,10 @@ def make_run(
         environment |= {"trained_parameters": 4096, "scorer": {"path": "packed", "scoring_s": 100.0}}
     write_spec(run, spec)
     write_plan(
-        run,
-        n_tasks=n_tasks,
-        n_prompts=len(rows["prompts"]),
-        n_scores=len(rows["label_scores"]),
-        tokens=12345,
-        tokens_unshared=67890,
-        left_out={"task900_broken": "has <4 labels> & more"},
+        run, n_tasks=n_tasks, n_prompts=len(rows["prompts"]), n_scores=len(rows["label_scores"]), tokens=12345,
+        tokens_unshared=67890, left_out={"task900_broken": "has <4 labels> & more"},
         notes=["task001_synthetic: 3 inputs do not fit the template and give no words to dc"],
-    )
+    )  # fmt: skip
     run.write_text("environment.json", json.dumps(environment))
     if is_measured:
         measure(run.uri, has_checks=False)

@@ -20,6 +20,8 @@ from tests.label_bias_report.runs import make_run, said
 from tests.pages import assert_answered, assert_of_marts, assert_said, assert_whole, page_of, printed_queries
 from tests.relation import Relations, told
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_is_whole_the_same_each_time_and_its_numbers_are_those_of_marts(run: Run) -> None:
     metrics = ("rsd", "accuracy", "macro_f1", "bias_score")
@@ -130,12 +132,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def spec(folder: Path, model: Path, **prompt: Any) -> LabelBiasSpec:
     return spec_of(
-        folder,
-        model={"path": str(model)},
-        data={"fields": {}},
-        prompt={"n_demos": [0, 2], "demo_sets": 2, "item": ITEM, **prompt},
-        calibration=["cc", "dc"],
-    )
+        folder, model={"path": str(model)}, data={"fields": {}},
+        prompt={"n_demos": [0, 2], "demo_sets": 2, "item": ITEM, **prompt}, calibration=["cc", "dc"],
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -297,13 +297,10 @@ def test_prompts_beyond_the_window_are_refused_and_counted(tmp_path: Path, token
         write_jsonl(tmp_path / f"{name}.jsonl", own)
     prompt = {"preset": None, "item": "{sentence}\nIs: {label}", "instruction_text": "Say it.", "n_demos": 9}
     spec = boolq_spec(
-        tmp_path,
-        prompt=prompt,
-        data={"labels": {True: "True", False: "False"}, "fields": {"sentence": "question"}},
-        proportions=GRID[1:2],
-        seeds=[0],
-        calibration=["cc", "looc"],
-    )
+        tmp_path, prompt=prompt,
+        data={"labels": {True: "True", False: "False"}, "fields": {"sentence": "question"}}, proportions=GRID[1:2],
+        seeds=[0], calibration=["cc", "looc"],
+    )  # fmt: skip
     dataset = read_dataset(spec)
     needed = _longest(list(plan_settings(spec, dataset, tokenizer, None)), tokenizer)
     worst = max(needed.values())

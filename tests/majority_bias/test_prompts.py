@@ -196,11 +196,9 @@ def test_presets_are_the_words_of_the_paper(
 
 def test_a_template_of_ones_own_may_repeat_fields_and_end_behind_the_label() -> None:
     spec = MajorityPromptSpec(
-        n_demos=1,
-        instruction_text="Say it {literally}.",
-        item="On {target} {{x}}: {tweet} ({target})\nstance: {label}.",
-        separator="\n",
-    )
+        n_demos=1, instruction_text="Say it {literally}.",
+        item="On {target} {{x}}: {tweet} ({target})\nstance: {label}.", separator="\n",
+    )  # fmt: skip
     assert item_fields(spec) == ("target", "tweet")
     template = template_of(spec, instruction=True)
     fields = {"target": "tea", "tweet": "I like {tea}"}

@@ -11,12 +11,9 @@ from tests.majorityplans import LARGE
 def adapted_run(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a run whose model is like a larger one with adapters, of another size than those of ``runs``."""
     run = make_run(
-        tmp_path_factory.mktemp("runs") / "adapted",
-        30_000_000_000,
-        calibration=("looc",),
-        predict=("likelihood", "generate"),
-        adapted=LARGE,
-    )
+        tmp_path_factory.mktemp("runs") / "adapted", 30_000_000_000, calibration=("looc",),
+        predict=("likelihood", "generate"), adapted=LARGE,
+    )  # fmt: skip
     write_report(run)
     return run
 

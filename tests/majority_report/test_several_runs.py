@@ -17,6 +17,8 @@ from tests.pages import Page, assert_answered, assert_said, assert_whole
 from tests.relation import Together
 from tests.specs import as_older
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(runs: list[str], tmp_path_factory: pytest.TempPathFactory) -> str:

@@ -19,6 +19,8 @@ from tests.labelplans import Plan, two_tasks
 from tests.majorityplans import MajorityPlan
 from tests.measuring import measure
 
+pytestmark = pytest.mark.slow
+
 PREDICTIONS = """
 select task, n_demos, demo_set, row, gold, labels, prediction, probabilities
 from calibrated_predictions

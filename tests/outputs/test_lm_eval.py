@@ -14,6 +14,8 @@ from biaseval.store import Run
 from tests.commands import Command
 from tests.outputs.harness import copied, lines, reported_accuracy, samples
 
+pytestmark = pytest.mark.slow
+
 CLASSIFICATIONS = ("list", "text", "template", "digits", "mutual", "repeats", "filters")
 WITH_OPTIONS = ("options", "inputs")
 SUITE = (*CLASSIFICATIONS, *WITH_OPTIONS)

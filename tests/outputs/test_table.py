@@ -25,6 +25,8 @@ from tests.commands import Command
 from tests.labelplans import two_tasks
 from tests.measuring import measure
 
+pytestmark = pytest.mark.slow
+
 Record = dict[str, Any]
 
 AS_TABLE = """
@@ -158,7 +160,7 @@ def test_files_that_are_no_table_are_refused(tmp_path: Path) -> None:
     ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name}: {message}"):
-            read_table([tmp_path / name])
+            read_table([tmp_path / name])  # fmt: skip
     with pytest.raises(InputError, match=r"absent\.jsonl: cannot be read \(No such file"):
         read_table([tmp_path / "absent.jsonl"])
     pq.write_table(pa.table({"task": pa.array([], pa.string())}), tmp_path / "g.parquet")

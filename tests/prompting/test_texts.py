@@ -109,13 +109,9 @@ def test_the_choice_is_that_of_a_constrained_decoder(seed: int, tmp_path: Path) 
             return sorted({ending[len(written)] for ending in endings if ending[: len(written)] == written})
 
         whole = model.generate(
-            input_ids=context,
-            attention_mask=torch.ones_like(context),
-            max_new_tokens=max(map(len, endings)),
-            do_sample=False,
-            pad_token_id=0,
-            prefix_allowed_tokens_fn=allowed,
-        )
+            input_ids=context, attention_mask=torch.ones_like(context), max_new_tokens=max(map(len, endings)),
+            do_sample=False, pad_token_id=0, prefix_allowed_tokens_fn=allowed,
+        )  # fmt: skip
         written = whole[0, n_context:].tolist()
         choice = constrained_choice(endings, logprobs[own])
         assert endings[choice] == written

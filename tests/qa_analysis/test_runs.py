@@ -23,6 +23,8 @@ from tests.relation import Relations, copied
 from tests.relationnames import names_of, views_of
 from tests.specs import write_plan, write_spec
 
+pytestmark = pytest.mark.slow
+
 ATTRIBUTES, PREDICTIONS = "qa_attributes_are_whole", "qa_predictions_are_whole"
 Q0 = "where example_id = 'q0'"
 

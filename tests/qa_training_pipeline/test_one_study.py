@@ -30,7 +30,7 @@ from tests.qa_training_pipeline.disturbances import DyingSaying, KilledError, lo
 from tests.smallstudy import MAX_TOKENS, NAMES, load, refused, rows, trained, weights, write_spec
 from tests.test_pipelines import run_beside
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,6 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
 # Resuming
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("n_steps", [5, 20])
 def test_a_killed_study_goes_on_and_becomes_the_same(
     n_steps: int, finished: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: None
@@ -257,7 +256,6 @@ def test_training_alone_is_what_a_run_goes_on_from(
     assert summary == {"readers": "2 of 2 (0 trained now)", "steps": "12"}
 
 
-@pytest.mark.slow
 def test_what_is_lost_is_made_again_and_weights_only_if_something_needs_them(
     finished: tuple[Path, Path], tmp_path: Path, here: None
 ) -> None:

@@ -23,7 +23,7 @@ from biaseval.training.questions import Questions, answer_logits
 from tests.smallstudy import MAX_TOKENS, SIX_STEPS, generated, load, rows, trained, write_spec
 from tests.test_qa_pipeline import make_t5
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 # Given up
 
@@ -79,7 +79,6 @@ def test_without_a_standard_reader_of_one_seed_the_other_seed_judges_and_goes_on
 # Other ways to the same
 
 
-@pytest.mark.slow
 def test_every_reader_of_a_large_study_is_guided_by_its_own(bert: Path, tmp_path: Path, here: None) -> None:
     """Two bases, two sets, two seeds, two biases: teachers are those of the same base, set and seed."""
     two = {"max_steps": 2}

@@ -16,6 +16,8 @@ from tests.pages import Page, assert_said, assert_whole, printed_queries
 from tests.publishedstudy import BIASES, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
 from tests.relation import Relations, told
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:

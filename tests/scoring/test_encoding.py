@@ -15,6 +15,8 @@ from biaseval.models import ModelSource, load_tokenizer
 from biaseval.scoring import encode
 from biaseval.scoring.encoding import _cutting_rules
 
+pytestmark = pytest.mark.slow
+
 
 def test_prompts_that_cannot_be_scored_are_refused(tokenizer: PreTrainedTokenizerBase) -> None:
     texts = pa.list_(pa.string())

@@ -14,6 +14,8 @@ from biaseval.models import ModelSource, load_model, load_tokenizer
 from biaseval.scoring import LabelScorer
 from tests.scoring.families import FAMILIES, PACKED, few_shot_prompts, random_model
 
+pytestmark = pytest.mark.slow
+
 
 def by_generate(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], n_tokens: int

@@ -17,6 +17,8 @@ from tests.scoring.families import EXACT, FAMILIES, PREFIX_CACHE, by_the_rule, l
 from tests.scoring.test_encoding import trained
 from tests.tinymodels import make_tokenizer
 
+pytestmark = pytest.mark.slow
+
 PATHS = ("packed", "prefix_cache", "full_text")
 
 # Few examples for each of many families; the seed is fixed, so that a run is the same everywhere.

@@ -21,14 +21,12 @@ FALCON = {"new_decoder_architecture": True, "num_kv_heads": 2, "alibi": False, "
 OPT = {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32, "init_std": 0.3}
 
 CONFIGS = {
-    "llama": hf.LlamaConfig(**LAYERS),
-    "mistral": hf.MistralConfig(**LAYERS, sliding_window=64),
+    "llama": hf.LlamaConfig(**LAYERS), "mistral": hf.MistralConfig(**LAYERS, sliding_window=64),
     "gemma2": hf.Gemma2Config(**LAYERS, head_dim=8, sliding_window=64),
     "gpt2": hf.GPT2Config(**GPT2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
     "gpt_neox": hf.GPTNeoXConfig(**SMALL, intermediate_size=64, initializer_range=0.3),
-    "opt": hf.OPTConfig(**OPT, dropout=0, attention_dropout=0),
-    "falcon": hf.FalconConfig(**SMALL, **FALCON),
-}
+    "opt": hf.OPTConfig(**OPT, dropout=0, attention_dropout=0), "falcon": hf.FalconConfig(**SMALL, **FALCON),
+}  # fmt: skip
 
 
 def make(name: str, attention: str = "sdpa") -> hf.PreTrainedModel:

@@ -206,7 +206,7 @@ def test_resources_that_would_change_adapters_stay(tmp_path: Path) -> None:
         ("dropout: 0.1", "dropout: 0.1, workers: 2", [f"lora.workers: the run has 1, the spec 2, {would}"]),
     ):
         found = differences(load(tmp_path, f"lora: {{{before}}}\n"), load(tmp_path, f"lora: {{{after}}}\n"))
-        assert [line[: len(want)] for line, want in zip(found, expected, strict=True)] == expected
+        assert [line[: len(want)] for line, want in zip(found, expected, strict=True)] == expected  # fmt: skip
 
 
 def test_train_needs_the_section(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_groups_share_a_cluster() -> None:
         resources, execution = Resources(nodes, is_local, n_cores=4), ExecutionSpec(actors=actors)
         groups = share(LoraSpec(workers=workers_of_a_group), execution, n_adapters, resources)
         assert (groups.n_groups, groups.resources_per_worker) == expected
-        assert groups.use_gpu == ("GPU" in expected[1])
+        assert groups.use_gpu == ("GPU" in expected[1])  # fmt: skip
 
 
 def test_gpus_and_cpus_that_are_missing_are_counted() -> None:

@@ -10,6 +10,8 @@ from tests.label_bias_statistics.answers import Analysed, Answers, Rows, answers
 from tests.label_bias_statistics.test_constant_answers import _answers
 from tests.label_bias_statistics.test_formats import FORMATS, LABELS
 
+pytestmark = pytest.mark.slow
+
 
 def of_runs(answers_of_run: Callable[[str], list[Answers]], n_runs: int, sql: str) -> Rows:
     """Return the rows of a query over so many runs of one task, which are the suites of one."""

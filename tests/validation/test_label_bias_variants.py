@@ -9,6 +9,8 @@ from tests.labelplans import Plan
 from tests.relation import Relations
 from tests.validation.label_bias_variants import TOLERANCE, VARIANTS, by_numpy, largest_difference
 
+pytestmark = pytest.mark.slow
+
 TASKS = {"short": {"A": 1, "B": 1}, "long": {"A b": 3, "C d": 3, "e": 3}, "unequal": {"no": 1, "not sure": 2, "yes": 1}}
 """Tasks to their labels, and the tokens of each."""
 

@@ -8,6 +8,8 @@ from tests.handmade import ask, made
 from tests.majority_statistics.test_components import _f1_tables
 from tests.majority_statistics.test_verdicts import _followed
 
+pytestmark = pytest.mark.slow
+
 
 def test_where_settings_do_not_matter_the_p_of_proportions_is_uniform() -> None:
     n_runs = 400

@@ -14,6 +14,8 @@ from tests.qa_statistics.test_intervals import CANDIDATES, confounded
 from tests.qa_statistics.test_support import alike
 from tests.qaplans import QaPlan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("variant", ["paper", "reference"])
 def test_where_there_is_no_bias_five_percent_of_searches_are_called_one(variant: Variant) -> None:
@@ -117,7 +119,6 @@ def test_the_smallest_gap_of_halves_is_found_in_four_of_five_runs(n: int, sample
     assert 0.75 <= np.mean(significances(gap) > noise) <= 0.85
 
 
-@pytest.mark.slow
 def test_readers_that_are_alike_are_told_apart_in_few_pages() -> None:
     """All have the same bias, and the same answers on average: any word is wrong."""
     rng = np.random.default_rng(7)

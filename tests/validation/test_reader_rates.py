@@ -9,6 +9,8 @@ from tests.handmade import found_by
 from tests.qa_debiasing.study import Study
 from tests.qaplans import Rows
 
+pytestmark = pytest.mark.slow
+
 
 def many_sets(n_sets: int, n_rows: int, gain: float, bias: float, seed: int) -> Rows:
     """Return the tests of two models that answer many sets of 16 articles; the second gains exact match, and a bias."""

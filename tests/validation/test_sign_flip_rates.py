@@ -1,10 +1,13 @@
 """Simulated tests of known truth: how often families of sign flips err."""
 
 import numpy as np
+import pytest
 
 from biaseval.analysis.sign_flips import sign_flips
 from biaseval.analysis.sql_files import connect
 from tests.statistics_macros.test_sign_flips import flip_tests, units_of
+
+pytestmark = pytest.mark.slow
 
 
 def test_errors_stay_below_5_percent_beside_effects_that_are_found() -> None:

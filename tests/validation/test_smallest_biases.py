@@ -9,6 +9,8 @@ import pytest
 from biaseval.analysis.sql_files import connect
 from tests.label_bias_statistics.answers import METRICS, Analysed, Answers, Rows, right_with, rows
 
+pytestmark = pytest.mark.slow
+
 N_RUNS = 300
 """A power of 80 % has a Monte Carlo error of 2.3 points."""
 

@@ -30,6 +30,8 @@ from tests.validation.cells import Cell
 from tests.validation.study import simulate_missing, summary
 from tests.validation.written import markdown
 
+pytestmark = pytest.mark.slow
+
 N_ENDLESS = 400_000
 
 
@@ -234,7 +236,6 @@ CALIBRATED = {"none": ("all", 48), "twins": ("all", 24), "formats": ("methods in
 """Truths to a page and a number of runs."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("effect", CALIBRATED)
 def test_calibrations_that_are_a_little_off_do_not_make_pages_wrong(
     effect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -142,19 +142,15 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
     """Return one row: the facts of the spec that the metrics need, the size of the model, and the scoring time."""
     environment = read_environment(run)
     settings = {
-        "model": spec.name,
-        **spec.model.model_dump(include={"family", "tuned_from"}),
+        "model": spec.name, **spec.model.model_dump(include={"family", "tuned_from"}),
         "n_parameters": environment.get("model_facts", {}).get("n_parameters"),
         "trained_parameters": environment.get("trained_parameters"),
-        "scoring_seconds": environment.get("scorer", {}).get("scoring_s"),
-        "seed": spec.seed,
-        **spec.scoring.model_dump(),
-        "prefix_mode": getattr(getattr(spec, "prompt", None), "prefix_mode", "exact"),
-        "predict": list(predict),
-        "calibration": list(spec.calibration),
+        "scoring_seconds": environment.get("scorer", {}).get("scoring_s"), "seed": spec.seed,
+        **spec.scoring.model_dump(), "prefix_mode": getattr(getattr(spec, "prompt", None), "prefix_mode", "exact"),
+        "predict": list(predict), "calibration": list(spec.calibration),
         "adaptations": ["none"] if spec.lora is None else ["none", "lora"],
         "formats": list(getattr(getattr(spec, "prompt", None), "all_formats", [BASE])),
-    }
+    }  # fmt: skip
     if primary := getattr(spec, "primary", None):
         settings |= {"primary_metric": primary.metric, "primary_method": primary.method}
     return tables.RUN_SETTINGS.rows([settings])

@@ -139,16 +139,10 @@ class LabelledTask:
             for doc in docs:
                 labels = doc.choices if self.is_classification else string.ascii_uppercase[: len(doc.choices)]
                 yield ScoredPrompt(
-                    task=self.task,
-                    setting=setting,
-                    purpose="main",
-                    instance=doc.instance,
-                    gold=labels[doc.gold],
-                    logprobs=dict(zip(labels, doc.logprobs, strict=True)),
-                    input=doc.doc,
-                    text=doc.prompt,
+                    task=self.task, setting=setting, purpose="main", instance=doc.instance, gold=labels[doc.gold],
+                    logprobs=dict(zip(labels, doc.logprobs, strict=True)), input=doc.doc, text=doc.prompt,
                     place=doc.place,
-                )
+                )  # fmt: skip
 
 
 def _notes(tasks: Sequence[LabelledTask]) -> Iterator[str]:

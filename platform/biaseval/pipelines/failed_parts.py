@@ -75,8 +75,10 @@ class FailedParts:
         said = (
             f"{self._run.uri}: {stage.noun} that are missing: {n_rows:,}, in {n_failed} part{'s' * (n_failed > 1)} "
             f"that failed (first {first.unit.files[0]}: {_problem(first)}); biaseval status {self._run.uri} names all; "
-            "the same command tries them again; analysis.missing_parts: leave_out computes the metrics without them"
+            "the same command tries them again"
         )
+        if all(row["rows_of"] for row in self._rows.values()):
+            said += "; with analysis.missing_parts: leave_out it computes the metrics without them"
         kind = TransientError if any(done.facts["has_ended"] for _, done in self._failed) else BiasevalError
         raise kind(said if self.n_made else first.facts["problem"])
 

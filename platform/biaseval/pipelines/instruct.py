@@ -190,16 +190,10 @@ def _planned(
     row_tokens = spec.max_tokens if is_packed else max(lengths)
     cost = cost_of([shape, *PUBLISHED_SHAPES], recipe, row_tokens=row_tokens, flops=flops)
     plan = InstructPlan(
-        n_conversations=len(train),
-        n_held_out=n_held_out,
-        n_tokens=sum(lengths),
-        n_answer_tokens=sum(int(one.is_answer.sum()) for one in train),
-        longest=max(lengths),
-        n_rows=n_rows,
-        n_steps=len(steps),
-        why_not_packed=problem,
-        notes=notes,
-    )
+        n_conversations=len(train), n_held_out=n_held_out, n_tokens=sum(lengths),
+        n_answer_tokens=sum(int(one.is_answer.sum()) for one in train), longest=max(lengths), n_rows=n_rows,
+        n_steps=len(steps), why_not_packed=problem, notes=notes,
+    )  # fmt: skip
     return plan, cost
 
 

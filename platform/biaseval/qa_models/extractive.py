@@ -103,15 +103,11 @@ class ExtractiveReader:
         batches = self._batches
         return {
             "attention": self.model.config._attn_implementation,
-            "dtype": str(self.model.dtype).removeprefix("torch."),
-            "device": device_name(self.model.device),
-            "token_budget": batches.token_budget,
-            "n_workers": batches.n_workers,
-            "is_padded": batches.is_padded,
-            "self_test_difference": self._difference,
-            "n_tokens": batches.n_tokens,
+            "dtype": str(self.model.dtype).removeprefix("torch."), "device": device_name(self.model.device),
+            "token_budget": batches.token_budget, "n_workers": batches.n_workers, "is_padded": batches.is_padded,
+            "self_test_difference": self._difference, "n_tokens": batches.n_tokens,
             "n_padded_tokens": batches.n_padded_tokens,
-        }
+        }  # fmt: skip
 
     @torch.inference_mode()
     def read(self, questions: pa.Table) -> pa.Table:

@@ -106,15 +106,9 @@ class Tokens:
         if not texts:
             return cls([], [])
         encoded: Any = tokenizer(
-            list(texts),
-            add_special_tokens=False,
-            truncation=False,
-            padding=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            return_offsets_mapping=True,
-            verbose=False,
-        )
+            list(texts), add_special_tokens=False, truncation=False, padding=False, return_attention_mask=False,
+            return_token_type_ids=False, return_offsets_mapping=True, verbose=False,
+        )  # fmt: skip
         return cls(
             [np.array(own, dtype=np.int64) for own in encoded["input_ids"]],
             [np.array(own, dtype=np.int64).reshape(-1, 2) for own in encoded["offset_mapping"]],

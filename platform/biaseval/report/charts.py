@@ -40,13 +40,8 @@ _CONFIG: Mapping[str, Any] = {
     },
     "axisX": {"grid": False},
     "legend": {
-        "titleFontWeight": "normal",
-        "orient": "bottom",
-        "labelLimit": 260,
-        "symbolStrokeWidth": 2,
-        "symbolOpacity": 1,
-        "columns": 2,
-        "columnPadding": 24,
+        "titleFontWeight": "normal", "orient": "bottom", "labelLimit": 260, "symbolStrokeWidth": 2,
+        "symbolOpacity": 1, "columns": 2, "columnPadding": 24,
     },
     "title": {
         "anchor": "start",
@@ -55,7 +50,7 @@ _CONFIG: Mapping[str, Any] = {
         "subtitleFontSize": 11,
         "subtitleColor": "#555555",
     },
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -150,16 +150,11 @@ class LabelScorer:
     def facts(self) -> dict[str, Any]:
         """Return the settings of scoring for the record: paths, attention, dtype, device, budgets, self-test."""
         return {
-            "path": self.path,
-            "path_beyond_window": self.path_beyond_window,
-            "paths_left": dict(self._runner.left),
-            "attention": self.model.config._attn_implementation,
-            "dtype": _name(self.model.dtype),
-            "device": device_name(self.model.device),
-            "token_budget": self._runner.token_budget,
-            "cache_budget": self._runner.cache_budget,
-            "self_test_difference": self._runner.difference,
-        }
+            "path": self.path, "path_beyond_window": self.path_beyond_window, "paths_left": dict(self._runner.left),
+            "attention": self.model.config._attn_implementation, "dtype": _name(self.model.dtype),
+            "device": device_name(self.model.device), "token_budget": self._runner.token_budget,
+            "cache_budget": self._runner.cache_budget, "self_test_difference": self._runner.difference,
+        }  # fmt: skip
 
     def score(self, prompts: pa.Table) -> pa.Table:
         """Score every label of every prompt.

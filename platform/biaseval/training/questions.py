@@ -118,14 +118,9 @@ class ConfidenceRegularization(Method):
         """Return the mean over windows and over start and end; not a number where the variant ``head`` overflows."""
         try:
             return debias.confidence_regularization_loss(
-                reading.logits,
-                reading.guides["teacher"],
-                reading.guides["bias"],
-                reading.positions,
-                bias_scale=self.bias_scale,
-                variant=self.variant,
-                mask=reading.mask,
-            )
+                reading.logits, reading.guides["teacher"], reading.guides["bias"], reading.positions,
+                bias_scale=self.bias_scale, variant=self.variant, mask=reading.mask,
+            )  # fmt: skip
         except BiasevalError:  # it ends this training as any loss does that is not finite, in all its workers
             return torch.stack(reading.logits).float().sum() * torch.nan
 

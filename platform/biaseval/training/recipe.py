@@ -75,14 +75,10 @@ def reader_recipe(train: QaTrainSpec, base: QaBaseSpec, method: str, seed: int) 
     is_bias_model = method == "bias_model"
     own_steps = train.steps_of(method)
     return Recipe(
-        model=ModelSource.of(base),
-        task="extractive",
+        model=ModelSource.of(base), task="extractive",
         is_new=base.init == "random" or (is_bias_model and train.bias_model.init == "random"),
         training=train.model_copy(update={"learning_rate": train.bias_model.learning_rate}) if is_bias_model else train,
-        adapter=None,
-        seed=seed,
-        max_steps=train.max_steps if own_steps is None else own_steps,
-        goes_by_steps=own_steps is not None,
-        groups_lengths=train.group_by_length,
+        adapter=None, seed=seed, max_steps=train.max_steps if own_steps is None else own_steps,
+        goes_by_steps=own_steps is not None, groups_lengths=train.group_by_length,
         checkpoint_steps=train.checkpoint_steps,
-    )
+    )  # fmt: skip

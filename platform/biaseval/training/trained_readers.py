@@ -81,15 +81,10 @@ def reader_work(run: Run, unit: Mapping[str, Any], base: Base, *, how: HowReader
     objective = questions.Questions(features, inputs, pad_id, method, guides, how.padded_to)
     watch = _watch_segments if row["method"] == "bias_model" else _watch
     return Work(
-        objective,
-        {"model": row["model"]},
-        part=row["number"],
-        checkpoints=unit["checkpoints"],
-        watch=watch(run, unit, base, inputs, how),
-        folder=unit["folder"],
-        row=row,
+        objective, {"model": row["model"]}, part=row["number"], checkpoints=unit["checkpoints"],
+        watch=watch(run, unit, base, inputs, how), folder=unit["folder"], row=row,
         hint=_OVERFLOW if overflows else None,
-    )
+    )  # fmt: skip
 
 
 class GuideLogits(Sequence[questions.Guide]):

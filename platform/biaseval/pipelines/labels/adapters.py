@@ -53,15 +53,9 @@ def adapter_stage(run: Run, spec: CausalSpec, lora: LoraSpec, plan: Plan, scored
         for adapter in plan["adapters"]
     ]
     return Training(
-        name="training",
-        verb="trained",
-        noun="adapters",
-        units=units,
-        execution=spec.execution,
-        recipe=adapters_recipe(spec.model, lora),
-        work=train_adapter,
-        arguments={"name": spec.name},
-    )
+        name="training", verb="trained", noun="adapters", units=units, execution=spec.execution,
+        recipe=adapters_recipe(spec.model, lora), work=train_adapter, arguments={"name": spec.name},
+    )  # fmt: skip
 
 
 train_adapter = Deferred("biaseval.training.work:few_shot_adapter")

@@ -155,18 +155,13 @@ def scoring_stage(
     environment = read_environment(run)
     n_parameters = environment.get("model_facts", {}).get("n_parameters")
     return Parts(
-        name="scoring",
-        verb="scored",
-        units=scoring_units(plan, predict),
-        execution=execution,
-        worker=LabelScoresWorker,
-        prepare=read_part,
+        name="scoring", verb="scored", units=scoring_units(plan, predict), execution=execution,
+        worker=LabelScoresWorker, prepare=read_part,
         arguments={"model": model, "predict": tuple(predict), "known": environment.get("scorer", {})},
         seconds=_seconds(execution, n_parameters),
         weights_bytes=None if n_parameters is None else int(n_parameters * _width(model)),
-        n_passes=(1 + ("adapters" in plan)) * n_passes(predict),
-        recorder=ScorerRecord,
-    )
+        n_passes=(1 + ("adapters" in plan)) * n_passes(predict), recorder=ScorerRecord,
+    )  # fmt: skip
 
 
 def n_passes(predict: Sequence[Prediction]) -> int:

@@ -21,7 +21,7 @@ from biaseval.spec import load_spec
 from tests.conftest import ROOT
 from tests.inprocess import in_this_process
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 SIGNED = """
 select qa_debiasing.*, difference
@@ -47,12 +47,10 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     content["train"] |= {
         "bases": [{"name": "reader", "path": str(READER_PATH)}],
         "data": {"none": planted(1600, 0), "strong": planted(1600, 0.9)},
-        "validation": {"check": planted(300, 0.9)},
-        "methods": ["standard", "product_of_experts"],
-        "evaluation_steps": 1000,
-        "bias_model": {"learning_rate": 1e-3, "max_steps": 80},
+        "validation": {"check": planted(300, 0.9)}, "methods": ["standard", "product_of_experts"],
+        "evaluation_steps": 1000, "bias_model": {"learning_rate": 1e-3, "max_steps": 80},
         "product_of_experts": {"bias_scale": 0.5, "max_steps": 80},
-    }
+    }  # fmt: skip
     (folder / "spec.yaml").write_text(yaml.safe_dump(content))
     with in_this_process(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "QA_SPEC_PATH", folder / "spec.yaml")
@@ -63,7 +61,6 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     return {(row["model"], row["heuristic"]): row for row in found}
 
 
-@pytest.mark.slow
 def test_the_shortcut_that_was_planted_is_found_and_no_other(studied: dict[tuple[str, str], dict[str, Any]]) -> None:
     strong, none = studied["reader@strong", "ans_pos"], studied["reader@none", "ans_pos"]
     assert strong["bias_significance"] > 0
@@ -72,7 +69,6 @@ def test_the_shortcut_that_was_planted_is_found_and_no_other(studied: dict[tuple
     assert studied["reader@strong", "word_dist"]["bias_significance"] == 0
 
 
-@pytest.mark.slow
 def test_a_product_of_experts_takes_some_of_it_and_no_more(studied: dict[tuple[str, str], dict[str, Any]]) -> None:
     row = studied["reader@strong+product_of_experts", "ans_pos"]
     assert row["gap_change_high"] < 0
@@ -81,7 +77,6 @@ def test_a_product_of_experts_takes_some_of_it_and_no_more(studied: dict[tuple[s
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.skipif(
     "BIASEVAL_STUDIES" not in os.environ, reason="takes three quarters of an hour; set BIASEVAL_STUDIES=1"
