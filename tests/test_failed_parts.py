@@ -87,6 +87,27 @@ class EndsBadly:
         return Made({file: pa.table({"number": [task.number]}) for file in task.files}, {"number": task.number})
 
 
+def prepared(run: Run, task: Task, **_: Any) -> None:
+    """Prepare a part, but for part 2, with which a tokenizer fails."""
+    if task.number == 2:
+        raise RuntimeError("a tokenizer failed")
+
+
+@pytest.mark.parametrize("is_here", [True, pytest.param(False, marks=[pytest.mark.ray, pytest.mark.slow])])
+def test_a_part_that_cannot_be_prepared_fails_alone(tmp_path: Path, is_here: bool, request: Any) -> None:
+    request.getfixturevalue("here" if is_here else "ray_cluster")
+    run, units = Run.open(str(tmp_path)), [Unit(n, 1, (f"files/part-{n:05d}.parquet",)) for n in range(4)]
+    stage = Parts(
+        name="writing", verb="written", units=units, execution=ExecutionSpec(actors=1), worker=EndsBadly,
+        arguments={"by": 0, "times": 0}, prepare=prepared,
+    )  # fmt: skip
+    with Cluster(ExecutionSpec()) as cluster:
+        made = {done.unit.number: done for done in stage.make(run, units, cluster)}
+    assert {number for number, done in made.items() if done.is_complete} == {0, 1, 3}
+    assert (made[2].facts["attempts"], run.parts("files")) == (3, {0, 1, 3})
+    assert "writing failed: RuntimeError: a tokenizer failed" in made[2].facts["problem"]
+
+
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize(("by", "times"), [(signal.SIGKILL, 99), (signal.SIGSTOP, 1)])

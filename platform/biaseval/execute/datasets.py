@@ -25,7 +25,7 @@ from biaseval.execute.devices import blamed, forget_attempts, is_broken_device, 
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import Allocation, Ask, Resources, allocate
 from biaseval.execute.stalls import Stalls
-from biaseval.execute.tasks import ATTEMPTS, Made, Making, Task, Worker, as_ours, attempted, failure
+from biaseval.execute.tasks import ATTEMPTS, Made, Making, Task, Worker, as_ours, attempted, failure, prepared_part
 from biaseval.execute.versions import Versions, versions
 from biaseval.execute.waiting import Wait
 from biaseval.parsing import json_value
@@ -217,7 +217,8 @@ def _prepare(
     quiet_worker()
     prepared = error = None
     try:
-        prepared = pickle.dumps(prepare(Run.open(run_uri), _task(batch), **arguments), protocol=5)
+        made = prepared_part(prepare, Run.open(run_uri), _task(batch), name, arguments)
+        prepared = pickle.dumps(made.facts, protocol=5)
     except Exception as caught:
         error = _as_row(caught, name)
     return pa.table(
@@ -288,16 +289,19 @@ class _Actor:
         if self._is_restarted and files_of(self._run, task.files).issuperset(task.files):
             return json.dumps({**own, "digests": {}, "ended_s": arrived})
         # Made by `_prepare` in this very run, never read from a file.
-        prepared = pickle.loads(batch["prepared"][0].as_buffer()) if "prepared" in batch.column_names else None
+        is_prepared = "prepared" in batch.column_names
+        facts = pickle.loads(batch["prepared"][0].as_buffer()) if is_prepared else {"prepared": None}
         with self._making:
             if self._is_bounded and self._run.has(HALT):
                 return None
             started = time.monotonic()
             if (why := blamed(self._run, task.number, attempt)) is not None:
                 made = Made({}, failure(f"{self._name} failed: {why}", ATTEMPTS, has_ended=True))
+            elif "prepared" not in facts:
+                made = Made({}, facts)
             else:
                 make = cast(Worker, self._worker).make  # without one there was an error
-                made = attempted(lambda: make(task, prepared), self._name, is_broken_device)
+                made = attempted(lambda: make(task, facts["prepared"]), self._name, is_broken_device)
             busy = time.monotonic() - started
         own |= {"digests": made.write(self._run), "facts": dict(made.facts), "tokens": task.work.get("tokens", 0)}
         return json.dumps({**own, "ended_s": time.monotonic(), "busy_s": busy})

@@ -21,7 +21,7 @@ from biaseval.execute.devices import forget_attempts
 from biaseval.execute.machine import n_cores
 from biaseval.execute.pace import Pace
 from biaseval.execute.resources import Resources, allocate
-from biaseval.execute.tasks import Making, Task, as_ours, attempted
+from biaseval.execute.tasks import Making, Task, as_ours, attempted, prepared_part
 from biaseval.store import Run
 from biaseval.units import Done, Unit
 
@@ -65,9 +65,11 @@ def made_here(parts: Making, run: Run, missing: Sequence[Unit]) -> Generator[Don
         for unit in missing:
             task = Task(unit.number, unit.work, unit.files)
             arrived = time.monotonic()
-            prepared = None if parts.prepare is None else parts.prepare(run, task, **parts.arguments)
+            made = prepared_part(parts.prepare, run, task, parts.name, parts.arguments)
             started = time.monotonic()
-            made = attempted(partial(worker.make, task, prepared), parts.name, lambda error: False)
+            if "prepared" in made.facts:
+                make = partial(worker.make, task, made.facts["prepared"])
+                made = attempted(make, parts.name, lambda error: False)
             busy = time.monotonic() - started
             digests = made.write(run)
             times: dict[str, Any] = {"arrived_s": arrived, "ended_s": time.monotonic(), "busy_s": busy}

@@ -128,6 +128,15 @@ def attempted(make: Callable[[], Made], name: str, ends_all: Callable[[Exception
     raise AssertionError("unreachable")
 
 
+def prepared_part(
+    prepare: Callable[..., Any] | None, run: Run, task: Task, name: str, given: Mapping[str, Any]
+) -> Made:
+    """Return what a worker needs for a part, as the fact ``prepared``; on failure, as `attempted`, which raises."""
+    if prepare is None:
+        return Made({}, {"prepared": None})
+    return attempted(lambda: Made({}, {"prepared": prepare(run, task, **given)}), name, lambda error: False)
+
+
 def as_ours(error: Exception, name: str) -> BiasevalError:
     """Return an error of a worker as a BiasevalError with its cause and the correction."""
     if isinstance(error, BiasevalError):
