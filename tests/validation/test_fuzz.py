@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from biaseval.doctor.cluster_file import cluster_file
 from biaseval.errors import BiasevalError
+from biaseval.label_bias.splits import read_splits
 from tests.validation.fuzz import DIGITS, _alarm, fuzz, surfaces
 
 ONCE = [
@@ -44,6 +47,16 @@ def test_a_cluster_file_that_mounts_no_path_is_a_finding(folder: Path) -> None:
         + f"file_mounts: {{/a: {{b: c}}, /b: ~no/x, /c: {'n' * 300}}}\n"
     )
     assert sum("file_mounts" in finding.found for finding in cluster_file(folder / "cluster.yaml")) == 3
+
+
+def test_splits_whose_texts_are_not_utf8_are_refused(folder: Path) -> None:
+    bad = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xbe")]
+    )
+    path = folder / "splits.parquet"
+    pq.write_table(pa.table({"task": bad, "instance_id": ["a"], "role": ["main"], "position": [0]}), path)
+    with pytest.raises(BiasevalError):
+        read_splits(str(path))
 
 
 @pytest.mark.parametrize(("name", "data"), ONCE)

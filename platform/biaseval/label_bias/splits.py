@@ -171,6 +171,7 @@ def read_splits(uri: str) -> dict[str, pa.Table]:
         table = pa.concat_tables(
             [pq.read_table(file, columns=columns, filesystem=folder.fs, partitioning=None) for file in files]
         )
+        table.validate(full=True)  # of a damaged file, texts may not be UTF-8
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{uri}: is no splits table ({error}); tasks.splits needs {', '.join(columns)}") from error
     return {name: table.filter(pa.compute.equal(table["task"], name)) for name in table["task"].unique().to_pylist()}
