@@ -63,9 +63,9 @@ headline as (
     select
         case
             when bool_or(is_bias_shown) and bool_and(accuracy < majority_accuracy)
-                then 'Biased, and right less often than always answering one label.'
+                then 'Biased without mitigation, and right less often than always answering one label.'
             when bool_or(is_bias_shown) and not bool_or(coalesce(is_above_constant, false))
-                then 'Biased, and not shown to be better than always answering one label.'
+                then 'Biased without mitigation, and not shown to be better than always answering one label.'
             when bool_or(is_bias_shown) then 'Biased.'
             when sum(n_tasks_rsd_tested + n_tasks_bias_score_tested) = 0
                 then 'Cannot say: too few rows, or no wrong or no right answer, for a test of bias.'

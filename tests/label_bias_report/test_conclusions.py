@@ -43,13 +43,13 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         (["update label_bias_by_model set is_bias_shown = false, is_above_constant = null"],
         ["^Cannot say: the answers are not shown"]),
     "no better than a constant answer": (["update label_bias_by_model set is_above_constant = false"],
-        ["^Biased, and not shown to be better than always"]),
+        ["^Biased without mitigation, and not shown to be better than always"]),
     "better than a constant answer in macro-F1 alone":
         (["update label_bias_by_format set accuracy = 0.3, majority_accuracy = 0.4, is_above_constant = true"],
         [r"No: .* on 40.0 %\. The exception: if rare labels count .*, .* is better: .* against .*, which a"]),
     "right less often than one label":
         (["update label_bias_by_model set is_above_constant = true, accuracy = majority_accuracy - 0.01"],
-        ["^Biased, and right less often than always answering one label. "]),
+        ["^Biased without mitigation, and right less often than always answering one label. "]),
     "no setting that is right more often than one label":
         (["update label_bias_by_format set accuracy = 0, majority_accuracy = 0.4, is_above_constant = false"],
         [r"Ready to deploy\? No: the most accurate setting, .*, is right on 0.0 % of the rows, and .* on 40.0 %\."]),
@@ -128,10 +128,10 @@ ONE: Row = {"n_tasks": 1, "n_demos": (0,), "labels": ["no", "yes"]}
 
 RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     "constant in all tasks": ({"n_tasks": 6, "n_demos": (0, 8), "preference": 40.0},
-        ["^Biased, and not shown to be better",
+        ["^Biased without mitigation, and not shown to be better",
         "Tasks without mitigation that are not shown to be better than always answering one label: 6 of 6"]),
     "constant in the only task": ({**ONE, "n_main": 60, "preference": 40.0},
-        ["^Biased, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the"]),
+        ["^Biased without mitigation, and not .* Without demonstrations it answers “no” for 100.0 % of the rows, and 50.0 % of the"]),
     # Calibration inverts the scores: inputs without an answer prefer what is right.
     "below the majority class": ({"n_tasks": 8, "n_demos": (0,), "demo_sets": 1, "signal": -3.0, "labels": ["A", "B"]},
         ["Best mitigation: none is shown to reduce bias"]),

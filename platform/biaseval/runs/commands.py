@@ -197,7 +197,7 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool =
         if is_other_sql:
             spec = specs.with_own_sql(spec, "--set", Path.cwd())
         refuse(specs.of_analysis(own, spec), f"{run.uri}: ")
-        if (lacking := left_out_files(run)) and spec.analysis.missing_parts == "refuse":
+        if (lacking := left_out_files(run)) and content.get("analysis", {}).get("missing_parts") == "refuse":
             raise BiasevalError(f"{run.uri}/{min(lacking)}: failed, and is left out; biaseval run tries it again")
         refuse_own_sql(spec)
         kind.refuse_analysis(run, spec)

@@ -95,8 +95,9 @@ class RunSpec(Section):
     def metric_files(self) -> dict[str, str]:
         """The metrics of the run, as name to the text of the file."""
         analysis = getattr(self, "analysis", None)
-        own = isinstance(analysis, AnalysisSpec)
-        return metric_files(analysis.metrics, analysis.own_metrics) if own else metric_files()
+        if not isinstance(analysis, AnalysisSpec):
+            return metric_files()
+        return metric_files(analysis.metrics, analysis.own_metrics)
 
     def files(self) -> dict[str, str | None]:
         """Return the path of each input file whose SHA-256 a run records, by its name in that record."""
