@@ -37,7 +37,7 @@ def left_out(run: Run) -> Mapping[str, set[str]]:
 
 
 def rows_of(run: Run, table: str, unit: Unit) -> list[str] | None:
-    """Return what is left out if a part of a table stays missing; None: nothing can be.
+    """Return the tasks, sets of demonstrations or questions that metrics leave out without a part; None: they need it.
 
     Label bias leaves out the tasks of the part, majority bias its sets of demonstrations, QA bias its questions. So all
     settings and models keep the same rows.

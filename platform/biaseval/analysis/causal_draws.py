@@ -132,7 +132,7 @@ def _test_rows(run: Run) -> tuple[int, list[int]]:
 
 
 def _table(run: Run, table: tables.TableSchema, select: str) -> pa.Table:
-    """Return the rows of a query over a table of a run, without what is left out."""
+    """Return the rows of a query over a table of a run, except for rows that are left out."""
     with session([run]) as connection:
         create_tables(run, [table], connection)
         return rows(select, connection)

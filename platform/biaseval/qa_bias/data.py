@@ -101,7 +101,7 @@ def read_questions(
 
     Raises:
         InputError: the file cannot be read, has none of the formats, has JSON mistakes, has bad questions and
-            ``on_bad_example`` is ``error``, or no question is left. One message, with places or ids and the remedy.
+            ``on_bad_example`` is ``error``, or no question is left. One message, with places or ids and the correction.
     """
     records = Records(uri)
     found = _Found()

@@ -66,7 +66,7 @@ def _tokens_behind(model: PreTrainedModel) -> int:
 def _distance_behind(model: PreTrainedModel, n: int) -> float:
     """Return how far logits are from those of one pass, of the largest, with ``n`` tokens in a pass behind a cache.
 
-    Layers that begin anew are 4 % off or more. Infinite where the model fails, or keeps its states elsewhere.
+    Layers that start over are 4 % off or more. Infinite where the model fails, or keeps its states elsewhere.
     """
     ids = torch.arange(2, 2 + 2 * _PROBED, device=model.device)[None].expand(2, -1) % vocabulary_of(model)
     cache, name, found = DynamicCache(config=model.config), _cache_name(model) or _CACHES[0], []
