@@ -42,7 +42,8 @@ class InputError(BiasevalError):
 def first_of(problems: Sequence[str], where: str = "", what: str = "problems", most: int = 10) -> list[str]:
     """Return the first problems, and then how many more there are, each behind the place that all are in."""
     n_more = len(problems) - most
-    more = [f"{n_more:,} more {what} like these"] if n_more > 0 else []
+    noun = what if n_more > 1 else re.sub(r"s\b", "", what, count=1)
+    more = [f"{n_more:,} more {noun} like these"] if n_more > 0 else []
     return [f"{where}{problem}" for problem in [*problems[:most], *more]]
 
 

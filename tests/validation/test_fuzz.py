@@ -1,5 +1,6 @@
 """Damaged inputs end in one message: those that once ended in a traceback, and some new ones for each reader."""
 
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from biaseval.doctor.cluster_file import cluster_file
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.label_bias.splits import read_splits
 from tests.validation.fuzz import DIGITS, _alarm, fuzz, surfaces
 
@@ -47,6 +48,22 @@ def test_a_cluster_file_that_mounts_no_path_is_a_finding(folder: Path) -> None:
         + f"file_mounts: {{/a: {{b: c}}, /b: ~no/x, /c: {'n' * 300}}}\n"
     )
     assert sum("file_mounts" in finding.found for finding in cluster_file(folder / "cluster.yaml")) == 3
+
+
+@pytest.mark.parametrize("name", ["QA data", "conversations", "templates", "table of scores", "task files"])
+def test_readers_list_ten_problems_and_the_number_of_others(name: str, folder: Path) -> None:
+    surface, row = surfaces()[name], {"id": 1, "context": "a", "question": 2, "answers": 3, "messages": 4}
+    path = folder / (surface.name if "." in surface.name else "rows.jsonl")
+    rows = [*range(300)] if name == "conversations" else [row] * 300
+    text = {
+        "task files": json.dumps({"Categories": ["Text Classification"], "Definition": ["a"], "Instances": rows}),
+        "templates": "task,template\n" + ",\n" * 300,
+        "table of scores": "task,input,label,logprob,gold\n" + ",,,,\n" * 300,
+    }  # fmt: skip
+    path.write_text(text.get(name, "\n".join(map(json.dumps, rows))))
+    with pytest.raises(InputError) as raised:
+        surface.read(path)
+    assert len(raised.value.problems) <= 11, raised.value.problems[:12]
 
 
 def test_splits_whose_texts_are_not_utf8_are_refused(folder: Path) -> None:

@@ -156,7 +156,7 @@ def _instance_problems(instances: list[Any]) -> Iterator[str]:
             found.append(f"{place}: output {outputs!r} holds a label that is not a string; quote it")
         elif not outputs[0].strip():
             found.append(f"{place}: the first output is an empty label; give it a word")
-    yield from first_of(found, most=5)
+    yield from first_of(found, what="problems of Instances", most=5)
 
 
 def _is_list_of_strings(value: object) -> bool:

@@ -6,7 +6,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from biaseval.errors import BiasevalError, InputError, refuse
+from biaseval.errors import BiasevalError, InputError, first_of, refuse
 from biaseval.qa_bias.data import first_ids, is_id, is_text
 from biaseval.qa_bias.files import whole
 from biaseval.qa_bias.squad_metric import exact_match, f1
@@ -106,7 +106,7 @@ def _rows(uri: str, notes: list[str]) -> Iterator[tuple[str, object, bool]]:
         records = Records(uri)
         for place, row in records:
             yield place, row, False
-        refuse(records.problems, f"{uri}: ")
+        refuse(first_of(records.problems, f"{uri}: ", "lines"))
         notes += [f"{uri}: {note}" for note in records.notes]
         return
     for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS):

@@ -8,7 +8,7 @@ from fnmatch import filter as matching
 from pathlib import Path
 from typing import Any, Literal
 
-from biaseval.errors import InputError, refuse
+from biaseval.errors import InputError, first_of, refuse
 from biaseval.label_bias.tasks import select_tasks
 from biaseval.prompting.task_files import read_task
 from biaseval.qa_bias.files import file_questions
@@ -59,7 +59,7 @@ def _checked(
             found = {"questions": sum(not row.is_impossible for row in file_questions(records, fields))}
         else:
             found = {"rows": sum(1 for _ in records)}
-        refuse(records.problems, f"{path}: ")
+        refuse(first_of(records.problems, f"{path}: ", "lines"))
     except InputError as error:
         origin = "; {name} comes from {source}; licence: {licence}".format_map(data) if "source" in data else ""
         return CheckedData(key, "missing", f"{'; '.join(error.problems)}{origin}")

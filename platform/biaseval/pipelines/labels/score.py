@@ -101,7 +101,7 @@ def _read_prompts(path: Path) -> pa.Table:
     """Return ``prompt_id``, ``text`` and ``labels`` of a Parquet or JSONL file, validated."""
     records = Records(str(path))
     rows = [row for _, row in records]
-    refuse(records.problems, f"{path}: ")
+    refuse(first_of(records.problems, f"{path}: ", "lines"))
     problems = []
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):
