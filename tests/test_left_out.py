@@ -3,17 +3,21 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from biaseval.errors import BiasevalError
+from biaseval.analysis import query
+from biaseval.environment import raw_spec
+from biaseval.errors import BiasevalError, InputError
 from biaseval.execute.tasks import Made, Task
+from biaseval.pipelines.failed_parts import FailedParts
 from biaseval.pipelines.labels import label_scores
 from biaseval.pipelines.qa import stages
 from biaseval.runs import reanalyse_run, run_spec, run_status
-from biaseval.spec import load_spec
+from biaseval.spec import load_spec, stored_spec
 from biaseval.store import Run
 from tests.commands import Command
 from tests.golden_marts import differences
@@ -89,7 +93,7 @@ def test_metrics_are_those_of_a_run_that_never_had_the_rows(kind: str, tmp_path:
     differing = {name: problems for name in other if (problems := differences(found[name], other[name]))}
     assert differing.keys() == {f"{kind}_cautions"}, differing
     assert said - {*other[f"{kind}_cautions"]["text"].to_pylist()} == {
-        f"Parts failed, and every number leaves out: {named}."
+        f"Parts failed, and every number leaves out: {named} (failed_parts in SQL)."
     }
 
 
@@ -110,3 +114,33 @@ def test_a_page_says_what_is_left_out_until_a_later_command_makes_it(tmp_path: P
     assert command(*run).code == 0
     assert said not in (tmp_path / "run" / "report.html").read_text()
     assert not (tmp_path / "run" / "failed_parts").exists()
+
+
+def test_a_part_that_a_killed_command_made_is_left_out_no_longer(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec_file, _ = copy_older_run("label_bias", tmp_path)
+    spec, folder = load_spec(spec_file, [LEAVE_OUT]), str(tmp_path / "run")
+    BAD.add(3)
+    run = run_spec(spec, folder)
+    assert "leaves out: task task9602" in command("sql", folder, "select 1").err
+    assert query([folder], "select distinct task from prompts").num_rows == 1
+    BAD.clear()
+    for place in (f"{FailedParts.__module__}.FailedParts.refuse", "biaseval.runs.commands.finish"):
+        with monkeypatch.context() as patch:  # killed behind the last part, and then in the metrics
+            patch.setattr(place, Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                run_spec(spec, folder)
+    assert run.parts("label_scores") == {0, 1, 2, 3}
+    assert not run_status(folder).is_complete  # and no mart of fewer rows passes for one of all
+    run_spec(spec, folder)
+    assert query([folder], "select distinct task from label_bias_by_task").num_rows == 2
+    assert not run.has("failed_parts")
+
+
+def test_searches_and_trainings_leave_nothing_out(tmp_path: Path) -> None:
+    for name in ("search", "qa_training"):
+        content = raw_spec(Run.open(str(copy_older_run(name, tmp_path)[1])))
+        content.get("spec", content)["analysis"] = {"missing_parts": "leave_out"}
+        with pytest.raises(InputError, match=r"analysis.missing_parts: .*; take leave_out out"):
+            stored_spec(content, "spec.yaml")

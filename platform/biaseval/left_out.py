@@ -4,27 +4,41 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from pyarrow import ArrowException
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from biaseval.environment import raw_spec
 from biaseval.store import Run, part_name
 from biaseval.tables import FAILED_PARTS, PROMPTS, QA_EXAMPLES, SETTINGS, TABLES
 from biaseval.units import Unit
 
 
 def failed_rows(run: Run) -> dict[str, dict[str, Any]]:
-    """Return the rows of ``failed_parts`` by the missing file; none of a damaged table, which has no digest."""
-    if not run.has(f"{FAILED_PARTS.name}/{part_name(0)}"):
+    """Return the rows of ``failed_parts`` by the missing file; none of a damaged table, which has no digest.
+
+    Raises:
+        TransientError: the disk or store does not answer.
+    """
+    name = f"{FAILED_PARTS.name}/{part_name(0)}"
+    if not run.has(name):
         return {}
+    data = run.read_bytes(name)
     try:
-        rows = FAILED_PARTS.rows(run.read_part(FAILED_PARTS.name, 0).to_pylist()).to_pylist()
+        rows = FAILED_PARTS.rows(pq.read_table(pa.BufferReader(data)).to_pylist()).to_pylist()
         return {f"{row['table_name']}/{part_name(row['part'])}": row for row in rows}
-    except (ArrowException, OSError, ValueError, LookupError, TypeError):
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError):
         return {}
+
+
+def asks_to_leave_out(run: Run) -> bool:
+    """Return whether the spec of a run has its metrics leave out what failed."""
+    return (raw_spec(run).get("analysis") or {}).get("missing_parts") == "leave_out"
 
 
 def left_out_files(run: Run) -> set[str]:
     """Return the missing files without which the metrics of a run are computed."""
-    return {name for name, row in failed_rows(run).items() if row["is_left_out"]}
+    without = {name for name, row in failed_rows(run).items() if row["is_left_out"]}
+    return without if without and asks_to_leave_out(run) else set()
 
 
 def left_out(run: Run) -> Mapping[str, set[str]]:
@@ -44,7 +58,7 @@ def rows_of(run: Run, table: str, unit: Unit) -> list[str] | None:
     """
     whole, part = TABLES[table].part_of, unit.work.get("prompts_part", unit.work.get("part"))
     if whole == QA_EXAMPLES.name:
-        return [f"part {part}"]
+        return None if raw_spec(run).get("train") else [f"part {part}"]  # trainings evaluate their readers on all
     if whole != PROMPTS.name:
         return None
     column = "demo_set" if run.parts(SETTINGS.name) else "task"
@@ -53,8 +67,10 @@ def rows_of(run: Run, table: str, unit: Unit) -> list[str] | None:
 
 
 def is_anything_left(run: Run) -> bool:
-    """Return whether a run has tasks, sets of demonstrations or questions beside those that are left out."""
-    every = (
-        {"part": run.parts(QA_EXAMPLES.name)} if run.parts(QA_EXAMPLES.name) else run.read_table("contexts").to_pydict()
-    )
-    return all({*map(str, every[column])} - {"None"} - values for column, values in left_out(run).items())
+    """Return whether a run has tasks, sets of demonstrations or in-distribution questions that are not left out."""
+    without = left_out(run)
+    if "part" in without:
+        kept = sorted(part for part in run.parts(QA_EXAMPLES.name) if str(part) not in without["part"])
+        return any("in_distribution" in run.read_part(QA_EXAMPLES.name, part)["role"].to_pylist() for part in kept)
+    contexts = run.read_table("contexts")
+    return all({*map(str, contexts[column].unique().to_pylist())} - {"None"} - without[column] for column in without)

@@ -11,6 +11,7 @@ from biaseval import tables
 from biaseval.analysis.sign_flips import MAX_UNITS, sign_flips
 from biaseval.analysis.sql_files import create_tables, rows, session
 from biaseval.environment import read_environment
+from biaseval.left_out import left_out
 from biaseval.spec import BASE, CausalSpec, ImportedSpec, LabelBiasSpec, MajorityBiasSpec
 from biaseval.store import Run
 
@@ -27,11 +28,12 @@ _FEWEST_TASKS = 6
 
 def derive_label_bias(run: Run, spec: LabelBiasSpec | ImportedSpec) -> None:
     """Write ``bootstrap_draws``, ``sign_flips`` and ``run_settings`` of a scored label-bias run."""
-    tasks = _table(run, tables.TASKS, f"from {tables.TASKS.name} order by task")
+    tasks, without = run.read_table(tables.TASKS.name).sort_by("task"), left_out(run).get("task", set())
     names = tasks["task"].to_pylist()
     equivalent = tasks.filter(pc.field("is_semantically_equivalent"))["task"].to_pylist()
     suites = {"all": names, "semantically_equivalent": equivalent, **spec.members(names)}
-    draws = _bootstrap_draws(suites, spec.seed)
+    suites = {suite: [task for task in own if task not in without] for suite, own in suites.items()}
+    draws = _bootstrap_draws({suite: own for suite, own in suites.items() if own or not without}, spec.seed)
     run.write_part(tables.BOOTSTRAP_DRAWS.name, 0, draws)
     run.write_part(tables.SIGN_FLIPS.name, 0, sign_flips(_n_tested(draws), spec.seed))
     run.write_part(tables.RUN_SETTINGS.name, 0, _run_settings(run, spec, ["likelihood"]))
@@ -145,7 +147,7 @@ def _run_settings(run: Run, spec: CausalSpec | ImportedSpec, predict: Sequence[s
         "model": spec.name, **spec.model.model_dump(include={"family", "tuned_from"}),
         "n_parameters": environment.get("model_facts", {}).get("n_parameters"),
         "trained_parameters": environment.get("trained_parameters"),
-        "scoring_seconds": environment.get("scorer", {}).get("scoring_s"), "seed": spec.seed,
+        "scoring_seconds": None if left_out(run) else environment.get("scorer", {}).get("scoring_s"), "seed": spec.seed,
         **spec.scoring.model_dump(), "prefix_mode": getattr(getattr(spec, "prompt", None), "prefix_mode", "exact"),
         "predict": list(predict), "calibration": list(spec.calibration),
         "adaptations": ["none"] if spec.lora is None else ["none", "lora"],

@@ -17,7 +17,8 @@ from biaseval.analysis.paths import without_partitions
 from biaseval.digests import inspected
 from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, InputError, refuse_broken
-from biaseval.left_out import left_out_files
+from biaseval.left_out import left_out, left_out_files
+from biaseval.progress import say
 from biaseval.store import DIGESTS, Run, part_name
 from biaseval.tables import ADAPTED, TABLES, TRAINED_MODELS, tables_of
 from biaseval.units import lost_files, refuse_missing
@@ -224,6 +225,8 @@ def _finished(run: Run) -> _Finished:
         raise InputError(f"{run.uri}: kind {kind!r} in spec.yaml is unknown to this version; use the one that made it")
     run = inspected(run)
     parts = {name: run.parts(name) for name in tables}
+    if names := [f"{column} {value}" for column, values in left_out(run).items() for value in sorted(values)]:
+        say(f"{run.uri}: parts failed, and every number leaves out: {', '.join(names)}")
     _refuse_missing_parts(run, _rounds(run, kind, parts), parts)
     marts = [mart_file(mart.name) for mart in sql_files.relations("marts", tables=tables)]
     lacking = [file for file in marts if not run.has(file)]

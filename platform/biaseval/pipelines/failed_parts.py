@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from biaseval.environment import raw_spec
 from biaseval.errors import BiasevalError, TransientError
 from biaseval.execute.tasks import RESUMES
-from biaseval.left_out import failed_rows, is_anything_left, rows_of
+from biaseval.left_out import asks_to_leave_out, failed_rows, is_anything_left, left_out, rows_of
+from biaseval.pipelines.directory import FINDINGS
 from biaseval.pipelines.kind import Stage
 from biaseval.progress import say
 from biaseval.store import Run, part_name, part_number
@@ -22,7 +22,11 @@ class FailedParts:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._failed: list[tuple[Stage, Done]] = []
-        self._rows = failed_rows(run)
+        stored = failed_rows(run)
+        made = files_of(run, stored)  # a command that was killed may have made what stands there as failed
+        self._rows = {file: row for file, row in stored.items() if file not in made}
+        if self._rows != stored or not asks_to_leave_out(run):
+            self._store(is_left_out=asks_to_leave_out(run) and any(row["is_left_out"] for row in stored.values()))
         self._said = ""
         self.n_made = 0
         """Units that are made, also by earlier commands."""
@@ -77,14 +81,16 @@ class FailedParts:
             f"that failed (first {first.unit.files[0]}: {_problem(first)}); biaseval status {self._run.uri} names all; "
             "the same command tries them again"
         )
-        if all(row["rows_of"] for row in self._rows.values()):
+        if asks_to_leave_out(self._run):
+            said += "; the metrics cannot leave them out, because nothing would be left, or because they need them"
+        elif all(row["rows_of"] for row in self._rows.values()):
             said += "; with analysis.missing_parts: leave_out it computes the metrics without them"
         kind = TransientError if any(done.facts["has_ended"] for _, done in self._failed) else BiasevalError
         raise kind(said if self.n_made else first.facts["problem"])
 
     def _may_be_left_out(self) -> bool:
         """Store the rows, and return whether the spec has the metrics leave them out, and something is left."""
-        is_asked = bool(self._rows) and (raw_spec(self._run).get("analysis") or {}).get("missing_parts") == "leave_out"
+        is_asked = bool(self._rows) and asks_to_leave_out(self._run)
         may_be = is_asked and all(row["rows_of"] for row in self._rows.values())
         self._store(is_left_out=may_be)
         if may_be and not is_anything_left(self._run):
@@ -93,7 +99,12 @@ class FailedParts:
         return may_be
 
     def _store(self, *, is_left_out: bool = False) -> None:
+        before = left_out(self._run)
         self._rows = {file: {**row, "is_left_out": is_left_out} for file, row in self._rows.items()}
+        after = {one for row in self._rows.values() for one in row["rows_of"] or () if is_left_out}
+        if after != {f"{column} {value}" for column, values in before.items() for value in values}:
+            for name in (*FINDINGS, "marts"):  # they are of other rows
+                self._run.delete(name)
         if self._rows:
             self._run.write_part(FAILED_PARTS.name, 0, FAILED_PARTS.rows(list(self._rows.values())))
             self._run.ledger.files.pop(f"{FAILED_PARTS.name}/{part_name(0)}", None)  # has no digest

@@ -46,8 +46,8 @@ def settings_blocks(run: Run) -> list[Any]:
     text = ""
     if "n_prompts" in plan:
         text = (
-            f"{plan['n_prompts']:,} prompts, {plan.get('n_scores') or 0:,} scores; about {plan.get('tokens') or 0:,} "
-            f"tokens computed ({plan.get('tokens_unshared') or 0:,} without sharing common beginnings of prompts)."
+            f"Planned: {plan['n_prompts']:,} prompts, {plan.get('n_scores') or 0:,} scores, "
+            f"about {plan.get('tokens') or 0:,} tokens ({plan.get('tokens_unshared') or 0:,} without sharing prefixes)."
         )
     return [
         Text(text),

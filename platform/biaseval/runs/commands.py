@@ -74,6 +74,7 @@ def run_each(wanted: Mapping[str, specs.AnySpec]) -> list[str]:
         run = Run.open(uri)
         try:
             is_complete = run.has(SPEC) and read_spec(run) == spec and run_status(uri).is_complete
+            is_complete = is_complete and not left_out_files(run)
             say(f"{uri} {'is complete' if is_complete else 'begins or goes on'}")
             _ = is_complete or run_spec(spec, uri)
         except BiasevalError as error:
@@ -197,7 +198,8 @@ def reanalyse_run(run_uri: str | Path, overrides: Sequence[str], *, page: bool =
         if is_other_sql:
             spec = specs.with_own_sql(spec, "--set", Path.cwd())
         refuse(specs.of_analysis(own, spec), f"{run.uri}: ")
-        if (lacking := left_out_files(run)) and content.get("analysis", {}).get("missing_parts") == "refuse":
+        keeps = getattr(getattr(spec, "analysis", None), "missing_parts", None) == "leave_out"
+        if (lacking := left_out_files(run)) and not keeps:
             raise BiasevalError(f"{run.uri}/{min(lacking)}: failed, and is left out; biaseval run tries it again")
         refuse_own_sql(spec)
         kind.refuse_analysis(run, spec)

@@ -174,6 +174,13 @@ class QaBiasSpec(RunSpec):
     analysis: MissingPartsSpec = MissingPartsSpec()
     execution: ExecutionSpec = ExecutionSpec()
 
+    @field_validator("analysis")
+    @classmethod
+    def _trainings_need_all_parts(cls, analysis: MissingPartsSpec, info: ValidationInfo) -> MissingPartsSpec:
+        if analysis.missing_parts == "leave_out" and info.data.get("train") is not None:
+            raise SpecError("analysis.missing_parts: trainings evaluate readers on all questions; take leave_out out")
+        return analysis
+
     def files(self) -> dict[str, str | None]:
         """Return the files of questions and of imported predictions."""
         sets = {**self.datasets.in_distribution, **self.datasets.out_of_distribution}

@@ -160,6 +160,13 @@ class SearchSpec(RunSpec):
         """Return the spec of a trial with these values; Raises ValidationError: a key cannot have its value."""
         return _changed(self.spec, parameters).model_copy(update={"execution": self.execution.of_a_trial})
 
+    @field_validator("spec")
+    @classmethod
+    def _trials_are_over_the_same_rows(cls, spec: SearchedSpec) -> SearchedSpec:
+        if spec.analysis.missing_parts == "leave_out":
+            raise SpecError("spec.analysis.missing_parts: trials are compared over the same rows; take leave_out out")
+        return spec
+
     @field_validator("preset")
     @classmethod
     def _a_preset_fits_the_spec(cls, preset: str | None, info: ValidationInfo) -> str | None:
@@ -330,7 +337,7 @@ def _unsearchable(spec: SearchedSpec, key: str, domain: Domain) -> list[str]:
     place = f"search.{key}"
     if key != EVERY_THRESHOLD and not all(_IS_WORD.fullmatch(part) for part in key.split(".")):
         return [f"{place}: is no key; write the names from the top of the spec on, with dots between them"]
-    if key in ("kind", "name"):
+    if key in ("kind", "name", "analysis.missing_parts"):
         return [f"{place}: says which run it is, not how it is made; search another key"]
     if is_among(key, spec.RESOURCES):
         return [f"{place}: changes the cost of a run, not its results; search another key"]
