@@ -297,7 +297,7 @@ lines as (
         6, 'Sets of demonstrations:',
         told_draws('set', max(n_sets), format(
             '{} best set exceeds the worst in accuracy by {}',
-            case when (select max(n_tasks) from plain) > 1 then 'On average over tasks, the' else 'The' end,
+            case when (select max(n_tasks) from plain) > 1 then 'Without mitigation, on average over tasks, the' else 'Without mitigation, the' end,
             listed(list(as_rate(apart) || ' ' || with_demos(n_demos) order by n_demos))
         ))
     from (

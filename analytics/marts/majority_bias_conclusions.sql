@@ -238,6 +238,18 @@ lines as (
             list(shown_method(method) || if(shown_way = '', '', ' of ' || shown_way) || given order by method, predict, instruction)
                 filter (evidence = 'bias falls, loss not ruled out' and is_above_constant)
         ) || ', but a loss cannot be ruled out', '') || '.'
+        || coalesce(
+            ' Weighted F1 rises after ' || listed(
+                list(format(
+                    '{}{}{} ({} → {})', shown_method(method), if(shown_way = '', '', ' of ' || shown_way), given,
+                    as_rate(mean_f1_before), as_rate(mean_f1)
+                ) order by method, predict, instruction) filter (evidence = 'F1 rises, bias not shown to fall')
+            ) || if(
+                bool_and(sd_f1_reason = 'constant answer') filter (evidence = 'F1 rises, bias not shown to fall'),
+                '. Whether bias falls is not tested, because no setting without mitigation is better than always answering '
+                || 'one label.', '.'
+            ), ''
+        )
     from (
         select remedies.*, shown_way, given
         from majority_remedies as remedies

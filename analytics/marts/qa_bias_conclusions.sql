@@ -329,7 +329,16 @@ lines as (
                 limit 1
             ), '')
         )
-    from (from judged order by exact_match desc, place, dataset limit 1) as most
+    from (
+        select
+            model, dataset, exact_match,
+            if(count(distinct dataset) over () > 1, model || ' on ' || dataset, model) as name
+        from qa_by_dataset
+        inner join qa_models using (model)
+        where role = 'in_distribution' and not is_people
+        order by exact_match desc, number, dataset
+        limit 1
+    ) as most
     union all
     select 10 + line, name || ':', text
     from told

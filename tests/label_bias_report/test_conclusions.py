@@ -28,7 +28,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         [r"^Biased\. Without dem.* the most frequent answer takes .* of a task’s rows and .* of its gold labels\. Mo",
         r"More bias than sampling noise explains: without demonstrations by RSD in \d+ of 12 tasks and by BiasScore in",
         "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
-        r"Sets of dem.*: a set is one draw .* over 2 sets, .* On average over tasks, the best set .* by 0\.\d+ with 2",
+        r"Sets of dem.*: a set is one draw .* over 2 sets, .* on average over tasks, the best set .* by 0\.\d+ with 2",
         r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
         r"Ready to deploy\? Better than always answering one label, as a test supports: .* Whether \d+\.\d % is enough",
         "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",

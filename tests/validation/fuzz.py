@@ -305,7 +305,7 @@ def _sql(path: Path) -> object:
     try:
         return connection.sql(queries.only_read(connection, sql)).to_arrow_table().num_rows
     except duckdb.Error as error:
-        raise BiasevalError(str(error)) from error
+        raise BiasevalError(queries.message_of(error)) from error
 
 
 @cache

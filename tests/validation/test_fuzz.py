@@ -14,7 +14,7 @@ import pytest
 from biaseval.doctor.cluster_file import cluster_file
 from biaseval.errors import BiasevalError, InputError
 from biaseval.label_bias.splits import read_splits
-from tests.validation.fuzz import DIGITS, _alarm, fuzz, surfaces
+from tests.validation.fuzz import COMMANDS, DIGITS, _alarm, fuzz, surfaces
 
 ONCE = [
     ("specs", b"kind: label_bias\nname: a\nmodel: {path: " + b"a" * 300 + b"}\ntasks: {path: .}\n"),
@@ -29,7 +29,8 @@ ONCE = [
     ("lease", b'{"id": "a", "host": "b", "pid": 1, "command": "c", "since": "d", "process": "x", "interval_s": 1, '
      b'"expires_s": 1e308, "last_beat": "e"}'),
     *(("plan.json", content) for content in (b"{}", b"null", b"[1]", b'{"parts": 3}', b'{"n_parts": 3}')),
-    ("SQL", b"select '\xed\xa0\x80'"), ("SQL", b"\xea"),
+    ("SQL", b"select '\xed\xa0\x80'"), ("SQL", b"\xea"), ("SQL", b"describe" + DIGITS.encode()),
+    *(("commands", name.encode()) for name in sorted(COMMANDS)),
 ]  # fmt: skip
 """Surfaces, and inputs that once ended in a traceback there, or were taken in silence."""
 
@@ -81,7 +82,7 @@ def test_what_ended_in_a_traceback_once_is_refused(name: str, data: bytes, folde
     surface = surfaces()[name]
     path = folder / surface.name
     path.write_bytes(data)
-    if name == "lease":  # a damaged one is nobody's: it is watched, and taken over
+    if name in {"lease", "commands"}:  # a damaged lease is nobody's: it is watched, and taken over
         surface.read(path)
         return
     with pytest.raises(BiasevalError):

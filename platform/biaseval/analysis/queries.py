@@ -167,11 +167,16 @@ def query(
         except duckdb.CatalogException:  # so that the message can suggest similar names among all relations
             return _answer(run_dirs, sql, files, unsafe)
     except duckdb.PermissionException as error:
-        raise InputError(f"query: {error}; {ALLOWED}") from error
+        raise InputError(f"query: {message_of(error)}; {ALLOWED}") from error
     except (duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError) as error:
-        raise InputError(f"query: {error}") from error
+        raise InputError(f"query: {message_of(error)}") from error
     except duckdb.Error as error:
-        raise BiasevalError(f"query: {error}") from error
+        raise BiasevalError(f"query: {message_of(error)}") from error
+
+
+def message_of(error: duckdb.Error) -> str:
+    """Return what DuckDB says of a query, with at most 500 characters of each name or value in it."""
+    return re.sub(r"(\S{500})\S+", r"\1…", str(error))
 
 
 def _answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import sys
@@ -65,11 +66,10 @@ class WatchingCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after adding the default number to a bare ``--watch``."""
-        behind = [*args[1:], ""]
         watching = f"--watch={WATCH_S}"
         given = [
             watching if own == "--watch" and not _is_number(after) else own
-            for own, after in zip(args, behind, strict=True)
+            for own, after in itertools.pairwise([*args, ""])
         ]
         return super().parse_args(ctx, given)
 

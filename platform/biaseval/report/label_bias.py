@@ -276,9 +276,9 @@ n_prompts|Extra prompts|count""",
 _MEAN = Table(
     "Means over tasks, then over demonstration sets; in brackets 95 % intervals over tasks like these, or over the "
     "rows of the only task. Noise: sampling noise. Above: tasks above it (Holm, 5 %). Normalized: RSD over the square "
-    "root of (gold labels - 1). Perfect: the BiasScore of a model that is always right. Not above: tasks that are "
-    "not shown to be better than always answering one label. No hit: tasks without a correct answer in a demonstration "
-    "set.",
+    "root of (gold labels - 1). Perfect: the BiasScore of a model that is always right. Not above: tasks in "
+    "which no metric exceeds that of the best constant answer. No hit: tasks without a correct answer in a set of "
+    "demonstrations.",
     _MEANS,
     """
 suite|Suite|suite; n_demos; method; rsd; rsd_floor|Noise|rate; n_tasks_rsd|Above|count; rsd_median|Median|rate;
