@@ -112,12 +112,13 @@ def test_a_key_has_one_role_and_every_role_is_of_a_key(kind: type[RunSpec]) -> N
 
 def test_the_keys_of_analysis() -> None:
     scoring = {"scoring.normalization", "scoring.eos", "analysis.sql", "analysis.files.*", "analysis.metrics"}
-    scoring |= {"model.family", "model.tuned_from"}
+    scoring |= {"model.family", "model.tuned_from", "analysis.missing_parts"}
     bootstrap = {"bootstrap.trials", "bootstrap.sample", "bootstrap.replacement"}
     found = {kind.__name__: _matching(set(_leaf_keys(kind, "")), kind.ANALYSIS) for kind in KINDS}
     assert found == {
         "LabelBiasSpec": {*scoring, "suites.*", "primary.metric", "primary.method"}, "MajorityBiasSpec": scoring,
-        "QaBiasSpec": {"thresholds", "thresholds.*", *bootstrap}, "InstructSpec": set(), "SearchSpec": set(),
+        "QaBiasSpec": {"thresholds", "thresholds.*", "analysis.missing_parts", *bootstrap}, "InstructSpec": set(),
+        "SearchSpec": set(),
     }  # fmt: skip
 
 

@@ -22,11 +22,12 @@ class FailedParts:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._failed: list[tuple[Stage, Done]] = []
-        stored = failed_rows(run)
-        made = files_of(run, stored)  # a command that was killed may have made what stands there as failed
-        self._rows = {file: row for file, row in stored.items() if file not in made}
-        if self._rows != stored or not asks_to_leave_out(run):
-            self._store(is_left_out=asks_to_leave_out(run) and any(row["is_left_out"] for row in stored.values()))
+        self._rows = failed_rows(run)
+        if self._rows:  # a command that was killed may have made what stands there as failed, and the spec may change
+            is_left_out = any(row["is_left_out"] for row in self._rows.values()) and asks_to_leave_out(run)
+            for file in files_of(run, self._rows):
+                self._rows.pop(file, None)
+            self._store(is_left_out=is_left_out)
         self._said = ""
         self.n_made = 0
         """Units that are made, also by earlier commands."""

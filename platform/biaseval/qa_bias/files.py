@@ -72,7 +72,7 @@ def file_questions(records: Records, fields: Mapping[str, str]) -> Iterator[File
         # MRQA's files begin with a header line.
         if place != "line 1" or entry.keys() != {"header"}:
             yield from _entry_rows(place, entry, "", problems)
-    refuse(first_of(records.problems, f"{records.uri}: ", "lines"))
+    refuse(first_of(records.problems, f"{records.uri}: ", "lines", most=11))
     if problems:
         raise InputError(f"{InputError.of(first_of(problems, f'{records.uri}: ', 'places'))}; {_KNOWN_FORMATS}")
 

@@ -106,7 +106,7 @@ def _rows(uri: str, notes: list[str]) -> Iterator[tuple[str, object, bool]]:
         records = Records(uri)
         for place, row in records:
             yield place, row, False
-        refuse(first_of(records.problems, f"{uri}: ", "lines"))
+        refuse(first_of(records.problems, f"{uri}: ", "lines", most=11))
         notes += [f"{uri}: {note}" for note in records.notes]
         return
     for place, value in json_values(uri, read_file(uri), known_formats=_KNOWN_FORMATS):

@@ -59,7 +59,7 @@ def _checked(
             found = {"questions": sum(not row.is_impossible for row in file_questions(records, fields))}
         else:
             found = {"rows": sum(1 for _ in records)}
-        refuse(first_of(records.problems, f"{path}: ", "lines"))
+        refuse(first_of(records.problems, f"{path}: ", "lines", most=11))
     except InputError as error:
         origin = "; {name} comes from {source}; licence: {licence}".format_map(data) if "source" in data else ""
         return CheckedData(key, "missing", f"{'; '.join(error.problems)}{origin}")

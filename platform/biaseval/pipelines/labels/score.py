@@ -101,7 +101,7 @@ def _read_prompts(path: Path) -> pa.Table:
     """Return ``prompt_id``, ``text`` and ``labels`` of a Parquet or JSONL file, validated."""
     records = Records(str(path))
     rows = [row for _, row in records]
-    refuse(first_of(records.problems, f"{path}: ", "lines"))
+    refuse(first_of(records.problems, f"{path}: ", "lines", most=11))
     problems = []
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):
