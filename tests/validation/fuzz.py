@@ -188,7 +188,8 @@ def _command(*arguments: str) -> None:
     """Run a command; its messages go nowhere unless it fails in a way that no user should meet."""
     said = io.StringIO()
     sys.argv = ["biaseval", *arguments]
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # CSV goes to the bytes below
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(printed):
         try:
             main()
         except SystemExit as ended:

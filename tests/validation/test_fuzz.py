@@ -30,7 +30,7 @@ ONCE = [
      b'"expires_s": 1e308, "last_beat": "e"}'),
     *(("plan.json", content) for content in (b"{}", b"null", b"[1]", b'{"parts": 3}', b'{"n_parts": 3}')),
     ("SQL", b"select '\xed\xa0\x80'"), ("SQL", b"\xea"), ("SQL", b"describe" + DIGITS.encode()),
-    *(("commands", name.encode()) for name in sorted(COMMANDS)),
+    *(("commands", name.encode()) for name in sorted(COMMANDS)), ("commands", b"tasks\ncheck\n" + b"[" * 900),
 ]  # fmt: skip
 """Surfaces, and inputs that once ended in a traceback there, or were taken in silence."""
 

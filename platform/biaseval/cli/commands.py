@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or bad input, 3 a gate failed, 130 i
 command again to resume).
 """
 
+import errno
 import os
 import signal
 import sys
@@ -93,6 +94,9 @@ def main() -> None:
             if not stopped:
                 say("interrupted; run the same command again")
             sys.exit(128 + (stopped or [signal.SIGINT])[0])
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            say(f"error: {str(error.filename)[:200]!r}: is no path ({error.strerror}); correct it")
+            sys.exit(2)
         say(f"error: {_unforeseen(error)}")
         sys.exit(1)
 

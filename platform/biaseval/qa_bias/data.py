@@ -137,18 +137,13 @@ def question_rows(questions: QuestionSet, role: Role) -> pa.Table:
     rows = questions.questions
     return pa.Table.from_pydict(
         {
-            "dataset": [questions.name] * len(rows),
-            "example_id": [row.example_id for row in rows],
-            "row": range(len(rows)),
-            "role": [role] * len(rows),
-            "title": [row.title for row in rows],
-            "question": [row.question for row in rows],
-            "context": [row.context for row in rows],
-            "answers": [row.answers for row in rows],
-            "answer_starts": [row.answer_starts for row in rows],
+            "dataset": [questions.name] * len(rows), "example_id": [row.example_id for row in rows],
+            "row": range(len(rows)), "role": [role] * len(rows), "title": [row.title for row in rows],
+            "question": [row.question for row in rows], "context": [row.context for row in rows],
+            "answers": [row.answers for row in rows], "answer_starts": [row.answer_starts for row in rows],
         },
         schema=QA_EXAMPLES.schema,
-    )
+    )  # fmt: skip
 
 
 def is_id(value: object) -> bool:

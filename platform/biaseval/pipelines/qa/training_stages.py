@@ -299,14 +299,9 @@ class TrainingStages:
 
         verb = {"reading": "read", "answering": "answered"}[doing]
         return Parts(
-            name=f"{doing} by {who}",
-            verb=f"{verb} by {who}",
-            noun="questions",
-            units=units,
-            execution=self.spec.execution,
-            worker=worker,
-            **settings,
-        )
+            name=f"{doing} by {who}", verb=f"{verb} by {who}", noun="questions", units=units,
+            execution=self.spec.execution, worker=worker, **settings,
+        )  # fmt: skip
 
 
 def given_up_readers(run: Run) -> dict[str, str]:
