@@ -31,6 +31,7 @@ ONCE = [
     *(("plan.json", content) for content in (b"{}", b"null", b"[1]", b'{"parts": 3}', b'{"n_parts": 3}')),
     ("SQL", b"select '\xed\xa0\x80'"), ("SQL", b"\xea"), ("SQL", b"describe" + DIGITS.encode()),
     *(("commands", name.encode()) for name in sorted(COMMANDS)), ("commands", b"tasks\ncheck\n" + b"[" * 900),
+    ("commands", b"plan\nspec.yaml\n--set\nmodel.path=my model!\n--json"),
 ]  # fmt: skip
 """Surfaces, and inputs that once ended in a traceback there, or were taken in silence."""
 

@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -85,8 +86,7 @@ def located(path: str, *, has_weights: bool = True) -> str:
         return str(local)
     if local.exists():
         raise InputError(f"{path}: a file; give the directory that holds config.json and the weights")
-    is_hub_name = path.count("/") <= 1 and not path.startswith((".", "/", "~")) and "\\" not in path
-    if not is_hub_name:
+    if _HUB_NAME.fullmatch(path) is None:
         raise InputError(f"{path}: no such directory; correct the path of the model")
     if not _has_hub() and _cached(path, "config.json") is None and _cached(path, CONFIG_FILE) is None:
         raise InputError(
@@ -286,6 +286,10 @@ def _fingerprint(path: str, config_name: str, revision: str | None) -> dict[str,
         "files": {file.name: digests[file] for file in files},
         "weights": {file.name: {"bytes": file.stat().st_size, "sha256": digests[file]} for file in weights},
     }
+
+
+_HUB_NAME = re.compile(r"(?a)(?!.*(?:--|\.\.|\.git$))(?:\b[\w.-]+\b/)?\b[\w.-]{1,96}\b")
+"""Matches what the Hugging Face hub takes as the name of a repository (`huggingface_hub.utils.validate_repo_id`)."""
 
 
 def _has_hub() -> bool:
