@@ -131,7 +131,11 @@ def attempted(make: Callable[[], Made], name: str, ends_all: Callable[[Exception
 def prepared_part(
     prepare: Callable[..., Any] | None, run: Run, task: Task, name: str, given: Mapping[str, Any]
 ) -> Made:
-    """Return what a worker needs for a part, as the fact ``prepared``; on failure, as `attempted`, which raises."""
+    """Return what a worker needs for a part, as the fact ``prepared``, or the facts of a failure.
+
+    Raises:
+        InputError, TransientError, OSError: as `attempted`.
+    """
     if prepare is None:
         return Made({}, {"prepared": None})
     return attempted(lambda: Made({}, {"prepared": prepare(run, task, **given)}), name, lambda error: False)

@@ -26,33 +26,27 @@ class Preset:
 PRESETS = {
     "boolq": Preset(
         instruction="You need to classify the following sentence as True or False. Below, some examples are provided",
-        item="Sentence: {sentence}\noutput: {label}",
-        file_fields={"sentence": ("question",)},
+        item="Sentence: {sentence}\noutput: {label}", file_fields={"sentence": ("question",)},
         labels={"true": "True", "false": "False"},
     ),
     "rte": Preset(
-        instruction=(
-            "You need to classify the following premise-hypothesis pair as True or False. "
-            "Below, some examples are provided"
-        ),
+        instruction="You need to classify the following premise-hypothesis pair as True or False. "
+        "Below, some examples are provided",
         item="Premise {premise}\nhypothesis {hypothesis}\nentailment {label}",
         file_fields={"premise": ("sentence1",), "hypothesis": ("sentence2",)},
         labels={"entailment": "True", "not_entailment": "False", "0": "True", "1": "False"},
     ),
     "covid5g": Preset(
-        instruction=(
-            "You need to classify a following tweet into one of the following - misinformation, correct or irrelevant. "
-            "Below some examples are provided."
-        ),
-        item="Tweet : {tweet}\nLabel: {label}",
-        file_fields={"tweet": ("text",)},
+        instruction="You need to classify a following tweet into one of the following - misinformation, correct or "
+        "irrelevant. Below some examples are provided.",
+        item="Tweet : {tweet}\nLabel: {label}", file_fields={"tweet": ("text",)},
         labels={
             name: own
             for own, also in {"misinformation": "0", "correct": "counter-misinformation 1", "irrelevant": "2"}.items()
             for name in (own, *also.split())
         },
     ),
-}
+}  # fmt: skip
 
 
 def preset_of(spec: MajorityPromptSpec) -> Preset:

@@ -9,7 +9,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import socket
 import urllib.request
 from collections.abc import Iterator
@@ -79,6 +78,9 @@ def located(path: str, *, has_weights: bool = True) -> str:
     Raises:
         InputError: the path is no directory and no possible name on the hub.
     """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, but not in __all__
+
     if is_remote(path):
         return str(local_copy(path, has_weights=has_weights))
     local = Path(path).expanduser()
@@ -86,8 +88,10 @@ def located(path: str, *, has_weights: bool = True) -> str:
         return str(local)
     if local.exists():
         raise InputError(f"{path}: a file; give the directory that holds config.json and the weights")
-    if _HUB_NAME.fullmatch(path) is None:
-        raise InputError(f"{path}: no such directory; correct the path of the model")
+    try:
+        validate_repo_id(path)
+    except HFValidationError as error:
+        raise InputError(f"{path}: no such directory; correct the path of the model") from error
     if not _has_hub() and _cached(path, "config.json") is None and _cached(path, CONFIG_FILE) is None:
         raise InputError(
             f"{path}: neither a local directory (looked in {Path.cwd()}) nor in the cache of the Hugging Face hub, "
@@ -286,10 +290,6 @@ def _fingerprint(path: str, config_name: str, revision: str | None) -> dict[str,
         "files": {file.name: digests[file] for file in files},
         "weights": {file.name: {"bytes": file.stat().st_size, "sha256": digests[file]} for file in weights},
     }
-
-
-_HUB_NAME = re.compile(r"(?a)(?!.*(?:--|\.\.|\.git$))(?:\b[\w.-]+\b/)?\b[\w.-]{1,96}\b")
-"""Matches what the Hugging Face hub takes as the name of a repository (`huggingface_hub.utils.validate_repo_id`)."""
 
 
 def _has_hub() -> bool:

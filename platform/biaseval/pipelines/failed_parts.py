@@ -120,5 +120,6 @@ def _problem(done: Done) -> str:
 def failed_parts(run: Run) -> dict[str, str]:
     """Return the files that no command has made since they failed last, and why they failed."""
     rows = failed_rows(run)
+    said = {name: f"; without {', '.join(row['rows_of'])}" if row["is_left_out"] else "" for name, row in rows.items()}
     left = rows.keys() - files_of(run, rows)
-    return {name: f"tried {row['attempts']}×: {row['problem']}" for name, row in rows.items() if name in left}
+    return {name: f"tried {rows[name]['attempts']}×: {rows[name]['problem']}{said[name]}" for name in sorted(left)}
