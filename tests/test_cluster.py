@@ -111,6 +111,18 @@ def test_a_ray_that_nobody_takes_is_left_and_none_is_handed_on_behind_an_error(r
     assert rays == ["init", "shutdown"]
 
 
+@pytest.mark.parametrize(("address", "has_token", "is_said"), [("a:1", False, 1), ("a:1", True, 0), ("", False, 0)])
+def test_a_cluster_without_a_token_is_warned_about(
+    address: str, has_token: bool, is_said: int, rays: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr("ray._private.authentication.authentication_utils.is_token_auth_enabled", lambda: has_token)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(cluster, "refuse_unusable_address", lambda: None)
+    with Cluster(ExecutionSpec()) as own:
+        own.resources()
+    assert capsys.readouterr().err.count("caution: Ray at a:1 asks for no token") == is_said
+
+
 def test_somebody_elses_ray_stays(rays: list[str]) -> None:
     rays.append("init")
     for hands_on in (True, False):

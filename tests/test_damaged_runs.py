@@ -159,6 +159,10 @@ def test_a_run_that_lost_a_file_is_not_taken_over(lost: str, spec: AnySpec, run_
         with pytest.raises(InputError, match=r"belongs to another spec|(spec\.yaml|environment\.json): is missing"):
             run_spec(own, str(run_dir))
         assert digests(run_dir) == before
+    if lost == "environment.json":
+        (run_dir / lost).write_text("{")
+        with pytest.raises(InputError, match=r"environment\.json: is damaged \(.*\); restore it, or start the run"):
+            run_spec(spec, str(run_dir))
 
 
 @LABELS

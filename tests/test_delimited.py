@@ -11,6 +11,7 @@ import pytest
 from biaseval.records import Records
 
 TEXTS = ['he said "item" twice', '"all of it"', "plain", 'one lone " inside', "it's", "a, b; c | d", 'ends in "it"']
+TEXTS.append("more than csv's own limit of a field " * 4000)
 ROWS = [{"text": f"{text} {number}", "label": ("pos", "neg")[number % 2]} for number, text in enumerate(TEXTS)]
 
 

@@ -87,7 +87,7 @@ def test_readers_that_fall_behind_earlier_ones_are_stopped(study: tuple[Path, Pa
     stopped = found[3]
     assert (stopped["steps"], stopped["objectives"], stopped["evaluation"]) == (3, None, None)
     asked = f"F1 {at_three[3]:.4f} on validation, and the search asks for {cutoff:.4f}"
-    assert stopped["problem"].endswith(f"stopped early behind 3 steps: {asked}")
+    assert stopped["problem"].endswith(f"stopped early after 3 steps: {asked}")
     [best] = rows(run_dir, "select n_done, n_stopped, n_failed from search_best")
     assert best == {"n_done": 3, "n_stopped": 1, "n_failed": 0}
     # A reader that was stopped answers nothing.

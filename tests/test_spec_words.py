@@ -293,7 +293,7 @@ def test_a_key_twice_is_refused_with_both_lines(tmp_path: Path, text: str, messa
 # Line breaks
 
 
-_ENDS = "ends with a line break, as a text behind | does in YAML"
+_ENDS = "ends with a line break, as a text after | does in YAML"
 
 
 @pytest.mark.parametrize(("prompt", "cautions"), [

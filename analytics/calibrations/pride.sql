@@ -6,7 +6,7 @@
 -- reference: Chujie Zheng, Hao Zhou, Fandong Meng, Jie Zhou and Minlie Huang. 2024. Large Language Models Are Not Robust
 --   Multiple Choice Selectors. ICLR 2024.
 -- The prior of a question is the geometric mean of a label's probability over the orders of its options, normalised. Each
--- option stands once behind each label, so that the options themselves drop out.
+-- option stands once after each label, so that the options themselves drop out.
 with
 orders as (
     select * exclude (row, gold, log_probability), list_avg(list(log_probability order by row)) as log_mean

@@ -1,6 +1,6 @@
--- Rows here: an evaluation of an unknown reader, or behind a step that it did not make; of a reader that was not given
--- up one without a metric, or a loss that is not finite behind the step whose weights are kept (elsewhere it may be:
--- such a step is not chosen); one that was asked more sets behind one step than behind another, or a bias model that
+-- Rows here: an evaluation of an unknown reader, or after a step that it did not make; of a reader that was not given
+-- up one without a metric, or a loss that is not finite after the step whose weights are kept (elsewhere it may be:
+-- such a step is not chosen); one that was asked more sets after one step than after another, or a bias model that
 -- was not asked both segments.
 with
 kept as (
@@ -33,7 +33,7 @@ from kept
 where not coalesce(loss >= 0, false) or (is_best and not isfinite(loss)) or exact_match is null or f1 is null
 union all
 select
-    format('{}: asked {} sets behind step {}, and {} behind step {}', model, min(n_datasets),
+    format('{}: asked {} sets after step {}, and {} after step {}', model, min(n_datasets),
            arg_min(step, (n_datasets, step)), max(n_datasets), arg_max(step, (n_datasets, -step))) as problem
 from (select model, step, count(distinct dataset) as n_datasets from kept group by all)
 group by model

@@ -1,4 +1,4 @@
--- Rows here: a trained reader that was not given up and lacks its weights, one of its steps, an evaluation behind the
+-- Rows here: a trained reader that was not given up and lacks its weights, one of its steps, an evaluation after the
 -- step that is kept, or a finite loss; one whose standard reader there is not; one that should be measured and is not,
 -- or the other way round; steps of an unknown reader.
 with
@@ -40,7 +40,7 @@ where not coalesce(
     false
 )
 union all
-select format('{}: no evaluation behind step {}, whose weights are kept', kept.model, kept.best_step) as problem
+select format('{}: no evaluation after step {}, whose weights are kept', kept.model, kept.best_step) as problem
 from kept
 anti join evaluations on kept.model = evaluations.model and kept.best_step = evaluations.step
 where kept.best_step is not null

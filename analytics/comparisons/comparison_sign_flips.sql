@@ -1,4 +1,4 @@
--- One row per draw: the patterns of signs behind every test between runs: those of the run with the most places (the
+-- One row per draw: the patterns of signs of every test between runs: those of the run with the most places (the
 -- first by name where several have as many), the same for all pairs, so that both directions of a pair agree.
 with
 longest as (

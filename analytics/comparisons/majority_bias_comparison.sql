@@ -5,7 +5,7 @@
 -- output that is no label is wrong; mean_f1, sd_f1, tails_f1 and middle_f1 (majority_row_values); rb_at_10, the mean
 -- over the seeds that both runs have of the RB@10 of each seed (majority_seed_boundaries), which is not that of the
 -- means over seeds. standard_error to smallest_detectable are of sign_flip_tests over units (unit): 'row', the test
--- rows by their pseudo-values, the same for all settings and seeds: what holds, holds for other test rows behind these
+-- rows by their pseudo-values, the same for all settings and seeds: what holds, holds for other test rows with these
 -- draws of demonstrations; of rb_at_10 'seed'. p_adjusted and the simultaneous band are over all that is compared by
 -- units of that sort, of all pairs of runs together. Equal models differ by their luck with demonstrations too:
 -- error_draws, the standard error over other draws of them (draw_errors: of the difference seed by seed where both runs

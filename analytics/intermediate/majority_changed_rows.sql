@@ -1,5 +1,5 @@
 -- One row per (task, n_demos, instruction, predict, method, row) of which a prediction changes between the most skewed
--- settings (tails, of setting_regions): the rows behind a majority effect. changed: 1 minus the share of the
+-- settings (tails, of setting_regions): the rows that a majority effect rests on. changed: 1 minus the share of the
 -- predictions that all these settings have in common, over the seeds of each: 0 where the row is answered the same with
 -- each, 1 where no answer is given with all. settings and predictions: those settings in their order, and the
 -- predictions with each, a text such as 'True 3, False 2' (seeds; 'no label' of outputs that are none). place: from 1

@@ -1,5 +1,5 @@
 -- One row per pair of majority_pairs but rb_at_10: error_draws, the standard error of the difference over other draws
--- of demonstrations for the same proportions, behind the same test rows, and draws_df, its degrees of freedom
+-- of demonstrations for the same proportions, with the same test rows, and draws_df, its degrees of freedom
 -- (draw_errors). Both sides have the same demonstrations, so the difference in each setting and seed is paired, by the
 -- derivatives of the metric (majority_draw_values). No row without a variance to compare. n_seeds: the fewest of a
 -- setting.

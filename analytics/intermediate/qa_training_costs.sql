@@ -1,5 +1,5 @@
 -- One row per reader that the run trained, bias models and those that were given up included: its cost. seconds: of its
--- steps; null without a step. n_evaluations: steps behind which it was asked. evaluation_seconds: of those, all sets
+-- steps; null without a step. n_evaluations: steps after which it was asked. evaluation_seconds: of those, all sets
 -- together; null where it was not asked, or by a version that did not say. accelerator_hours: both times workers,
 -- without loading and answers; null on CPU. problem: why it was given up; null where it was not.
 with

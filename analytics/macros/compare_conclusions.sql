@@ -23,7 +23,7 @@ heads as (
     select
         run, other_run, who, against, is_headline, deployed,
         deployed like 'Each %' as is_of_each, any_value(place) as place,
-        case when is_of_each then 'each in its best setting' else if(deployed = 'On', 'on ', '') || any_value(place) end as setting,
+        if(deployed = 'On', 'on ', '') || any_value(place) as setting,
         compared_phrase(
             list({'word': word, 'shown': shown, 'doubt': doubt} order by number, shown) filter (measures = 'performance'),
             'better ', 'worse ', 'performance'
@@ -75,7 +75,7 @@ lines as (
                     ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
                     counted(coalesce(n_predictions, 0), 'prediction')
                 )
-            else '.' || if(heads.is_of_each, format(' Best settings: {}.', heads.place), '')
+            else if(heads.is_of_each, ', each in its best setting.', '.')
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)

@@ -3,7 +3,7 @@
 -- format against the base under the same method, which shows whether the wording matters beyond what other rows would;
 -- and each method against none in the same format, which shows in which wordings it helps (in the base:
 -- label_bias_verdicts). metric: as in label_bias_changes_by_task. All of it is for other rows of these very tasks,
--- behind these demonstrations, paired by row: estimate, the mean over tasks, standard_error, low, high, p, and
+-- with these demonstrations, paired by row: estimate, the mean over tasks, standard_error, low, high, p, and
 -- p_adjusted, simultaneous_low, simultaneous_high for the whole family of the model and suite (tests_over_rows; each
 -- partner is a family of its own). verdict: the word that this supports (verdict) of an effect of at least
 -- least_effect, as same_tasks_verdict of label_bias_verdicts; word_p_adjusted: the p_adjusted it goes by (word_p);

@@ -14,7 +14,7 @@
 -- BiasScore changes for sure where the side of each label is anything but sure: it needs squared_preference in the same
 -- way, and noise_p: that no label is preferred on either side in any task (the smallest of the tasks', Bonferroni).
 -- Null where no task has one, so that there is no word. 'negligible' of BiasScore takes both bands (word_band). Of
--- other metrics word_p_adjusted is their own. same_tasks_*: the same for other rows of these very tasks, behind these
+-- other metrics word_p_adjusted is their own. same_tasks_*: the same for other rows of these very tasks, with these
 -- demonstrations: the mean, its error over the tasks' rows (same_tasks_error, with same_tasks_n_free degrees of
 -- freedom), interval, p and a band for the family (tests_over_rows). Intervals are of the difference of what rows would
 -- show on average: rows push RSD and BiasScore up, and more where bias is small, so that with many tasks they miss the

@@ -88,7 +88,7 @@ mitigated as (
 
 followed as (
     select
-        'Predictions follow the proportions by ' || array_to_string(list(followed order by instruction), '; ')
+        'Over all draws, a label''s share of the answers follows its share of the demonstrations by ' || array_to_string(list(followed order by instruction), '; ')
         || ' (0: not at all, 1: entirely). ' || coalesce('After mitigation: ' || any_value(mitigated.told) || '. ', '') as text
     from proportions, mitigated
     having count(followed) > 0
@@ -97,10 +97,9 @@ followed as (
 -- Draws of demonstrations in which nearly all answers are one label: means over draws hide them.
 drawn as (
     select
-        instruction, count(distinct (setting, seed)) as n_draws,
-        count(distinct (setting, seed)) filter (share_predicted > 0.95) as n_single,
-        count(distinct label) filter (share_predicted > 0.95) as n_labels
-    from majority_label_shares
+        instruction, count(distinct (setting, seed)) as n_draws, count(*) filter (share_predicted > 0.95) as n_single,
+        count(*) filter (share_predicted > 0.95 and share_shown = most_shown) as n_followed
+    from (select *, max(share_shown) over (partition by instruction, predict, method, setting, seed) as most_shown from majority_label_shares)
     semi join plain using (instruction, predict, method)
     group by instruction
 ),
@@ -193,9 +192,10 @@ lines as (
     select
         3, 'One label:',
         format(
-            'more than 95 % of the answers are one label in {}{}.',
-            listed(list(format('{} of {} of demonstrations', n_single, counted(n_draws, 'draw')) || given order by instruction)),
-            if(max(n_labels) > 1, ', and the demonstrations decide which', '')
+            'more than 95 % of the answers are one label in {}.', array_to_string(list(format(
+                '{} of {} of demonstrations{}; in {} of these, that label is the most frequent of the demonstrations', n_single,
+                counted(n_draws, 'draw'), given, if(n_followed = n_single, 'all', n_followed::varchar)
+            ) order by instruction), ', and in ')
         )
     from drawn
     inner join plain using (instruction)

@@ -1,7 +1,7 @@
 -- One row per (model, task, n_demos, instruction, predict, method): gains and costs of a calibration or an adapter
 -- against none. Of mean_f1, sd_f1 and rb_at_10 (majority_by_model): *_before, without it; the same with it;
 -- *_difference, the second minus the first; *_difference_low and *_difference_high, its 95 % interval by Student's t
--- over the test rows, behind these draws of demonstrations; *_verdict, the word that the test supports
+-- over the test rows, with these draws of demonstrations; *_verdict, the word that the test supports
 -- (majority_verdicts), and *_reason, why it has none. RB@10 is tested over seeds, of another number: rb_at_10_of_seeds,
 -- the mean over seeds of the difference of each, with its interval over them. is_rb_at_10_judged: it was tested; false
 -- with fewer than six seeds, too few test rows, or a side of which no setting is shown to be better than one label

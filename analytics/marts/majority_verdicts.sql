@@ -3,7 +3,7 @@
 -- mean_f1, sd_f1 and rb_at_10. With against without instruction, of the same method: tails_f1 and middle_f1, which are
 -- the gaps of majority_instruction_gap (majority_pairs). F1 and shares are in [0, 1]. estimate to smallest_detectable
 -- are of sign_flip_tests. Units of all but rb_at_10 are the test rows, by their pseudo-values (majority_row_values):
--- what holds, holds for other test rows behind these draws of demonstrations. Those of sd_f1 are linear in the part of
+-- what holds, holds for other test rows with these draws of demonstrations. Those of sd_f1 are linear in the part of
 -- a row, which is rough where settings are close. rb_at_10 has no such values. Its units are seeds: the estimate is the
 -- mean over seeds of the difference of the RB@10 of each, which is not that of their means (majority_calibration_gain).
 -- p_adjusted is over all tests of rows of the run, or all of seeds. Simultaneous bands lean narrow with one seed, where

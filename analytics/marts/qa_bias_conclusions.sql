@@ -253,7 +253,7 @@ compared as (
 -- Debiased readers, each on the bias that it addresses.
 addressed as (
     select
-        debiasing.model, debiasing.dataset, significance_change, verdict, is_nearly_broken, reason,
+        debiasing.model, debiasing.dataset, verdict, is_nearly_broken, reason,
         debiasing.worse_high, debiasing.standard_worse_high,
         own.f1_verdict as f1_verdict, outside.f1_verdict as outside_verdict, outside.n_datasets,
         concat(
@@ -262,7 +262,11 @@ addressed as (
             if((select count(distinct seed) from trained_models) > 1, format(' (seed {})', debiasing.seed), ''),
             if((select count(distinct dataset) from places) > 1, ' measured on ' || debiasing.dataset, '')
         ) as label,
-        as_points(significance_change, significance_change_low, significance_change_high) as change,
+        significance_change,
+        format(
+            'bias significance {} → {}{}', as_points(standard_significance), as_points(bias_significance),
+            coalesce(format(' and gap {} → {} points', as_points(standard_gap), as_points(gap)), '')
+        ) as change,
         case
             when is_nearly_broken then 36
             when verdict is null or verdict = 'too few' then 35
@@ -285,7 +289,7 @@ addressed as (
 grades as (
     select
         line, count(*) as n,
-        some_of(list(label || ' ' || change order by significance_change, label), 3) as told,
+        some_of(list(format('{} ({})', label, change) order by significance_change, label), 3) as told,
         some_of(list(
             format('{} ({} against {} %)', label, as_points(worse_high), as_points(standard_worse_high)) order by label
         ), 3) as broken,
@@ -297,20 +301,24 @@ grades as (
 
 f1 as (
     select
-        concat_ws(
-            '; ',
-            format(
-                'in distribution it falls in {} and rises in {} of {}', count_if(f1_verdict = 'lower'),
-                count_if(f1_verdict = 'higher'), count(f1_verdict)
-            ),
-            format(
-                'out of distribution ({}) it falls in {} and rises in {} of {}', counted(max(n_datasets), 'set'),
-                count_if(outside_verdict = 'lower'), count_if(outside_verdict = 'higher'),
-                nullif(count(outside_verdict), 0)
-            )
-        ) as text
-    from addressed
-    having count(f1_verdict) > 0
+        array_to_string(list(
+            place || coalesce(nullif(concat_ws(' and ', 'falls in ' || some_of(lower, 3), 'rises in ' || some_of(higher, 3)), ''), 'is not shown to change')
+            || format(' ({} tested)', n)
+            order by place
+        ), '; ') as text
+    from (
+        select
+            place, count(*) as n, list(label order by label) filter (verdict = 'lower') as lower,
+            list(label order by label) filter (verdict = 'higher') as higher
+        from (
+            select 'in distribution, F1 ' as place, label, f1_verdict as verdict from addressed
+            union all
+            select format('out of distribution ({}), F1 ', counted(n_datasets, 'set')), label, outside_verdict from addressed
+        )
+        where verdict is not null
+        group by place
+    )
+    having count(*) > 0
 ),
 
 lines as (
@@ -358,14 +366,14 @@ lines as (
     union all
     select
         line,
-        ['Helps:', 'Helps, at an unclear price:', 'At a price:', 'Bias rises:', 'No change of bias shown:', 'Not tested:',
+        ['Reduces bias:', 'Reduces bias, at an unclear price:', 'Reduces bias, at a price:', 'Bias rises:', 'No change of bias shown:', 'Not tested:',
             'Nearly broken:'][line - 29],
         case line
-            when 30 then told || ': the bias falls, and F1 is shown not to fall by a point.'
-            when 31 then told || ': the bias falls; a loss of F1 cannot be excluded.'
-            when 32 then told || ': the bias falls, and so does F1.'
+            when 30 then told || '. F1 is shown not to fall by a point.'
+            when 31 then told || '. A loss of F1 cannot be excluded.'
+            when 32 then told || '. F1 falls too.'
             when 33 then told || '.'
-            when 34 then format('{} of {}.', n, counted(n_all, 'debiased reader'))
+            when 34 then format('{}; {} of {}.', told, n, counted(n_all, 'debiased reader'))
             when 35 then format('{} of {} ({}).', n, counted(n_all, 'debiased reader'), reasons)
             else format(
                 '{} of {}: {}. The exact match of their worse group is below two thirds of the standard reader''s, so a '
@@ -394,7 +402,7 @@ lines as (
                 ' So is the chance of any false difference between models, over all of them.', ''
             ),
             if((select count(*) from addressed) > 0, ' The same holds for all changes by debiasing, for these trainings.', ''),
-            ' Each p of this page is corrected for all such tests.'
+            ' Each p of this page is corrected for all such tests. Intervals of gaps and of exact match hold for one number each.'
         )
     from judged
     having count_if(word in ('biased', 'none')) > 0 or (select count(*) from addressed) > 0

@@ -1,4 +1,4 @@
--- One row per (bias model, validation set): exact match and F1 (0 to 1) behind the step whose weights are kept, on the
+-- One row per (bias model, validation set): exact match and F1 (0 to 1) after the step whose weights are kept, on the
 -- biased segment and on the other one; null where the set has no question of it. f1_difference is the first minus the
 -- second; the step is chosen by it. A model that knows nothing but the bias is right on the first and wrong on the
 -- second (P3: 18 to 59 % and 4 to 19 % accuracy). n_biased, n_other: questions of those segments, of all validation

@@ -206,9 +206,9 @@ def _yaml(text: str, loader: type[_Loader]) -> Any:
         raise ParseError(f"is not valid YAML: {' '.join(str(error).split())}") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise ParseError(f"is not valid YAML: {error}") from error
-    except (LookupError, AttributeError) as error:  # PyYAML takes any value behind a tag for one of its type
+    except (LookupError, AttributeError) as error:  # PyYAML takes any value after a tag for one of its type
         raise ParseError(
-            "is not valid YAML: the value behind a tag (!!bool, !!int …) is none; leave the tag out"
+            "is not valid YAML: the value after a tag (!!bool, !!int …) is none; leave the tag out"
         ) from error
     if reader.repeated:
         raise ParseError(_shown(reader.repeated))

@@ -377,7 +377,7 @@ def json_values(
             start = head[:40].decode("utf-8", "backslashreplace")
             raise InputError(f"{file}is no JSON, it starts with {start!r}; {known_formats}")
         if second is None or not (is_lines or is_json(first[1])):
-            # The second filled line stands behind as many line breaks as blank lines are before it.
+            # The second filled line stands after as many line breaks as blank lines are before it.
             rest = [] if second is None else [b"\n" * (second[0] - first[0] - 1), second[1]]
             whole = b"".join([first[1], *rest, *(line for _, line in lines)])
             try:

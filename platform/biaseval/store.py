@@ -58,7 +58,7 @@ ASIDE = "aside"
 """The folder of a run for files that differ from the recorded digest, or that it does not know."""
 
 _OWN_DIGEST = "own_sha256"
-"""The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, behind a ``#``."""
+"""The last key of a JSON file that holds a digest of itself, and the last line of such a YAML file, after a ``#``."""
 
 LOGS, _LOG, _LOG_BEFORE = "logs", r"logs/[\dTZ-]+-[0-9a-f]{4}\.log", "run.log"
 """The folder of a run with the output of each start of a command, in a file each; older versions had one file."""
@@ -248,12 +248,7 @@ class Run:
         path = self.path(name)
         try:
             if self.is_local:
-                folder = os.path.dirname(path)
-                if os.path.realpath(folder) != os.path.normpath(folder):
-                    raise InputError(
-                        f"{self.uri}/{name}: lies behind a link, which no write follows; copy the files here"
-                    )
-                os.makedirs(folder, exist_ok=True)
+                os.makedirs(self._own_folder(name), exist_ok=True)
                 temporary = temporary_name(path)
                 try:
                     with open(temporary, "wb") as file:
@@ -449,9 +444,16 @@ class Run:
             )
             yield copy
 
+    def _own_folder(self, name: str) -> str:
+        folder = os.path.dirname(self.path(name))
+        if self.is_local and os.path.realpath(folder) != os.path.normpath(folder):
+            raise InputError(f"{self.uri}/{name}: lies behind a link, which no write follows; copy the files here")
+        return folder
+
     def delete(self, name: str) -> None:
         """Delete the table or file ``name``; nothing happens if it does not exist."""
         self.guard()
+        self._own_folder(name)
         kind = self.fs.get_file_info(self.path(name)).type
         if kind == pafs.FileType.Directory:
             self.fs.delete_dir(self.path(name))
@@ -463,9 +465,10 @@ class Run:
     def set_aside(self, name: str) -> None:
         """Move a file out of the way, into the folder `ASIDE`, where the same one may be already."""
         self.guard()
+        self._own_folder(name)
         place = f"{ASIDE}/{name}.{self.sha256(name)[:8]}"
         if self.is_local:
-            os.makedirs(os.path.dirname(self.path(place)), exist_ok=True)
+            os.makedirs(self._own_folder(place), exist_ok=True)
         self.fs.move(self.path(name), self.path(place))
         self.ledger.files.pop(name, None)
 

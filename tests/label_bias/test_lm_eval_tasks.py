@@ -98,7 +98,7 @@ def test_a_changed_document_is_another_task_and_no_run_is_resumed_on_it(tmp_path
     ("output_type", "outputtype: x\noutput_type", "unexpected keyword argument 'outputtype'"),
     ("{{question}}", "{{query}}", "lm_eval: fails (UndefinedError: 'query' is undefined); mend the task"),
     ("doc_to_text", "doc_to_text: !function nowhere.text\n_", "Cannot import module 'nowhere'"),
-    ('target_delimiter: " "', 'target_delimiter: ""', "document train-0: target_delimiter: '' stands behind"),
+    ('target_delimiter: " "', 'target_delimiter: ""', "document train-0: target_delimiter: '' stands after"),
     ('["A", "B"]', "options", "document train-0: doc_to_choice: choices differ between documents, as options do"),
     ('["A", "B"]', '["A", "A"]', "are no two or more different texts"),
     ("target: answer", "target: question", "doc_to_target: 'what is 0?' is neither one of the choices"),

@@ -144,6 +144,7 @@ REFUSED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("list", _without("filtered_resps"), "line 1: has no filtered_resps; is no sample that lm_eval --log_samples"),
     ("list", _with(arguments=[["a", "b"]]), "line 1: arguments hold no pairs of context"),
     ("list", _with(filtered_resps=["yes"]), "line 1: filtered_resps hold no log-likelihoods"),
+    ("list", _with(filtered_resps=[{"a": 1}] * 2), "line 1: filtered_resps hold no log-likelihoods"),
     ("list", _with(filtered_resps=[["-1", "False"]]), "has 2 arguments and 1 filtered_resps"),
     ("list", _with(filtered_resps=[["-inf", "a"]] * 2), "hold -inf, which is no log-likel"),
     ("list", _with(doc={}, target="7"), "line 1: target '7' is none of the choices"),

@@ -32,8 +32,8 @@ BROKEN: dict[str, list[tuple[str, str]]] = {
         ("delete from training where model = 'careful'", "careful: 0 steps, 0 different, 0 of finite loss; wanted"),
         ("trained_models set steps = null where model = 'base'", "finite loss; wanted 0 to null"),
         ("training set model = 'other' where model = 'base' and step = 2", "other: 1 steps of a reader that is not"),
-        ("delete from evaluations where model = 'careful'", "careful: no evaluation behind step 2, whose weights"),
-        ("trained_models set best_step = 1 where model = 'base'", "base: no evaluation behind step 1, whose weights"),
+        ("delete from evaluations where model = 'careful'", "careful: no evaluation after step 2, whose weights"),
+        ("trained_models set best_step = 1 where model = 'base'", "base: no evaluation after step 1, whose weights"),
         ("trained_models set best_step = 3 where model = 'base'", "base: path readers/base, best step 3 of 3"),
         ("trained_models set best_step = null where model = 'base'", "base: path readers/base, best step null of 3"),
         ("trained_models set path = null where model = 'base'", "base: path null, best step 2 of 3"),
@@ -61,7 +61,7 @@ BROKEN: dict[str, list[tuple[str, str]]] = {
         (
             "insert into evaluations select * replace (0 as step) from evaluations where model = 'base' union all "
             "by name select * replace (0 as step, 'more' as dataset) from evaluations where model = 'base'",
-            "base: asked 1 sets behind step 2, and 2 behind step 0",
+            "base: asked 1 sets after step 2, and 2 after step 0",
         ),
         ("delete from evaluations where dataset = 'squad (other)'", "hypothesis, step 2: asked biased, wanted biased"),
         ("evaluations set dataset = 'more (biased)' where dataset = 'squad (other)'", "asked biased, wanted biased"),

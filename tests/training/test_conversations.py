@@ -119,12 +119,13 @@ def test_trees_lose_other_languages_unfinished_trees_and_orphans(tmp_path: Path)
     rows = [
         *tree(), message("x", None, "pregunta", lang="es"), message("y", None, "nobody"),
         message("z", "missing", "lost"), message("w", None, "early", tree_state="growing"),
+        message("p", "q.", "around"), message("q.", "p", "and around"),
     ]  # fmt: skip
     found = read(write(tmp_path, rows), languages=["en"])
     assert len(found.kept) == 1
     assert found.left_out == {
         "deleted": 1, "not accepted in review": 1, "in another language": 1, "without an answer": 1,
-        "replies to messages that are not in the file": 1, "of unfinished trees": 1,
+        "replies to messages that are not in the file": 1, "of unfinished trees": 1, "in a circle of replies": 2,
     }  # fmt: skip
     with pytest.raises(InputError, match=r"no conversation is left \(.*3 in another language.*check data.languages"):
         read(write(tmp_path, rows), languages=["fr"])
@@ -159,6 +160,7 @@ def test_other_formats_are_told_apart_and_read(tmp_path: Path) -> None:
     ('{"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]}', "not assistant"),
     ('{"messages": [{"role": "user", "content": " "}, {"role": "assistant", "content": "y"}]}', "message is empty"),
     ('{"message_id": "a", "role": "robot", "text": "x"}', "role is 'robot', not prompter or assistant"),
+    ('{"message_id": "a", "role": [], "text": "x"}', "role is [], not prompter or assistant"),
     ('{"message_id": "a", "role": "assistant", "text": "x"}', "tree a begins with an answer"),
     ('{"message_id": "a", "role": "prompter", "text": "x"}\n' * 2, "message_id a stands there twice"),
     ('{"instruction": "a", "output": "\\ud800"}', "half a surrogate pair"),

@@ -68,13 +68,16 @@ def test_readers_list_a_few_problems_and_the_number_of_others(name: str, folder:
     assert len(raised.value.problems) <= 12, raised.value.problems[:12]
 
 
-def test_splits_whose_texts_are_not_utf8_are_refused(folder: Path) -> None:
-    bad = pa.Array.from_buffers(
-        pa.string(), 1, [None, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xbe")]
-    )
+_NOT_UTF8 = [None, pa.array([0, 1], pa.int32()).buffers()[1], pa.py_buffer(b"\xbe")]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"task": pa.Array.from_buffers(pa.string(), 1, _NOT_UTF8)}, {"task": [["a"]]}, {"position": [None]}]
+)
+def test_splits_of_other_values_are_refused(bad: dict[str, Any], folder: Path) -> None:
     path = folder / "splits.parquet"
-    pq.write_table(pa.table({"task": bad, "instance_id": ["a"], "role": ["main"], "position": [0]}), path)
-    with pytest.raises(BiasevalError):
+    pq.write_table(pa.table({"task": ["t"], "instance_id": ["a"], "role": ["main"], "position": [0]} | bad), path)
+    with pytest.raises(BiasevalError, match="is no splits table"):
         read_splits(str(path))
 
 

@@ -97,6 +97,9 @@ def main() -> None:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             say(f"error: {str(error.filename)[:200]!r}: is no path ({error.strerror}); correct it")
             sys.exit(2)
+        if isinstance(error, MemoryError):  # also Arrow's, of a query's result
+            say("error: there is not enough memory for this; ask for fewer rows or columns, or for counts")
+            sys.exit(1)
         say(f"error: {_unforeseen(error)}")
         sys.exit(1)
 

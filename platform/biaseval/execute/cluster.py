@@ -35,7 +35,7 @@ class Cluster:
     Args:
         execution: of the spec; its actors decide how many logical CPUs a Ray of this run's own has.
         at_once: runs of a search that share it equally, of which this is one; None: it has all of it.
-        hands_on: at the end of this one Ray is left to the next of this process, or to `leave`; not behind an error.
+        hands_on: at the end of this one Ray is left to the next of this process, or to `leave`; not after an error.
     """
 
     _handed_on: ClassVar[list[bool]] = []
@@ -149,6 +149,13 @@ class Cluster:
                 raise BiasevalError(f"Ray {what}: {error}; run the same command again") from error
             self._is_local = address == LOCAL
             self._is_connected = self._is_ours = True
+        from ray._private.authentication.authentication_utils import is_token_auth_enabled
+
+        if not self._is_local and not is_token_auth_enabled():
+            say(
+                f"caution: Ray at {address} asks for no token, so whoever reaches its ports can run code on it; set "
+                "RAY_AUTH_MODE=token for it and here"
+            )
 
 
 @contextmanager

@@ -97,7 +97,7 @@ class Training(Staged):
                 ended.append(done)
                 yield done
         finally:
-            end_leads(started, ray.get(queue.leaders.remote()))  # those that wait, and behind an error all
+            end_leads(started, ray.get(queue.leaders.remote()))  # those that wait, and after an error all
             run.delete(STORAGE)
             hours.close()
             if ended:

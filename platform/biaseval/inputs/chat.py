@@ -134,11 +134,11 @@ def _cautions(answered: str, following: str, *, asked: str, end: str | None) -> 
     if not asked[-1:].isspace() and not answered[-1:].isspace():
         yield (
             f"the chat template writes no white space before an answer ({answered[-12:]!r}), and labels are scored "
-            "behind a space"
+            "after a space"
         )
     if end and not following.startswith(end):
         yield (
-            f"the chat template ends an answer with {following[:16]!r}, and the end that is scored behind a label is "
+            f"the chat template ends an answer with {following[:16]!r}, and the end that is scored after a label is "
             f"{end!r}; scoring.eos: false leaves it out"
         )
 

@@ -266,7 +266,7 @@ def _read(task: Any, made_of: _MadeOf) -> LmEvalData:
                 )
             if not (text + form.delimiter).endswith(_WHITE):
                 raise InputError(
-                    f"target_delimiter: {form.delimiter!r} stands behind {text[-9:]!r}, and labels are scored behind "
+                    f"target_delimiter: {form.delimiter!r} stands after {text[-9:]!r}, and labels are scored after "
                     "white space; leave target_delimiter out, or let doc_to_text end in white space"
                 )
         except InputError as error:
@@ -365,6 +365,6 @@ def _delimiter(config: Any, choices: Any) -> str:
     white = {str(choice).rstrip().removesuffix(str(choice).strip()) for choice in choices}
     if len({*words} - {""}) < max(len(choices), 2) or len(white) > 1 or any(own[-1:].isspace() for own in choices):
         raise InputError(
-            f"doc_to_choice: {choices} are no two or more different texts behind the same white space; name each once"
+            f"doc_to_choice: {choices} are no two or more different texts after the same white space; name each once"
         )
     return f"{config.target_delimiter}{white.pop()}"

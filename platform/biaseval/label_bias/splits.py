@@ -164,14 +164,16 @@ def read_splits(uri: str) -> dict[str, pa.Table]:
     Raises:
         InputError: the path is neither a folder of Parquet parts nor a Parquet file, or lacks a column.
     """
-    columns = ["task", "instance_id", "role", "position"]
+    columns = {"task": "string", "instance_id": "string", "role": "string", "position": "int64"}
     folder = Run.open(uri)
     files = [folder.path(name) for name in folder.names() if name.endswith(".parquet")] or [folder.root]
     try:
         table = pa.concat_tables(
-            [pq.read_table(file, columns=columns, filesystem=folder.fs, partitioning=None) for file in files]
-        )
+            [pq.read_table(file, columns=[*columns], filesystem=folder.fs, partitioning=None) for file in files]
+        ).cast(pa.schema(columns.items()))
         table.validate(full=True)  # of a damaged file, texts may not be UTF-8
+        if any(column.null_count for column in table.columns):
+            raise pa.ArrowInvalid("a value is missing")
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{uri}: is no splits table ({error}); tasks.splits needs {', '.join(columns)}") from error
     return {name: table.filter(pa.compute.equal(table["task"], name)) for name in table["task"].unique().to_pylist()}

@@ -77,7 +77,7 @@ def target_shapes(model: torch.nn.Module, lora: LoraShape) -> list[tuple[int, in
 
 @contextmanager
 def attached(model: PreTrainedModel, lora: LoraShape, seed: int, *, in_float32: bool) -> Iterator[PeftModel]:
-    """Yield the model with a fresh adapter, its own weights frozen; behind the block it is the bare model again.
+    """Yield the model with a fresh adapter, its own weights frozen; after the block it is the bare model again.
 
     The adapter is drawn on the CPU from ``seed`` alone, so all workers and devices begin with the same one.
 

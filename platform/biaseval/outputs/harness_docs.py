@@ -120,7 +120,7 @@ def _logprobs(responses: Any) -> tuple[float, ...]:
     """Return the log-likelihood of each request; the harness writes numbers as text."""
     try:
         logprobs = tuple(float(response[0]) for response in responses)
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, LookupError) as error:
         raise DocError(
             "filtered_resps hold no log-likelihoods; leave the file out, or log it without a filter of its own"
         ) from error

@@ -173,12 +173,7 @@ def _prompt_id(prompt: ScoredPrompt, row: int) -> str:
 def _prompt(prompt: ScoredPrompt, row: int, labels: Sequence[str]) -> dict[str, object]:
     """Return the row of ``prompts``; the import does not know its tokens, nor how many demonstrations fitted."""
     return {
-        **_place(prompt.task, prompt.setting),
-        "prompt_id": _prompt_id(prompt, row),
-        "purpose": prompt.purpose,
-        "row": row,
-        "instance_id": None if prompt.gold is None else prompt.instance,
-        "gold": prompt.gold,
-        "labels": list(labels),
-        "input_text": prompt.text or prompt.input or "",
-    }
+        **_place(prompt.task, prompt.setting), "prompt_id": _prompt_id(prompt, row), "purpose": prompt.purpose,
+        "row": row, "instance_id": None if prompt.gold is None else prompt.instance, "gold": prompt.gold,
+        "labels": list(labels), "input_text": prompt.text or prompt.input or "",
+    }  # fmt: skip

@@ -186,7 +186,7 @@ class CausalInputs:
         problems.refuse()
 
     def outlined(self, spec: CausalSpec, *, with_files: bool) -> Iterator[tuple[Outline, Write]]:
-        """Yield the outline of each in order, and what writes its files; refuse all behind the last as `all_planned`.
+        """Yield the outline of each in order, and what writes its files; refuse all after the last as `all_planned`.
 
         Without ``with_files`` there is nothing to write, and the run does not go on from there.
 

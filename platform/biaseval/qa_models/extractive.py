@@ -244,7 +244,7 @@ def reader_inputs(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
 
 @contextmanager
 def _later(rank: Rank, *, has_threads: bool) -> Iterator[Rank]:
-    """Yield what ranks a batch's spans while the model reads the next; all are ranked behind the block.
+    """Yield what ranks a batch's spans while the model reads the next; all are ranked after the block.
 
     Texts are cut and compared in Python, for which a GPU would wait. Batches that run on several threads each rank
     their own.

@@ -258,8 +258,8 @@ def _facts(compared: Compared, facts: Sequence[blocks.Row]) -> dict[str, Any]:
 
 _SEEN = (
     "Differences from the first run; lines: 95 % intervals that hold for all tests together. Blue circles: better. "
-    "Orange squares: worse. Hollow circles: no verdict. Each mark has its row under “Every difference”, which says why "
-    "there is no verdict. Grey band: too small to matter."
+    "Orange squares: worse. Hollow circles: no verdict, even where the line excludes 0. Each mark has its row under "
+    "“Every difference”, which says why there is no verdict. Grey band: too small to matter."
 )
 
 _STEPS = """
@@ -312,33 +312,20 @@ has_same_inputs|Same prompts|yes; has_same_contexts|Same demonstrations|yes; has
 has_same_variant|Same variant|yes; has_same_seed|Same seed|yes"""
 
 _TERMS = (
-    (
-        "better, worse",
-        "The difference is significant after correction for all differences of this page (5 % in all), and at least "
-        "0.01. Accuracy, F1, exact match and RB@10 are better high; RSD, BiasScore, standard deviation and gap low.",
-    ),
-    (
-        "higher, lower",
-        "Significant, and no verdict: the better side is not shown to be better than always answering one label, or one"
-        " of the sides is not, so that its bias says nothing.",
-    ),
+    ("better, worse", "The difference is significant after correction for all differences of this page (5 % in all), "
+        "and at least 0.01. Accuracy, F1, exact match and RB@10 are better high; RSD, BiasScore, standard deviation "
+        "and gap low."),
+    ("higher, lower", "Significant, and no verdict: the better side is not shown to be better than always answering "
+        "one label, or one of the sides is not, so that its bias says nothing."),
     ("negligible", "The difference is significantly smaller than 0.01."),
     ("no difference shown", "The test cannot tell. This is no evidence that nothing differs."),
     ("not tested", "Fewer than 6 tasks, rows, articles or seeds: no two-sided test can reach 5 %; or as stated."),
     ("Always one label", "Always answering the most frequent gold label, on the same rows."),
-    (
-        "Gap",
-        "How far apart the exact match of the two segments of a heuristic is, at one threshold T for both models. "
-        "Where the spec fixes none, it is chosen by the answers of both together, which favours neither.",
-    ),
-    (
-        "RB@10",
-        "Here the mean over the seeds that both runs have of the RB@10 of each. It is tested over seeds, and only "
-        "where other test rows show the same.",
-    ),
-    (
-        "Best setting",
-        "Of the settings that all compared runs have: the best supported mitigation, or else no mitigation.",
-    ),
+    ("Gap", "How far apart the exact match of the two segments of a heuristic is, at one threshold T for both models. "
+        "Where the spec fixes none, it is chosen by the answers of both together, which favours neither."),
+    ("RB@10", "Here the mean over the seeds that both runs have of the RB@10 of each. It is tested over seeds, and "
+        "only where other test rows show the same."),
+    ("Best setting", "Of the settings that all compared runs have: the best supported mitigation, or else no "
+        "mitigation."),
     ("RSD, BiasScore", "Words on RSD need relative variance to agree, words on BiasScore squared preference."),
-)
+)  # fmt: skip

@@ -297,7 +297,7 @@ n_demos; n_settings; n_seeds; n_test_rows""",
 
 _SIZE = Table(
     "The larger model minus the smaller, which is the one before it in size, on the same data. In brackets: 95 % "
-    "intervals over resamples of the test rows, behind these draws of demonstrations. They are no test: whether "
+    "intervals over resamples of the test rows, with these draws of demonstrations. They are no test: whether "
     "another draw would show the same is tested under Every difference. Tails: the most skewed settings.",
     f"from majority_size_effect {_ORDER}",
     """

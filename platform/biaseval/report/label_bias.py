@@ -226,25 +226,20 @@ _DOTS = "Means over tasks and sets. Filled: shown to be better than one label. H
 
 _TERMS = (
     ("Sampling noise", "About the value that a model without bias reaches with this many rows."),
-    (
-        "lower, higher",
-        "The difference is significant after correction for all differences and metrics of this page (5 % in all), and "
-        "at least 0.01. RSD falls where accuracy rises, also without bias: a verdict on RSD needs relative variance to "
-        "agree, one on BiasScore needs squared preference to agree and a BiasScore above sampling noise on one side.",
-    ),
+    ("lower, higher", "The difference is significant after correction for all differences and metrics of this page (5 "
+        "% in all), and at least 0.01. RSD falls where accuracy rises, also without bias: a verdict on RSD needs "
+        "relative variance to agree, one on BiasScore needs squared preference to agree and a BiasScore above "
+        "sampling noise on one side."),
     ("helps, at a price", "Bias falls: RSD, BiasScore or both. Accuracy does not fall, or at a price it does."),
     ("less bias, accuracy unclear", "Bias falls. Accuracy may rise or fall: the test cannot tell."),
     ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
     ("helps, not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
     ("no clear change", "The test cannot tell: that is no evidence of no change."),
     ("negligible", "The difference is significantly smaller than 0.01."),
-    (
-        "Always one label",
-        "Always giving the most frequent gold label. Better: accuracy or macro-F1 is significantly above the best that "
-        "such an answer has (one-sided, 5 % for all settings together).",
-    ),
+    ("Always one label", "Always giving the most frequent gold label. Better: accuracy or macro-F1 is significantly "
+        "above the best that such an answer has (one-sided, 5 % for all settings together)."),
     ("LoRA", "A low-rank adapter (Hu et al. 2022), trained on held-out examples of the task."),
-)
+)  # fmt: skip
 
 _SETTINGS = Table(
     "Each setting. Arrows: from no mitigation to the mitigation, or from fewer demonstrations to more. RSD: how "
@@ -261,7 +256,7 @@ select
     if(is_of_these_tasks, accuracy_same_tasks_verdict, accuracy_verdict) as accuracy_word,
     if(is_of_these_tasks, macro_f1_same_tasks_verdict, macro_f1_verdict) as macro_f1_word,
     round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts, n_tokens,
-    advised(shown_advice, changed.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
+    advised(method, shown_advice, changed.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
 from label_bias_by_model as means
 left join (from label_bias_remedies where against_method = 'none') as changed using (model, suite, n_demos, method)
 left join prompt_lengths using (n_demos)

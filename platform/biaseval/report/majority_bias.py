@@ -93,7 +93,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     of_f1 = [chart for chart in charts if chart.name != "training_loss"]
     way = f"f1_{scope['predict']}"
     first = [chart for chart in of_f1 if chart.name in {way, *(f"{way}_{shown}" for shown in INSTRUCTIONS.values())}]
-    seen = _TRIANGLES if scope["n_labels"] == 3 else _LINES
+    seen = f"{_TRIANGLES}{_RINGS if scope['has_rings'] else ''}" if scope["n_labels"] == 3 else _LINES
     about = [
         data_of(spec),
         f"{scope['n_rows']:,} test rows",
@@ -148,45 +148,32 @@ _SCOPE = """
 select
     max(n_test_rows) as n_rows, max(n_settings) as n_settings, max(n_demos) as n_demos, max(n_seeds) as n_seeds,
     arg_min(predict, case predict when 'likelihood' then 0 when 'generate' then 1 else 2 end) as predict,
-    (select max(len(labels)) from settings) as n_labels
+    (select max(len(labels)) from settings) as n_labels,
+    (select bool_or(is_marked) from majority_over_seeds) as has_rings
 from majority_by_model"""
 
 _SEEN = "Weighted F1 by the shares of labels among the demonstrations, means over seeds."
 _LINES = f"{_SEEN} Shaded or bars: 95 % intervals over test rows. Dotted: always answering one label."
-_TRIANGLES = (
-    f"{_SEEN} A mark near a corner has more demonstrations of that label. Red rings, if any: at most 10 points below "
-    "the best one."
-)
+_TRIANGLES = f"{_SEEN} A mark near a corner has more demonstrations of that label."
+_RINGS = " Red rings: at most 10 points below the best one."
 
 _TERMS = (
-    (
-        "Weighted F1",
-        "F1 of each gold label, weighted by its share of the test rows. An output that is no label is wrong.",
-    ),
-    (
-        "RB@10",
-        "Robustness boundary: the share of settings whose weighted F1 is at most 10 points below the best setting's. "
-        "0 to 1; higher is more robust. A model that always gives the same answer has 1, which says nothing.",
-    ),
-    (
-        "Majority effect",
-        "How far a label's share of the predictions follows its share of the demonstrations: 0 not at all, 1 entirely.",
-    ),
-    (
-        "Recency",
-        "How much larger a label's share of the predictions is where the last demonstration has that label, at equal "
-        "shares of the demonstrations.",
-    ),
+    ("Weighted F1", "F1 of each gold label, weighted by its share of the test rows. An output that is no label is "
+        "wrong."),
+    ("RB@10", "Robustness boundary: the share of settings whose weighted F1 is at most 10 points below the best "
+        "setting's. 0 to 1; higher is more robust. A model that always gives the same answer has 1, which says "
+        "nothing."),
+    ("Majority effect", "How far a label's share of the predictions follows its share of the demonstrations: 0 not at "
+        "all, 1 entirely."),
+    ("Recency", "How much larger a label's share of the predictions is where the last demonstration has that label, "
+        "at equal shares of the demonstrations."),
     ("Tails, middle", "The most skewed settings, whose largest share is the largest of the grid; all others."),
     ("Free generation", "Two tokens, greedily; the output stands for the label that starts with its first word."),
     ("Constrained generation", "Greedy decoding that can write only the labels."),
-    (
-        "higher, lower",
-        "The difference is significant after correction for all differences of this page (5 % over those of test "
-        "rows, 5 % over those of RB@10), and at least 0.01.",
-    ),
+    ("higher, lower", "The difference is significant after correction for all differences of this page (5 % over "
+        "those of test rows, 5 % over those of RB@10), and at least 0.01."),
     ("no clear change", "The test cannot tell. This is no evidence that nothing changes."),
-)
+)  # fmt: skip
 
 _ORDER = "order by predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction"
 

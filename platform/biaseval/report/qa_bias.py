@@ -297,35 +297,21 @@ def _terms(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _TERMS = (
-    (
-        "Shortcut, threshold, groups",
-        "A heuristic gives each question a number. Its threshold T splits the questions into those up to T and those "
-        "above. Questions for which it is undefined belong to neither group.",
-    ),
+    ("Shortcut, threshold, groups", "A heuristic gives each question a number. Its threshold T splits the questions "
+        "into those up to T and those above. Questions for which it is undefined belong to neither group."),
     ("Gap", "Exact match of the questions up to T minus that of the others, over all of them, in points."),
-    (
-        "Bias significance",
-        "{} are drawn from each group {} replacement. It is the distance between the middle 95 % of the samples' exact "
-        "match, in points, and 0 where they overlap. It is smaller than the gap.",
-    ),
-    (
-        "Significant",
-        "A search among thresholds finds some bias in any answers. So exact match is permuted within articles and the "
-        "search repeated (Lausen and Schumacher 1992). p is the share of permutations that find as much, adjusted for "
-        "all models and shortcuts of a data set (Holm 1979). A bias is significant where p is at most 0.05 and the "
-        "interval of the gap excludes 0. Intervals take questions about the same article as dependent.",
-    ),
-    (
-        "Models compared",
-        "On the questions that both answered, at the same thresholds. Signs of whole articles are flipped, for all "
-        "pairs, data sets, metrics and shortcuts together (Westfall and Young 1993).",
-    ),
-    (
-        "Exact match, F1",
-        "SQuAD's: whether the answer equals a gold answer, and the overlap of its words with the nearest one, after "
-        "lower-casing and without punctuation and articles.",
-    ),
-)
+    ("Bias significance", "{} are drawn from each group {} replacement. It is the distance between the middle 95 % of "
+        "the samples' exact match, in points, and 0 where they overlap. It is smaller than the gap."),
+    ("Significant", "A search among thresholds finds some bias in any answers. So exact match is permuted within "
+        "articles and the search repeated (Lausen and Schumacher 1992). p is the share of permutations that find as "
+        "much, adjusted for all models and shortcuts of a data set (Holm 1979). A bias is significant where p is at "
+        "most 0.05 and the interval of the gap excludes 0. Intervals take questions about the same article as "
+        "dependent."),
+    ("Models compared", "On the questions that both answered, at the same thresholds. Signs of whole articles are "
+        "flipped, for all pairs, data sets, metrics and shortcuts together (Westfall and Young 1993)."),
+    ("Exact match, F1", "SQuAD's: whether the answer equals a gold answer, and the overlap of its words with the "
+        "nearest one, after lower-casing and without punctuation and articles."),
+)  # fmt: skip
 
 _PAPER = (
     "Lukáš Mikula, Michal Štefánik, Marek Petrovič and Petr Sojka. 2024. Think Twice: Measuring the Efficiency of "

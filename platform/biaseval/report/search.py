@@ -298,25 +298,15 @@ from search_trials
 cross join (select any_value(is_maximized) as is_maximized from search_objectives)
 order by scope, if(is_maximized, -value, value) nulls last, trial"""
 _TERMS = (
-    (
-        "What chooses",
-        "half: the articles or rows are split once by the seed; one half chooses, the other is measured and decides "
-        "nothing. held_out: held-out rows choose and the main rows decide nothing. published: all data choose, as in "
-        "the papers.",
-    ),
-    (
-        "Interval",
-        "95 %: the objective is computed again without each of up to ten groups of articles or rows (a jackknife). It "
-        "is over data: another seed of a training gives another reader, which the interval does not contain.",
-    ),
-    (
-        "Difference from the chosen trial",
-        "On the same articles or rows, so much narrower than the trials' own intervals.",
-    ),
+    ("What chooses", "half: the articles or rows are split once by the seed; one half chooses, the other is measured "
+        "and decides nothing. held_out: held-out rows choose and the main rows decide nothing. published: all data "
+        "choose, as in the papers."),
+    ("Interval", "95 %: the objective is computed again without each of up to ten groups of articles or rows (a "
+        "jackknife). It is over data: another seed of a training gives another reader, which the interval does not "
+        "contain."),
+    ("Difference from the chosen trial", "On the same articles or rows, so much narrower than the trials' own "
+        "intervals."),
     ("Optimism, gain", "A choice that found nothing has a gain on the data that chose and none elsewhere."),
-    (
-        "Importance",
-        "Epsilon squared: the variance between the values of a key, less what chance would put there, as a share of "
-        "the whole (Kelley 1935). Keys that matter only together have little of it.",
-    ),
-)
+    ("Importance", "Epsilon squared: the variance between the values of a key, less what chance would put there, as a "
+        "share of the whole (Kelley 1935). Keys that matter only together have little of it."),
+)  # fmt: skip

@@ -258,7 +258,7 @@ def train_lora(spec: specs.AnySpec, run_uri: str) -> Trained:
 
 
 def train_instruct(spec: specs.AnySpec, run_uri: str) -> Trained:
-    """Tune a model on conversations; on a directory that has begun to, go on behind its last checkpoint.
+    """Tune a model on conversations; on a directory that has begun to, go on after its last checkpoint.
 
     Raises:
         InputError: bad input, before any weights are loaded.

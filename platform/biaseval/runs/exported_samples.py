@@ -46,7 +46,7 @@ def export_samples(run_uri: str, out_uri: str) -> list[str]:
         out_uri: an empty or new folder.
 
     Returns:
-        The URIs of the files, the results of each setting behind its samples.
+        The URIs of the files, the results of each setting after its samples.
 
     Raises:
         InputError: the run is of another kind, or the folder holds something.

@@ -172,7 +172,7 @@ _SECTIONS = ("data", "prompt")
 
 
 def _written(content: Mapping[str, Any], behind: Mapping[str, str]) -> str:
-    """Return a spec as YAML, having read it again, with comments behind the values of dotted keys.
+    """Return a spec as YAML, having read it again, with comments after the values of dotted keys.
 
     Raises:
         InputError: a text of it is none.

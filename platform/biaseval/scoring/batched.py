@@ -1,7 +1,7 @@
-"""Runs a token trie in padded batches, behind cached prefixes or each text whole: for models that take no packs.
+"""Runs a token trie in padded batches, after cached prefixes or each text whole: for models that take no packs.
 
 A prefix that several texts share is run once; the rest of those texts runs as a batch, padded on the right under a 2-D
-mask, each row behind its own copy of the prefix's keys, values and recurrent states. Right wherever the model's own
+mask, each row after its own copy of the prefix's keys, values and recurrent states. Right wherever the model's own
 cache is: also for ALiBi (MPT, BLOOM, the first Falcons), where positions cannot be given. Without cached prefixes this
 is the plain forward pass, right for every model that takes its mask; of one text at a time it is the yardstick of all
 paths.
@@ -39,7 +39,7 @@ _FOUND: weakref.WeakKeyDictionary[PreTrainedModel, int] = weakref.WeakKeyDiction
 _PROBED = 16
 
 _N_LEVELS, _N_LEVELS_COPIED = 32, 4
-"""How deep prefixes are cached behind prefixes, at most: in one cache that is cropped, or with a copy per level."""
+"""How deep prefixes are cached after prefixes, at most: in one cache that is cropped, or with a copy per level."""
 
 
 def takes_cached_prefixes(model: PreTrainedModel) -> bool:
@@ -54,7 +54,7 @@ def takes_cached_prefixes(model: PreTrainedModel) -> bool:
 
 
 def _tokens_behind(model: PreTrainedModel) -> int:
-    """Return how many tokens of a pass behind a copied cache see its states: any number, one as in Mamba 1, or none."""
+    """Return how many tokens of a pass after a copied cache see its states: any number, one as in Mamba 1, or none."""
     if keeps_states(model) and model not in _FOUND:
         several, single = _distance_behind(model, _PROBED), _distance_behind(model, 1)
         limit = max(1e-3, 8 * torch.finfo(model.dtype).eps)

@@ -51,7 +51,7 @@ def attend(
     bias: torch.Tensor | None = None,
     is_causal: bool = False,
 ) -> Attended:
-    """Attend to all keys, to those that a mask leaves, or, with as many keys as queries, to none behind a query.
+    """Attend to all keys, to those that a mask leaves, or, with as many keys as queries, to none after a query.
 
     Args:
         query: ``[batch, heads, queries, dimension]``, of those that the device ``takes``.

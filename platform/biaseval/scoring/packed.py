@@ -260,7 +260,7 @@ def _masks(
 ) -> torch.Tensor | dict[str, torch.Tensor]:
     """Return the mask of tokens at ``depths``, or if that is beyond a sliding window one for each type of layer.
 
-    The tokens are those of the pack, or the ``step``-th new ones behind its nodes ``ends``.
+    The tokens are those of the pack, or the ``step``-th new ones after its nodes ``ends``.
     """
     window, types = attention_window(model.config), getattr(model.config.get_text_config(), "layer_types", None)
     if window is None or depths.max() < window or _SLIDING not in (types or [_SLIDING]):

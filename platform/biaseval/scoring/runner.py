@@ -33,7 +33,7 @@ In 16 bits the root mean square counts, or a fifth of the largest: rounding alon
 """
 
 _NOISE, _N_BEHIND = 3, 17
-"""In 16 bits scores may differ by 3 times what 17 tokens behind a text change, and by a fifth of ``TOLERANCE``,
+"""In 16 bits scores may differ by 3 times what 17 tokens after a text change, and by a fifth of ``TOLERANCE``,
 and by half the dtype's epsilon at the largest logit, whatever else: target and normalizer are rounded.
 """
 

@@ -129,7 +129,7 @@ def build_trie(sequences: Sequence[npt.NDArray[np.integer]], n_context: Sequence
 
 @dataclass(frozen=True)
 class Pack:
-    """Nodes that run together in one forward pass, behind the keys and values of their common path."""
+    """Nodes that run together in one forward pass, after the keys and values of their common path."""
 
     start: int
     stop: int

@@ -16,7 +16,7 @@ from biaseval.spec import StopEarlySpec
 
 @dataclass(frozen=True)
 class Reached:
-    """How a reader did behind a step of a trial."""
+    """How a reader did after a step of a trial."""
 
     reader: str
     n_steps: int
@@ -25,7 +25,7 @@ class Reached:
 
 
 Cutoffs = Mapping[str, Mapping[int, float]]
-"""Reader to steps to the F1 that it must have reached at the first evaluation behind so many."""
+"""Reader to steps to the F1 that it must have reached at the first evaluation after so many."""
 
 
 def cutoffs(rule: StopEarlySpec, trials: Iterable[Iterable[Reached]]) -> Cutoffs:
@@ -53,7 +53,7 @@ def cutoffs(rule: StopEarlySpec, trials: Iterable[Iterable[Reached]]) -> Cutoffs
 
 
 def _at_rungs(rule: StopEarlySpec, evaluations: Iterable[Reached]) -> dict[int, float]:
-    """Return the F1 of a reader at the first evaluation behind each rung."""
+    """Return the F1 of a reader at the first evaluation after each rung."""
     found: dict[int, float] = {}
     rung: float = rule.grace_steps
     for own in sorted(evaluations, key=lambda one: one.n_steps):

@@ -211,7 +211,7 @@ class Trials:
 
 
 def _batches(spec: SearchSpec, n_trials: int) -> Iterator[range]:
-    """Yield the trials that are chosen together; behind the first batch all, where nothing is learned of others."""
+    """Yield the trials that are chosen together; after the first batch all, where nothing is learned of others."""
     learns = spec.algorithm == "optuna" or spec.stop_early is not None
     starts = range(0, n_trials, spec.batch) if learns else range(0, n_trials, spec.batch)[:2]
     yield from (range(*pair) for pair in pairwise([*starts, n_trials]))

@@ -39,6 +39,6 @@ def _too_many(texts: Mapping[str, str], separators: Mapping[str, str | None], us
         n_together = n_own + (separators.get(key.rpartition(".")[0]) or usual).count("\n")
         if n_own and n_together > _USUAL:
             yield (
-                f"{key}: ends with a line break, as a text behind | does in YAML, so {n_together} line breaks follow "
+                f"{key}: ends with a line break, as a text after | does in YAML, so {n_together} line breaks follow "
                 "it in prompts; write |- in place of |"
             )

@@ -57,10 +57,10 @@ WeighedText = tuple[Integers, npt.NDArray[np.float32]]
 
 
 def encode_rows(tokenizer: PreTrainedTokenizerBase, rows: pa.Table) -> list[EncodedRow]:
-    """Return rows (``prompt``, ``label``) in tokens; a label has those that scoring it behind the prompt has.
+    """Return rows (``prompt``, ``label``) in tokens; a label has those that scoring it after the prompt has.
 
     Raises:
-        InputError: a label cannot be scored behind its prompt.
+        InputError: a label cannot be scored after its prompt.
     """
     prompts = pa.table(
         {

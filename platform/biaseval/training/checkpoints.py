@@ -85,7 +85,7 @@ def keep_only(run: Run, place: str, checkpoint: Checkpoint | None) -> None:
 
 
 def write_checkpoint(run: Run, place: str, n_steps: int, prepared: Prepared, share: Share) -> None:
-    """Write a checkpoint behind ``n_steps`` optimizer steps, and delete the one before; all workers call this at once.
+    """Write a checkpoint after ``n_steps`` optimizer steps, and delete the one before; all workers call this at once.
 
     Raises:
         BiasevalError: the disk is full or the store does not answer; the previous checkpoint stays.

@@ -119,7 +119,7 @@ def _flat(path: str, form: str, rows: Sequence[tuple[int, Row]]) -> Conversation
 
 
 def _instruction(row: Row, extra: str, answer: str) -> list[Turn]:
-    """Return a question and its answer; the text that the instruction is about follows it behind an empty line."""
+    """Return a question and its answer; the text that the instruction is about follows it after an empty line."""
     about = _text(row, extra) if row.get(extra) is not None else ""
     question = "\n\n".join(part for part in (_text(row, "instruction"), about) if part.strip())
     if not question:
@@ -250,14 +250,19 @@ def _flat_roots(
             continue
         messages[message.id] = message
         parents[message.id] = row.get("parent_id")
-    roots = []
+    roots, reached = [], []
     for identifier, parent in parents.items():
+        if parent in messages:
+            messages[str(parent)].replies.append(messages[identifier])
+            continue
+        reached.append(messages[identifier])
         if parent is None:
             roots.append((identifier, messages[identifier]))
-        elif parent in messages:
-            messages[str(parent)].replies.append(messages[identifier])
         else:
             left_out["replies to messages that are not in the file"] += 1
+    for message in reached:
+        reached += message.replies
+    left_out += Counter({"in a circle of replies": len(messages) - len(reached)})
     for message in messages.values():
         try:
             _refuse_same_role(message)
@@ -269,7 +274,7 @@ def _flat_roots(
 def _message(data: ConversationsSpec, row: Any, tree_state: object) -> _Message:
     if not isinstance(row, dict):
         raise _RowError(f"holds {row!r} where a message should be")
-    if row.get("role") not in _OASST_ROLES:
+    if row.get("role") not in [*_OASST_ROLES]:  # a list has no hash
         raise _RowError(f"role is {row.get('role')!r}, not prompter or assistant; set data.format if this is no OASST1")
     identifier = _text(row, "message_id")
     text = _text(row, "text")

@@ -151,7 +151,7 @@ class Watch:
     against: frozenset[str] = frozenset()
     """Names of the sets whose mean is subtracted, where what counts is a difference."""
     cutoffs: Mapping[int, float] = field(default_factory=dict)
-    """Optimizer steps to the F1 on the sets that decide that must be reached at the first evaluation behind so many;
+    """Optimizer steps to the F1 on the sets that decide that must be reached at the first evaluation after so many;
     where it is not, training ends without a result."""
 
     def stops(self, before: int, n_steps: int, scores: Sequence[Scores]) -> str | None:
@@ -164,7 +164,7 @@ class Watch:
         if not due or f1 >= max(due):
             return None
         return (
-            f"stopped early behind {n_steps:,} steps: F1 {f1:.4f} on validation, and the search asks for {max(due):.4f}"
+            f"stopped early after {n_steps:,} steps: F1 {f1:.4f} on validation, and the search asks for {max(due):.4f}"
         )
 
 
@@ -179,7 +179,7 @@ class Selection:
     _n_worse: int = field(default=0, init=False)
 
     def add(self, step: int, scores: Sequence[Scores]) -> bool:
-        """Hear of an evaluation behind a step; return whether it is the best so far.
+        """Hear of an evaluation after a step; return whether it is the best so far.
 
         Of equal ones the first is; none is whose loss on some set is not finite.
         """

@@ -45,7 +45,7 @@ def training_steps(
     """Make the steps, up to the first whose loss or gradient is not finite, and yield each.
 
     Workers of a group call this at once, and each yields the same. After the last step of an epoch, the loss on
-    held-out rows is computed. The optimization has the state behind ``start`` steps that were made before.
+    held-out rows is computed. The optimization has the state after ``start`` steps that were made before.
     """
     planned = steps_of(objective, recipe)
     for step, (epoch, rows) in list(enumerate(planned))[start:]:

@@ -8,7 +8,7 @@ from biaseval.spec import TrainingSpec
 _FIRST_SCALE = 2.0**16
 
 _GROWTH_STEPS, _MOST_SKIPPED = 2000, 20
-"""Steps in a row behind which a loss is scaled by more, as torch's GradScaler does; and those that end a training where
+"""Steps in a row after which a loss is scaled by more, as torch's GradScaler does; and those that end a training where
 none of them was made."""
 
 
@@ -29,7 +29,7 @@ class Step:
 class LossScale:
     """What losses are multiplied by in float16, so that small gradients are not lost: as torch's GradScaler does it.
 
-    It halves where a gradient overflows, and doubles behind 2,000 steps in a row without that.
+    It halves where a gradient overflows, and doubles after 2,000 steps in a row without that.
     """
 
     value: float = _FIRST_SCALE

@@ -76,5 +76,5 @@ def complete_model(run: Run, folder: str, base: Base, dtype: str) -> None:
 def _as_saved(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
     tensor = tensor.detach()
     saved = tensor.to("cpu", torch_dtype(dtype)) if tensor.is_floating_point() else tensor.cpu()
-    # A copy, also where nothing changes: a gathered weight is gone behind its context.
+    # A copy, also where nothing changes: a gathered weight is gone after its context.
     return saved.clone(memory_format=torch.contiguous_format)

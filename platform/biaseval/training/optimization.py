@@ -88,7 +88,7 @@ class Optimization:
         yield
 
     def state_of(self, parameter: torch.nn.Parameter) -> State:
-        """Return the state of a trained parameter behind a step; all workers ask for it at once."""
+        """Return the state of a trained parameter after a step; all workers ask for it at once."""
         weight = parameter.detach().float()
         own = self._optimizer.state.get(parameter)  # nothing of a parameter that no loss depends on
         return {"weight": weight, **{key: own[key].float() if own else torch.zeros_like(weight) for key in MOMENTS}}
@@ -96,7 +96,7 @@ class Optimization:
     def restore(
         self, states: Iterator[tuple[torch.nn.Parameter, State]], n_steps: int, loss_scale: LossScale | None = None
     ) -> None:
-        """Go on behind step ``n_steps`` of another process, whose states these are, of every trained parameter."""
+        """Go on after step ``n_steps`` of another process, whose states these are, of every trained parameter."""
         self.loss_scale = loss_scale
         for parameter, state in states:
             plain_restore(parameter, state, steps_made(n_steps, loss_scale), self._optimizer)

@@ -168,7 +168,7 @@ class _Notes:
 
     @property
     def best_step(self) -> int | None:
-        """The step behind which the best weights are so far."""
+        """The step after which the best weights are so far."""
         return None if self._selection is None else self._selection.best_step
 
     @property
@@ -182,7 +182,7 @@ class _Notes:
         self._step_seconds += record.seconds
 
     def ask(self, ready: Prepared, share: Share) -> bool:
-        """Evaluate the model behind the step noted last; return whether it is the best so far."""
+        """Evaluate the model after the step noted last; return whether it is the best so far."""
         sets = () if self._work.watch is None else self._work.watch.sets
         scores = [own.scores(ready.optimization, share) for own in sets]
         self._evaluation_seconds += sum(own.seconds or 0.0 for own in scores)
@@ -287,12 +287,12 @@ def _own_rows(run: Run, table: TableSchema, work: Work) -> dict[int, list[Row]]:
 
 
 def _kept(work: Work, step: int) -> str:
-    """Return the folder of the run for the weights behind a step, while it is the best."""
+    """Return the folder of the run for the weights after a step, while it is the best."""
     return f"{work.checkpoints}/{_KEPT}{step:08d}"
 
 
 def _write_kept(run: Run, base: Base, work: Work, recipe: Recipe, folder: str, step: int) -> None:
-    """Make a model of the weights that were kept behind a step; the first worker does."""
+    """Make a model of the weights that were kept after a step; the first worker does."""
     if base.share.rank > 0:
         return
     kept = _kept(work, step)
@@ -308,7 +308,7 @@ def _write_kept(run: Run, base: Base, work: Work, recipe: Recipe, folder: str, s
 
 
 def _write_last(run: Run, base: Base, ready: Prepared, recipe: Recipe, folder: str) -> None:
-    """Write the adapter or the model as it is behind the last step."""
+    """Write the adapter or the model as it is after the last step."""
     if ready.adapter is None:
         write_weights(run, folder, ready, base.share, recipe.saved_dtype)
         complete_model(run, folder, base, recipe.saved_dtype)

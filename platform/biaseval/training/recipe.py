@@ -25,7 +25,7 @@ class Recipe:
     adapter_in_float32: bool = True
     """Or an adapter has the numbers of the layers that it changes, as in P1's code."""
     schedule: Literal["linear", "cosine"] = "linear"
-    """How the learning rate falls behind the warm-up."""
+    """How the learning rate falls after the warm-up."""
     max_steps: int | None = None
     """At most so many optimizer steps."""
     goes_by_steps: bool = False

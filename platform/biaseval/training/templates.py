@@ -48,7 +48,7 @@ def encode_conversations(
     """Return the conversations in tokens.
 
     A conversation is tokenized as one text. Its answers are found by rendering it up to each of them: tokens that the
-    text before an answer has in common with the whole are no part of it. White space that a template puts behind the
+    text before an answer has in common with the whole are no part of it. White space that a template puts after the
     end of an answer does not count.
 
     ``plain`` needs no new token: ``User: {text}``, an empty line, ``Assistant: {text}``, EOS, and so on, a system text

@@ -210,7 +210,7 @@ def _restore_shared(parameter: torch.nn.Parameter, state: optimization.State) ->
 
 
 def _restore_partitioned(parameter: Any, state: optimization.State) -> None:
-    """Restore a parameter of which every worker holds a share, of equal length, zeros behind the end."""
+    """Restore a parameter of which every worker holds a share, of equal length, zeros after the end."""
     from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
     from deepspeed.utils import safe_set_local_fp32_param, safe_set_local_optimizer_state
 

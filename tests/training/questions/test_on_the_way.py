@@ -132,7 +132,7 @@ def test_a_search_stops_what_is_behind_at_the_first_evaluation_that_a_rung_asks_
     assert stops(asked, 9, 10, a=0.5) is None  # what is as good as the cutoff goes on
     assert (
         stops(asked, 9, 10, a=0.4)
-        == "stopped early behind 10 steps: F1 0.4000 on validation, and the search asks for 0.5000"
+        == "stopped early after 10 steps: F1 0.4000 on validation, and the search asks for 0.5000"
     )
     assert stops(asked, 9, 12, a=0.4) is not None
     assert stops(asked, 10, 12, a=0.4) is None  # the one before was asked

@@ -73,15 +73,10 @@ def answering_stage(spec: QaBiasSpec, model: QaModelSpec, units: Sequence[Unit])
     from biaseval.execute.parts import Parts
 
     return Parts(
-        name=f"answering by {model.name}",
-        verb=verb,
-        noun="questions",
-        units=units,
-        execution=spec.execution,
-        worker=AnswersWorker,
-        arguments={"model": model, "windows": spec.windows},
+        name=f"answering by {model.name}", verb=verb, noun="questions", units=units, execution=spec.execution,
+        worker=AnswersWorker, arguments={"model": model, "windows": spec.windows},
         recorder=partial(ReaderRecord, model=model.name),
-    )
+    )  # fmt: skip
 
 
 class AttributesWorker:

@@ -194,7 +194,7 @@ def _parameters_by_hand() -> PunktParameters:
     parameters = punkt.PunktParameters()
     parameters.abbrev_types = set(_ABBREVIATIONS)
     parameters.sent_starters = set(_SENTENCE_STARTERS)
-    # Function words are written small inside sentences: a capital one behind an abbreviation begins a sentence.
+    # Function words are written small inside sentences: a capital one after an abbreviation begins a sentence.
     small = punkt._ORTHO_MID_LC | punkt._ORTHO_BEG_UC
     function_words = {word for word in STOP_WORDS | _SENTENCE_STARTERS if len(word) > 1}  # one letter is an initial
     parameters.ortho_context = defaultdict(int, dict.fromkeys(function_words, small))
