@@ -100,8 +100,9 @@ def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relation
     (None, None, None),
 ])  # fmt: skip
 def test_an_advice_has_one_word(relations: Relations, advice: str, word: str, where_less_accurate: str) -> None:
-    words = relations.connection.execute("select advised($1, false), advised($1, true)", [advice]).fetchone()
-    assert words == (word, where_less_accurate)
+    asked = "select advised('cc', $1, false), advised('cc', $1, true), advised('none', $1, false)"
+    words = relations.connection.execute(asked, [advice]).fetchone()
+    assert words == (word, where_less_accurate, word and f"demonstrations: {word}")
 
 
 CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
