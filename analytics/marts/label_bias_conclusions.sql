@@ -221,6 +221,30 @@ certainty as (
     from verdicts
 ),
 
+-- What the run does not say, in the order of the sentence.
+unknown as (
+    select
+        1 as place,
+        'BiasScore cannot be tested, because ' || if(
+            any_value(n_tasks) > 1, 'each task has a label with fewer than 5 rows',
+            format(
+                '{} of its {} rows are “{}”', any_value(n_fewest_bias_score_rows),
+                any_value(single.n_bias_score_rows // single.n_demo_sets), any_value(fewest_bias_score_label)
+            )
+        ) as text
+    from told
+    left join single using (n_demos)
+    where n_tasks_bias_score_tested = 0 and told.bias_score is not null
+    having count(*) > 0
+    union all
+    select 2, 'each mitigation is tested against none, and not against the others'
+    where (select count(distinct method) from label_bias_remedies where against_method = 'none' and method <> 'none') > 1
+    union all
+    select 3, if(n_tasks = 1, 'one task says', format('{} tasks say', n_tasks)) || ' nothing about other tasks; measure 6 or more'
+    from (select max(n_tasks) as n_tasks from plain)
+    where n_tasks < 6
+),
+
 lines as (
     select 1 as line, lead, capitalized(text) || '.' as text from headline
     union all
@@ -287,7 +311,7 @@ lines as (
         || coalesce(', per ' || nullif(concat_ws(
             ' and ', if(bool_or(has_tasks), 'task', null), if(bool_or(has_sets), 'set of demonstrations', null)
         ), ''), '')
-        || ', once for all rows.'
+        || coalesce((select format(', once for all {:,} rows.', any_value(n_rows // n_demo_sets)) from single having count(*) > 0), ', once for all rows.')
     from prices
     having count(*) > 0
     union all
@@ -314,20 +338,6 @@ lines as (
         listed(list(format('{} of {} {}', n_tasks_not_above, n_tasks, with_demos(n_demos)) order by n_demos)) || '.'
     from told
     where n_tasks > 1 and n_tasks_not_above > 0
-    having count(*) > 0
-    union all
-    select
-        7, 'BiasScore cannot be tested:',
-        if(
-            any_value(n_tasks) > 1, 'each task has a label with fewer than 5 rows.',
-            format(
-                '{} of its {} rows are “{}”.', any_value(n_fewest_bias_score_rows),
-                any_value(single.n_bias_score_rows // single.n_demo_sets), any_value(fewest_bias_score_label)
-            )
-        )
-    from told
-    left join single using (n_demos)
-    where n_tasks_bias_score_tested = 0 and told.bias_score is not null
     having count(*) > 0
     union all
     select
@@ -386,17 +396,15 @@ lines as (
     from certainty
     where n_units is not null
     union all
+    select 19, 'Not known:', string_agg(text, '. ' order by place) || '.'
+    from (select place, if(place = (select min(place) from unknown), text, capitalized(text)) as text from unknown)
+    having count(*) > 0
+    union all
     select
         21, 'Other tasks:',
-        case
-            when not has_words_for_others then format('{} say nothing about other tasks; measure 6 or more.', counted(n_tasks, 'task'))
-            else coalesce(
-                'bias also changes in tasks like these with ' || for_others || '.',
-                'no change of bias is shown for tasks like these.'
-            )
-        end
+        coalesce('bias also changes in tasks like these with ' || for_others || '.', 'no change of bias is shown for tasks like these.')
     from certainty
-    where has_words and is_of_these and n_tasks > 1
+    where has_words and is_of_these and has_words_for_others
 )
 
 select line, lead, text from lines order by all

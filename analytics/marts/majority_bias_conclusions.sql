@@ -209,7 +209,7 @@ lines as (
     select
         4, 'Price:',
         listed(list(format('{} for {}', counted(n_prompts, 'prompt'), name) order by number))
-        || ', per draw of demonstrations, once for all rows.'
+        || format(', per draw of demonstrations, once for all {:,} rows.', (select max(n_test_rows) from majority_by_model))
     from prices
     having count(*) > 0
     union all
@@ -258,6 +258,11 @@ lines as (
     having not exists (select 1 from best)
     union all
     select 16, 'The instruction changes weighted F1:', text || '.' from gaps
+    union all
+    select
+        19, 'Not known:', 'one data set says nothing about others.'
+        || if(count(distinct method) > 2, ' Each mitigation is tested against none, and not against the others.', '')
+    from named
     union all
     select
         20, 'How sure:',

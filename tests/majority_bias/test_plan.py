@@ -14,6 +14,7 @@ from biaseval.errors import InputError
 from biaseval.majority_bias.data import Dataset, read_dataset
 from biaseval.majority_bias.plan import SettingPlan, draw_demonstrations, plan_settings
 from biaseval.majority_bias.proportions import Setting
+from biaseval.prompting.lengths import PieceLengths, TokenCounter
 from biaseval.prompting.parts import n_prompts, n_scores
 from biaseval.spec import MajorityBiasSpec
 from biaseval.tables import CONTEXTS, PROMPTS, SETTINGS
@@ -238,6 +239,7 @@ def test_a_part_costs_each_of_its_contexts_once(tmp_path: Path) -> None:
         return len(TOKENIZER(text)["input_ids"])
 
     labels = 6 * sum(n_tokens(f" {label}</s>") - 1 for label in ("True", "False"))
+    assert 6 * PieceLengths(TokenCounter(TOKENIZER)).with_eos(("True", "False")) == labels
     shared = n_tokens(context["text"]) + sum(n_tokens(text) - 1 for text in inputs) + labels
     assert part.tokens == pytest.approx(shared, abs=6 * 6)  # pieces are counted apart; tokens may merge where they meet
     unshared = 2 * sum(n_tokens(context["text"] + text) for text in inputs) + labels

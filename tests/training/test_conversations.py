@@ -231,6 +231,10 @@ def test_the_chat_template_counts_answers_and_their_end(tokenizer: PreTrainedTok
     chat.chat_template = CHATML.replace("<|{{", "{% if loop.last %}!{% endif %}<|{{")
     with pytest.raises(InputError, match="renders the first turns of conversation c otherwise when more follow"):
         encode(chat, conversation("a", "b", "c", "d"), template="chat")
+    # And one that renders no answers at all.
+    chat.chat_template = "{% for m in messages if m['role'] == 'user' %}{{ m['content'] }}</s>{% endfor %}"
+    with pytest.raises(InputError, match="so that its answers cannot be found"):
+        encode(chat, conversation("a", "b"), template="chat")
     chat.chat_template = "{{ raise_exception('no system') }}"
     with pytest.raises(InputError, match=r"the tokenizer's template fails \(no system\)"):
         encode(chat, conversation("a", "b"), template="chat")

@@ -36,17 +36,14 @@ def planted(questions: int, strength: float) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the rows of ``qa_debiasing`` of a study without a shortcut and with one, by model and heuristic.
-
-    It is what ``biaseval demo qa`` runs, made smaller, but for the training without a shortcut.
-    """
+    """Return the rows of ``qa_debiasing`` of what ``biaseval demo qa`` runs, made smaller, by model and heuristic."""
     folder = tmp_path_factory.mktemp("planted")
     content = yaml.safe_load(QA_SPEC_PATH.read_text())
     content["datasets"]["in_distribution"] = {"unbiased": planted(2000, 0)}
     content["bootstrap"] = {"sample": 200}
     content["train"] |= {
         "bases": [{"name": "reader", "path": str(READER_PATH)}],
-        "data": {"none": planted(1600, 0), "strong": planted(1600, 0.9)},
+        "data": {"strong": planted(1600, 0.9)},
         "validation": {"check": planted(300, 0.9)}, "methods": ["standard", "product_of_experts"],
         "evaluation_steps": 1000, "bias_model": {"learning_rate": 1e-3, "max_steps": 80},
         "product_of_experts": {"bias_scale": 0.5, "max_steps": 80},
@@ -62,15 +59,14 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
 
 
 def test_the_shortcut_that_was_planted_is_found_and_no_other(studied: dict[tuple[str, str], dict[str, Any]]) -> None:
-    strong, none = studied["reader@strong", "ans_pos"], studied["reader@none", "ans_pos"]
+    strong, other = studied["reader", "ans_pos"], studied["reader", "word_dist"]
     assert strong["bias_significance"] > 0
-    assert none["bias_significance"] == 0
-    assert strong["difference"] > none["difference"] + 4
-    assert studied["reader@strong", "word_dist"]["bias_significance"] == 0
+    assert other["bias_significance"] == 0
+    assert strong["difference"] > abs(other["difference"]) + 4
 
 
 def test_a_product_of_experts_takes_some_of_it_and_no_more(studied: dict[tuple[str, str], dict[str, Any]]) -> None:
-    row = studied["reader@strong+product_of_experts", "ans_pos"]
+    row = studied["reader+product_of_experts", "ans_pos"]
     assert row["gap_change_high"] < 0
     assert not row["is_nearly_broken"]
     assert row["exact_match"] > row["standard_exact_match"] - 2

@@ -31,7 +31,7 @@ _MOST_TESTS = 24
 _MOST_GIVEN_UP = 5
 
 _N_CONCLUSIONS = 3
-"""The number of conclusions that a terminal shows above the numbers."""
+"""The number of conclusions that a terminal shows above the numbers, beside what the run does not say."""
 
 _LITTLE_GIB = 1
 """Memory of one worker without ZeRO below which the table over ZeRO stages is omitted."""
@@ -82,8 +82,10 @@ def show_finished(run: Run, spec: AnySpec, *, as_json: bool) -> None:
     if as_json:
         print_json({"run": run.uri, **made, "summary": summary})
         return
-    for conclusion in summary.get("conclusions", ())[:_N_CONCLUSIONS]:
-        typer.echo(conclusion)
+    conclusions = summary.get("conclusions", ())
+    for number, conclusion in enumerate(conclusions):
+        if number < _N_CONCLUSIONS or conclusion.startswith("Not known:"):
+            typer.echo(conclusion)
     print_metrics(run.uri, headline(spec))
     for caution in summary["cautions"]:
         say(f"caution: {caution}")
