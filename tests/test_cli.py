@@ -316,7 +316,7 @@ def test_a_run_can_be_asked_in_every_format(tmp_path: Path, tiny_llama: Path, he
 @pytest.mark.parametrize(("error", "code", "said"), [
     (ValueError("x" * 9000), 1, "error: ValueError: x{20}.*; biaseval did not expect this: check its input"),
     (RuntimeError("INTERRUPT Error: Query interrupted"), 130, "interrupted; run the same command again"),
-    (MemoryError("malloc of size 9 failed"), 1, "error: there is not enough memory for this; ask for fewer rows or"),
+    (MemoryError("malloc of size 9 failed"), 1, "error: there is not enough memory; free some, take a larger"),
     (InputError(f"{'x' * 9000}; mend it\nnext"), 2, "error: x{20}.* … .*x; mend it\nnext"),
 ])  # fmt: skip
 def test_no_error_ends_in_a_traceback_or_in_pages_of_text(

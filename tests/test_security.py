@@ -8,7 +8,7 @@ import yaml
 
 from biaseval.analysis.table_files import csv_file
 from biaseval.demo import SPEC_PATH
-from biaseval.errors import InputError
+from biaseval.errors import InputError, without_credentials
 from biaseval.store import Run
 from tests.commands import call
 
@@ -29,6 +29,15 @@ def test_credentials_in_a_uri_are_refused_unseen(
     assert (found.code, "has credentials in it" in found.err) == (2, True), found.err
     kept = [file.read_text() for file in tmp_path.rglob("*") if file.is_file() and file.name != "spec.yaml"]
     assert not any("cr3t" in text for text in [found.out, found.err, *kept])
+
+
+@pytest.mark.parametrize(("text", "shown"), [
+    ("s3://K:ab/c@d@bucket/x", "s3://…@bucket/x"), ("s3://user@b/x", "s3://…@b/x"), ("s3://b/x@y", "s3://b/x@y"),
+    ("at https://host:8443/repo@v2/x", "at https://host:8443/repo@v2/x"), ("a://k:1/2 b@c", "a://k:1/2 b@c"),
+    ('{"url": "http://h:80/a","mail":"x@y"}', '{"url": "http://h:80/a","mail":"x@y"}'),
+])  # fmt: skip
+def test_credentials_are_taken_out_of_a_text_and_ports_stay(text: str, shown: str) -> None:
+    assert without_credentials(text) == shown
 
 
 def test_links_in_a_run_are_followed_neither_to_write_nor_to_sweep(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 -- One row per caution about the differences of other_run from run: line, its place; lead,
--- empty; text, which stands behind the names of the runs (compare_cautions).
+-- empty; text, which follows the names of the runs (compare_cautions).
 with
 sides as (
     select

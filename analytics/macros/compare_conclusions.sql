@@ -81,7 +81,7 @@ lines as (
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)
     union all
     select
-        run, other_run, who, against, 3, 'Without mitigation:',
+        run, other_run, who, against, 3, 'With no mitigation on either side:',
         format(
             '{} against {}{}: {}.', who, against, if(starts_with(place, 'no mitigation'), replace(place, 'no mitigation', ''), ''),
             concat_ws('; ', performance, bias)

@@ -1,4 +1,4 @@
--- from draw_errors('changes'): what other draws of demonstrations, for the same proportions and after the same test
+-- from draw_errors('changes'): what other draws of demonstrations, for the same proportions and with the same test
 -- rows, would change of differences of majority-label bias. changes: a relation with family, test (a struct with
 -- metric), number (of the setting), seed, value and other_value: what the draw of a seed adds to the metric of each
 -- side, null where a side lacks the seed. The difference is the sum of other_value minus that of value. One row per

@@ -89,7 +89,7 @@ mitigated as (
 followed as (
     select
         'Over all draws, a label''s share of the answers follows its share of the demonstrations by ' || array_to_string(list(followed order by instruction), '; ')
-        || ' (0: not at all, 1: entirely). ' || coalesce('After mitigation: ' || any_value(mitigated.told) || '. ', '') as text
+        || ' (0: not at all, 1: entirely). ' || coalesce('Measured after mitigation, and not tested: ' || any_value(mitigated.told) || '. ', '') as text
     from proportions, mitigated
     having count(followed) > 0
 ),
@@ -97,10 +97,16 @@ followed as (
 -- Draws of demonstrations in which nearly all answers are one label: means over draws hide them.
 drawn as (
     select
-        instruction, count(distinct (setting, seed)) as n_draws, count(*) filter (share_predicted > 0.95) as n_single,
-        count(*) filter (share_predicted > 0.95 and share_shown = most_shown) as n_followed
-    from (select *, max(share_shown) over (partition by instruction, predict, method, setting, seed) as most_shown from majority_label_shares)
-    semi join plain using (instruction, predict, method)
+        instruction, count(*) as n_draws, count(single) as n_single, count(distinct single) as n_labels, any_value(single) as label,
+        count_if(len(most) = 1 and single is not null) as n_clear, count_if(len(most) = 1 and single = most[1]) as n_followed
+    from (
+        select
+            instruction, any_value(label) filter (share_predicted > 0.95) as single,
+            list(label) filter (share_shown = most_shown) as most
+        from (select *, max(share_shown) over (partition by instruction, predict, method, setting, seed) as most_shown from majority_label_shares)
+        semi join plain using (instruction, predict, method)
+        group by instruction, setting, seed
+    )
     group by instruction
 ),
 
@@ -192,10 +198,17 @@ lines as (
     select
         3, 'One label:',
         format(
-            'more than 95 % of the answers are one label in {}.', array_to_string(list(format(
-                '{} of {} of demonstrations{}; in {} of these, that label is the most frequent of the demonstrations', n_single,
-                counted(n_draws, 'draw'), given, if(n_followed = n_single, 'all', n_followed::varchar)
-            ) order by instruction), ', and in ')
+            'more than 95 % of the answers are one label in {}.', array_to_string(list(
+                format('{} of {} of demonstrations{}', n_single, counted(n_draws, 'draw'), given)
+                || case
+                    when n_labels = 1 then format(', always “{}”', label)
+                    when n_clear > 0 then format(
+                            '. Where one label leads among the demonstrations, it is that label in {} of {} of these', n_followed, n_clear
+                        )
+                    else ''
+                end
+                order by instruction
+            ), ', and in ')
         )
     from drawn
     inner join plain using (instruction)
@@ -216,7 +229,7 @@ lines as (
     from told_lengths('prompt_lengths')
     union all
     select
-        6, 'Seeds:', told_draws('seed', max(n_seeds), 'On average over settings, weighted F1 has a standard deviation of '
+        22, 'Seeds:', told_draws('seed', max(n_seeds), 'On average over settings, weighted F1 has a standard deviation of '
             || as_rate(avg(mean_sd_over_seeds order by instruction)) || ' over the seeds')
     from plain
     having max(n_seeds) > 1
@@ -261,7 +274,7 @@ lines as (
     union all
     select
         19, 'Not known:', 'one data set says nothing about others.'
-        || if(count(distinct method) > 2, ' Each mitigation is tested against none, and not against the others.', '')
+        || if(count(distinct method) filter (method not like 'lora%') > 2, ' No test compares one calibration with another.', '')
     from named
     union all
     select

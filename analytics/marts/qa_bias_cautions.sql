@@ -142,7 +142,7 @@ sentences as (
         20,
         'Intervals of debiased readers are over questions, not over trainings. '
         || if(
-            count(distinct seed) = 1, 'Each reader is a single training; another seed gives another reader.',
+            count(distinct seed) = 1, 'Each reader is a single training.',
             'Compare the seeds of a method: an interval holds for one training, not for the method.'
         )
     from debiased

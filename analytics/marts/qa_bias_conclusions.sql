@@ -264,8 +264,8 @@ addressed as (
         ) as label,
         significance_change,
         format(
-            'bias significance {} → {}{}', as_points(standard_significance), as_points(bias_significance),
-            coalesce(format(' and gap {} → {} points', as_points(standard_gap), as_points(gap)), '')
+            'bias significance {} → {}{} points', as_points(standard_significance), as_points(bias_significance),
+            if(gap is null or standard_gap is null, '', format(' and gap {} → {}', as_points(standard_gap), as_points(gap)))
         ) as change,
         case
             when is_nearly_broken then 36
@@ -289,7 +289,8 @@ addressed as (
 grades as (
     select
         line, count(*) as n,
-        some_of(list(format('{} ({})', label, change) order by significance_change, label), 3) as told,
+        some_of(list(format('{} ({})', label, change) order by -abs(significance_change), label), 3) as told,
+        some_of(list(label order by label), 3) as names,
         some_of(list(
             format('{} ({} against {} %)', label, as_points(worse_high), as_points(standard_worse_high)) order by label
         ), 3) as broken,
@@ -313,7 +314,8 @@ f1 as (
         from (
             select 'in distribution, F1 ' as place, label, f1_verdict as verdict from addressed
             union all
-            select format('out of distribution ({}), F1 ', counted(n_datasets, 'set')), label, outside_verdict from addressed
+            select distinct format('out of distribution ({}), F1 ', counted(n_datasets, 'set')), split_part(label, ' measured on ', 1), outside_verdict
+            from addressed
         )
         where verdict is not null
         group by place
@@ -328,13 +330,19 @@ lines as (
     select
         2, 'Before you deploy:',
         format(
-            'the most accurate model, {}, is right on {} % of the questions{}.', name, as_points(100 * exact_match),
+            'the most accurate model, {}, is right on {} % of the questions{}. Whether that is enough is your decision.',
+            name, as_points(100 * exact_match),
             coalesce(', but where ' || (
                 select format('{} {} {} on {} %', heuristic, if(side = 1, '>', '≤'), printf('%g', threshold), as_points(other_em))
                 from biases
                 where (model, dataset) = (most.model, most.dataset) and is_supported
                 order by other_em
                 limit 1
+            ), (
+                select format(', and none of {} of it is significant', counted(count(*), 'tested shortcut'))
+                from biases
+                where (model, dataset) = (most.model, most.dataset) and is_supported is not null
+                having count(*) > 0
             ), '')
         )
     from (
@@ -373,7 +381,7 @@ lines as (
             when 31 then told || '. A loss of F1 cannot be excluded.'
             when 32 then told || '. F1 falls too.'
             when 33 then told || '.'
-            when 34 then format('{}; {} of {}.', told, n, counted(n_all, 'debiased reader'))
+            when 34 then format('{}; {} of {}.', names, n, counted(n_all, 'debiased reader'))
             when 35 then format('{} of {} ({}).', n, counted(n_all, 'debiased reader'), reasons)
             else format(
                 '{} of {}: {}. The exact match of their worse group is below two thirds of the standard reader''s, so a '
@@ -388,7 +396,8 @@ lines as (
     select
         38, 'Training:',
         counted(count(*), 'reader') || ' trained'
-        || if(count(problem) > 0, format('; {} failed, and the others are shown', count(problem)), '') || '.'
+        || if(count(problem) > 0, format('; {} failed, and the others are shown', count(problem)), '')
+        || if(count(distinct seed) = 1, '. Each is a single training, and another seed gives another reader.', '.')
     from trained_models
     where method <> 'bias_model'
     having count(*) > 0
@@ -402,7 +411,7 @@ lines as (
                 ' So is the chance of any false difference between models, over all of them.', ''
             ),
             if((select count(*) from addressed) > 0, ' The same holds for all changes by debiasing, for these trainings.', ''),
-            ' Each p of this page is corrected for all such tests. Intervals of gaps and of exact match hold for one number each.'
+            ' Each p of this page is corrected for all such tests. Each interval of a gap or of exact match is of that number alone.'
         )
     from judged
     having count_if(word in ('biased', 'none')) > 0 or (select count(*) from addressed) > 0

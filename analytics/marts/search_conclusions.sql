@@ -95,14 +95,14 @@ lines as (
     from borders
     where n > 0
     union all
-    select 3, 'Compared with always answering one label:', format('in the settings of {}, the chosen trial {}.', objective, beside)
+    select 3, 'Compared with always answering one label:', format('in the settings that {} is computed from, the chosen trial {}.', objective, beside)
     from single
     where is_unpraised
     union all
     select
         3, 'Compared with always answering one label:',
         format(
-            'in the settings of {}, the chosen trial is not shown to be better in {} of {}.', any_value(objective),
+            'in the settings that {} is computed from, the chosen trial is not shown to be better in {} of {}.', any_value(objective),
             count_if(is_unpraised), count(*)
         )
     from best

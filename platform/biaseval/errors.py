@@ -49,7 +49,8 @@ def first_of(problems: Sequence[str], where: str = "", what: str = "problems", m
 
 def without_credentials(text: str) -> str:
     """Return a text without the user and the password of URIs in it."""
-    return re.sub(r"(?<=://)([^/\s@]+|[^/\s@:]*:[^\s@]*)@", "…@", text)  # secrets may hold a slash
+    # A secret may hold a slash or an @; a port holds neither.
+    return re.sub(r"(?<=://)(?:[^/\s@:]*:(?!\d{1,5}[/?#])[^\s\"'<>]*|[^/\s@]+)@", "…@", text)
 
 
 def refuse_broken(place: str, text: str) -> None:

@@ -125,7 +125,8 @@ def test_trees_lose_other_languages_unfinished_trees_and_orphans(tmp_path: Path)
     assert len(found.kept) == 1
     assert found.left_out == {
         "deleted": 1, "not accepted in review": 1, "in another language": 1, "without an answer": 1,
-        "replies to messages that are not in the file": 1, "of unfinished trees": 1, "in a circle of replies": 2,
+        "replies to messages that are not in the file": 1, "of unfinished trees": 1,
+        "in or below a circle of replies": 2,
     }  # fmt: skip
     with pytest.raises(InputError, match=r"no conversation is left \(.*3 in another language.*check data.languages"):
         read(write(tmp_path, rows), languages=["fr"])

@@ -98,7 +98,7 @@ def main() -> None:
             say(f"error: {str(error.filename)[:200]!r}: is no path ({error.strerror}); correct it")
             sys.exit(2)
         if isinstance(error, MemoryError):  # also Arrow's, of a query's result
-            say("error: there is not enough memory for this; ask for fewer rows or columns, or for counts")
+            say("error: there is not enough memory; free some, take a larger machine, or ask a query for fewer rows")
             sys.exit(1)
         say(f"error: {_unforeseen(error)}")
         sys.exit(1)

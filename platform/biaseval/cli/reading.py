@@ -74,7 +74,7 @@ def sql(
     schema: Annotated[
         bool,
         typer.Option(
-            "--schema", help="Instead of a QUERY: list the columns of all tables, or of the named one behind RUN."
+            "--schema", help="Instead of a QUERY: list the columns of all tables, or of the one named after RUN."
         ),
     ] = False,
     files: Annotated[

@@ -149,13 +149,14 @@ class Cluster:
                 raise BiasevalError(f"Ray {what}: {error}; run the same command again") from error
             self._is_local = address == LOCAL
             self._is_connected = self._is_ours = True
-        from ray._private.authentication.authentication_utils import is_token_auth_enabled
+        with suppress(ImportError):  # of Ray's own rooms
+            from ray._private.authentication.authentication_utils import is_token_auth_enabled
 
-        if not self._is_local and not is_token_auth_enabled():
-            say(
-                f"caution: Ray at {address} asks for no token, so whoever reaches its ports can run code on it; set "
-                "RAY_AUTH_MODE=token for it and here"
-            )
+            if not self._is_local and not is_token_auth_enabled():
+                say(
+                    f"caution: Ray at {address} asks for no token, so whoever reaches its ports can run code on it; "
+                    "set RAY_AUTH_MODE=token for it and here"
+                )
 
 
 @contextmanager

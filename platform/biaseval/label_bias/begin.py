@@ -59,6 +59,8 @@ def begin_tasks(spec: LabelBiasSpec, sources: Sources) -> Iterator[Begun]:
 def _start(spec: LabelBiasSpec, drawn: Drawn, sampler: Sampler, templates: Mapping[str, str]) -> Start:
     task, main = drawn.task, drawn.splits.main
     notes = [*drawn.notes, *(f"{task.name}: {caution}" for caution in label_cautions(drawn.splits.labels))]
+    if n_blank := sum(not "".join(instance.texts.values()).strip() for instance in task.instances):
+        notes.append(f"{task.name}: {n_blank} inputs are blank; take them out of the file, or leave the task out")
     own = spec.own_calibrations
     with_words = [purpose.name for purpose in purposes_of(spec.calibration, own) if purpose.needs_words]
     template, source = None, None

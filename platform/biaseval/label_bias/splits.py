@@ -168,9 +168,8 @@ def read_splits(uri: str) -> dict[str, pa.Table]:
     folder = Run.open(uri)
     files = [folder.path(name) for name in folder.names() if name.endswith(".parquet")] or [folder.root]
     try:
-        table = pa.concat_tables(
-            [pq.read_table(file, columns=[*columns], filesystem=folder.fs, partitioning=None) for file in files]
-        ).cast(pa.schema(columns.items()))
+        parts = (pq.read_table(file, columns=[*columns], filesystem=folder.fs, partitioning=None) for file in files)
+        table = pa.concat_tables([part.cast(pa.schema(columns.items())) for part in parts])
         table.validate(full=True)  # of a damaged file, texts may not be UTF-8
         if any(column.null_count for column in table.columns):
             raise pa.ArrowInvalid("a value is missing")

@@ -148,8 +148,8 @@ def _instance_problems(instances: list[Any]) -> Iterator[str]:
             found.append(f"{place}: id {identifier!r} is that of Instances[{seen[identifier]}] too; make ids unique")
         else:
             seen[identifier] = index
-        if not isinstance(text, str) or not text.strip():
-            found.append(f"{place}: input is missing, blank or not a string; write the text, or take the instance out")
+        if not isinstance(text, str):
+            found.append(f"{place}: input is missing or not a string")
         if not isinstance(outputs, list) or not outputs:
             found.append(f"{place}: has no output; give it a list of at least one label")
         elif not all(isinstance(output, str) for output in outputs):

@@ -27,15 +27,9 @@ _JUDGED = {"better": COLORS[2], "worse": COLORS[1]}
 _DASHES = ([1, 0], [6, 2], [6, 2, 1, 2], [10, 2], [2, 2], [8, 2, 2, 2], [4, 1], [1, 1])
 
 _CONFIG: Mapping[str, Any] = {
-    "background": "#ffffff",
-    "font": "sans-serif",
-    "view": {"stroke": None},
+    "background": "#ffffff", "font": "sans-serif", "view": {"stroke": None},
     "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "titleFontWeight": "normal",
-        "gridColor": "#dddddd",
-        "labelLimit": 260,
+        "labelColor": INK, "titleColor": INK, "titleFontWeight": "normal", "gridColor": "#dddddd", "labelLimit": 260,
         "labelFlush": False,
     },
     "axisX": {"grid": False},
@@ -44,11 +38,7 @@ _CONFIG: Mapping[str, Any] = {
         "symbolOpacity": 1, "columns": 2, "columnPadding": 24,
     },
     "title": {
-        "anchor": "start",
-        "fontSize": 13,
-        "fontWeight": "normal",
-        "subtitleFontSize": 11,
-        "subtitleColor": "#555555",
+        "anchor": "start", "fontSize": 13, "fontWeight": "normal", "subtitleFontSize": 11, "subtitleColor": "#555555",
     },
 }  # fmt: skip
 

@@ -234,6 +234,7 @@ _TERMS = (
     ("less bias, accuracy unclear", "Bias falls. Accuracy may rise or fall: the test cannot tell."),
     ("mixed, do not use", "Something improves and something else gets worse, or nothing improves."),
     ("helps, not enough", "Bias falls, but accuracy stays below always one label, or no test shows better answers."),
+    ("more demonstrations: …", "The same words on more demonstrations, against the fewest of the run."),
     ("no clear change", "The test cannot tell: that is no evidence of no change."),
     ("negligible", "The difference is significantly smaller than 0.01."),
     ("Always one label", "Always giving the most frequent gold label. Better: accuracy or macro-F1 is significantly "
@@ -256,7 +257,7 @@ select
     if(is_of_these_tasks, accuracy_same_tasks_verdict, accuracy_verdict) as accuracy_word,
     if(is_of_these_tasks, macro_f1_same_tasks_verdict, macro_f1_verdict) as macro_f1_word,
     round(n_prompts / (means.n_tasks * n_demo_sets))::bigint as n_prompts, n_tokens,
-    advised(method, shown_advice, changed.is_below_majority and means.macro_f1 > means.majority_macro_f1) as word
+    advised(shown_advice, changed.is_below_majority and means.macro_f1 > means.majority_macro_f1, method) as word
 from label_bias_by_model as means
 left join (from label_bias_remedies where against_method = 'none') as changed using (model, suite, n_demos, method)
 left join prompt_lengths using (n_demos)

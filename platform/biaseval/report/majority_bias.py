@@ -93,7 +93,8 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
     of_f1 = [chart for chart in charts if chart.name != "training_loss"]
     way = f"f1_{scope['predict']}"
     first = [chart for chart in of_f1 if chart.name in {way, *(f"{way}_{shown}" for shown in INSTRUCTIONS.values())}]
-    seen = f"{_TRIANGLES}{_RINGS if scope['has_rings'] else ''}" if scope["n_labels"] == 3 else _LINES
+    seen, more = (_TRIANGLES, f"{_TRIANGLES}{_RINGS}") if scope["n_labels"] == 3 else (_LINES, _LINES)
+    seen_first = more if scope["predict"] in (scope["with_rings"] or ()) else seen
     about = [
         data_of(spec),
         f"{scope['n_rows']:,} test rows",
@@ -107,7 +108,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
         [
             Section(
                 "verdict", "Do skewed examples (demonstrations) change its answers?",
-                *first_blocks("majority_bias", Figures(first, seen), _MEAN, notes_block(run)), link="Verdict",
+                *first_blocks("majority_bias", Figures(first, seen_first), _MEAN, notes_block(run)), link="Verdict",
             ),
             Section(
                 "boundary", "Robustness boundary", Fold("Every number by way of predicting", _BOUNDARY),
@@ -119,7 +120,7 @@ def majority_bias_layout(run: Run, ask: Ask, charts: Sequence[Chart]) -> Layout:
             *training_blocks("instruction", charts),
             Section(
                 "figures", "Weighted F1 by label proportions",
-                Fold("Further charts", Figures([chart for chart in of_f1 if chart not in first], seen)),
+                Fold("Further charts", Figures([chart for chart in of_f1 if chart not in first], more)),
                 link="Figures",
             ),
             Section(
@@ -149,7 +150,7 @@ select
     max(n_test_rows) as n_rows, max(n_settings) as n_settings, max(n_demos) as n_demos, max(n_seeds) as n_seeds,
     arg_min(predict, case predict when 'likelihood' then 0 when 'generate' then 1 else 2 end) as predict,
     (select max(len(labels)) from settings) as n_labels,
-    (select bool_or(is_marked) from majority_over_seeds) as has_rings
+    (select list(predict) from majority_over_seeds where is_marked and method = 'none') as with_rings
 from majority_by_model"""
 
 _SEEN = "Weighted F1 by the shares of labels among the demonstrations, means over seeds."
@@ -294,7 +295,7 @@ share_no_label|No label|percent; n_rows""",
 
 _FLIPPED = Table(
     "Test rows whose predictions change most between the most skewed settings, in random order where they change as "
-    "much. Changed: 1 minus the share of predictions that all these settings have in common; behind a prediction its "
+    "much. Changed: 1 minus the share of predictions that all these settings have in common; each prediction with its "
     "seeds.",
     """
 select *, list_transform(list_zip(settings, predictions), lambda one: one[1] || ': ' || one[2]) as answers

@@ -8,33 +8,22 @@ from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Row, Section
 from biaseval.report.charts import COLORS, Chart, Look, dot_chart, line_chart, panels_chart, scatter_chart
 
 METHODS: Mapping[str, tuple[str, str]] = {
-    "standard": (
-        "standard", "Trained on the questions as they are; the reader that the others are compared with."
-    ),
-    "resample": (
-        "RESAM",
-        "Questions of the smaller segment are repeated until both segments are equally large (Mikula et al. 2024).",
-    ),
-    "learned_mixin": (
-        "LMIX",
+    "standard": ("standard",
+        "Trained on the questions as they are; the reader that the others are compared with."),
+    "resample": ("RESAM",
+        "Questions of the smaller segment are repeated until both segments are equally large (Mikula et al. 2024)."),
+    "learned_mixin": ("LMIX",
         "LearnedMixin+H: trained together with a bias model whose scores are weighted by a learned factor, with a "
-        "penalty on the entropy of the weighted scores; the reader answers alone (Clark et al. 2019).",
-    ),
-    "confidence_regularization": (
-        "CREG",
+        "penalty on the entropy of the weighted scores; the reader answers alone (Clark et al. 2019)."),
+    "confidence_regularization": ("CREG",
         "Confidence regularisation: learns the probabilities of a standard reader, flattened the more the likelier the "
-        "bias model finds the label (Utama et al. 2020).",
-    ),
-    "product_of_experts": (
-        "PoE",
+        "bias model finds the label (Utama et al. 2020)."),
+    "product_of_experts": ("PoE",
         "Product of experts: trained on the product of its probabilities and those of a bias model; the reader answers "
-        "alone (He et al. 2019, Clark et al. 2019). Not in Mikula et al.",
-    ),
-    "bias_model": (
-        "bias models",
+        "alone (He et al. 2019, Clark et al. 2019). Not in Mikula et al."),
+    "bias_model": ("bias models",
         "Trained on the biased segment alone, and kept at the step where it is better there than elsewhere by most; it "
-        "guides other methods and is not measured itself (Mikula et al. 2024).",
-    ),
+        "guides other methods and is not measured itself (Mikula et al. 2024)."),
 }  # fmt: skip
 """Training methods by their SQL names: the page's name and a description, in the order of figures."""
 

@@ -262,7 +262,7 @@ def _flat_roots(
             left_out["replies to messages that are not in the file"] += 1
     for message in reached:
         reached += message.replies
-    left_out += Counter({"in a circle of replies": len(messages) - len(reached)})
+    left_out += Counter({"in or below a circle of replies": len(messages) - len(reached)})
     for message in messages.values():
         try:
             _refuse_same_role(message)

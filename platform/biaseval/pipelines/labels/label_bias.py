@@ -199,7 +199,7 @@ def _refuse_analysis(run: Run, spec: LabelBiasSpec) -> None:
 HEADLINE = """
 select
     n_demos, method, means.macro_f1, means.accuracy, means.is_above_constant, means.rsd, means.bias_score,
-    advised(method, shown_advice, changed.is_below_majority and means.macro_f1 > means.majority_macro_f1) as verdict,
+    advised(shown_advice, changed.is_below_majority and means.macro_f1 > means.majority_macro_f1, method) as verdict,
     means.n_tasks, n_demo_sets, n_rows
 from label_bias_by_model as means
 left join (from label_bias_remedies where against_method = 'none') as changed using (suite, n_demos, method)
