@@ -54,14 +54,12 @@ LEAVE_OUT = "analysis.missing_parts=leave_out"
 
 CASES = {
     "label_bias": (
-        3,
-        ["tasks.include=[task9601_meal_classification]"],
-        "task task9602_dish_classification",
+        3, ["tasks.include=[task9601_meal_classification]"], "task task9602_dish_classification",
         "task task9602_dish_classification",
     ),
     "majority_bias": (1, ["seeds=[0]"], "demo_set 1", "demonstration set 1"),
     "qa_bias": (1, [], "part 1", "questions of part 1"),
-}
+}  # fmt: skip
 """The part that fails, keys of a run that never had its rows, and these rows in the table and in words."""
 
 

@@ -125,6 +125,19 @@ def test_a_set_for_validation_may_lack_a_segment(whole: Within) -> None:
     assert squad["f1_biased"] == 0.7
 
 
+def test_courses_are_means_and_extremes_of_the_readers_of_a_method(whole: Within) -> None:
+    with within_transaction(whole.connection) as connection:
+        connection.execute("update evaluations set loss = loss + length(model)").fetchall()
+        connection.execute("update trained_models set method = 'resample' where method <> 'bias_model'").fetchall()
+        of = "trained_models using (base, data, method) inner join evaluations using (model, dataset, step)"
+        of = f"from ({sql_of('qa_training_curves')}) as of inner join {of} where n_readers > 1 and problem is null"
+        rows = whole.rows(f"select of.loss, loss_low, loss_high, list(evaluations.loss) as own {of} group by all")
+    assert rows
+    for row in rows:
+        assert (row["loss_low"], row["loss_high"]) == (min(row["own"]), max(row["own"]))
+        assert row["loss"] == pytest.approx(sum(row["own"]) / len(row["own"]))
+
+
 def test_a_run_that_trained_nothing_has_these_marts_without_a_row(tmp_path: Path) -> None:
     run = two_segments().write(tmp_path)
     measure(run)
