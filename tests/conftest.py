@@ -38,9 +38,9 @@ os.environ["DS_ACCELERATOR"] = "cpu"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that start Ray: processes that share the files then end at about the same time."""
+    """Begin with files that start Ray, then simulations: processes that share files then end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker("ray")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path not in slow, "validation" not in item.path.parts))
 
 
 _connect = duckdb.connect

@@ -1,4 +1,4 @@
-"""Jobs: a measurement and a tuning through a real Ray head and its job server."""
+"""Jobs: measurements through a real Ray head and its job server."""
 
 import runpy
 import shlex
@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from ray.job_submission import JobStatus, JobSubmissionClient
 
-from biaseval.models import ModelSource, load_model
-from biaseval.runs import run_status
+from biaseval.runs import run_spec, run_status
+from biaseval.spec import load_spec
 from tests.heads import BIN, Head, ray_head
+from tests.inprocess import in_this_process
 from tests.processes import ROOT
 from tests.test_pipelines import digests
 from tests.test_pipelines import write_spec as write_label_spec
-from tests.training.test_instruct import write_spec as write_instruct_spec
 from tests.waiting import MARKERS, N_BEFORE
 
 # Limits are for what hangs: a busy machine may take minutes for what starts a dozen processes.
@@ -101,16 +101,14 @@ Commands = dict[str, tuple[Path, Ended]]
 
 
 @pytest.fixture(scope="module")
-def ended(head: Head, tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str, tuple[Path, Ended]]:
-    """Return (run directory, command that made it) of a measurement, a tuning and a local run, all made at once."""
+def ended(head: Head, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Ended]]:
+    """Return (run directory, command that made it) of a measurement and a local run, all made at once."""
     folder = tmp_path_factory.mktemp("jobs")
-    tuning = write_instruct_spec(folder / "tuning", tiny_llama, max_steps=2)
     submit = [str(BIN / "ray"), "job", "submit", "--address", head.dashboard, "--working-dir", str(ROOT), "--"]
     smallest = ("prompt.n_demos=[0]", "tasks.max_eval=20", "calibration=[cc]", "execution.part_rows=999")
     settings = [word for setting in smallest for word in ("--set", setting)]
     commands = {
         "quickstart": [*submit, sys.executable, "jobs/label_bias.py", "jobs/specs/quickstart.yaml", *settings],
-        "tuning": [*submit, sys.executable, "jobs/train_instruct.py", str(tuning)],
         "help": [*submit, sys.executable, "-c", HELP],
         "wrong": [*submit, sys.executable, "jobs/label_bias.py", "jobs/specs/quickstart.yaml", "--set", "seed=many"],
         "local": [sys.executable, "-c", LOCAL],
@@ -138,14 +136,6 @@ def test_the_quickstart_runs_as_a_ray_job(ended: Commands) -> None:
     assert status.has_report
 
 
-def test_a_model_is_tuned_by_a_ray_job(ended: Commands, tiny_llama: Path) -> None:
-    run_dir, done = ended["tuning"]
-    assert done.code == 0, done.out + done.err
-    assert f"model: {run_dir}/model" in done.out
-    found, base = (load_model(ModelSource(str(path))) for path in (run_dir / "model", tiny_llama))
-    assert found.num_parameters() == base.num_parameters()
-
-
 def test_every_entry_point_starts_in_the_uploaded_folder(ended: Commands) -> None:
     _, done = ended["help"]
     found = {words[0]: words[1:] for line in done.out.splitlines() if (words := line.split())[:1] and ".py" in words[0]}
@@ -165,9 +155,7 @@ def test_a_job_with_a_wrong_spec_fails_and_says_why_where_one_looks_first(ended:
     assert "seed: " in last
 
 
-def test_a_stopped_job_leaves_a_run_that_the_same_command_finishes(
-    head: Head, tmp_path: Path, tiny_llama: Path
-) -> None:
+def test_a_stopped_job_leaves_a_run_that_goes_on_elsewhere(head: Head, tmp_path: Path, tiny_llama: Path) -> None:
     """And what `biaseval status` says of it meanwhile, from where one looks."""
     spec = write_label_spec(tmp_path, tiny_llama, calibration=[], prompt={"n_demos": [0]})
     first, second = (tmp_path / marker for marker in MARKERS)
@@ -177,16 +165,13 @@ def test_a_stopped_job_leaves_a_run_that_the_same_command_finishes(
     entrypoint = shlex.join([sys.executable, "-c", code, "run", str(spec), "--run-dir", run_dir])
     client, states = jobs_of(head), (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.STOPPED)
 
-    def submitted() -> str:
-        return client.submit_job(entrypoint=entrypoint, runtime_env={"working_dir": str(ROOT)})
-
     def wait(job: str, is_time: Callable[[], bool]) -> None:
         deadline = time.monotonic() + 240
         while not is_time():
             assert time.monotonic() < deadline, client.get_job_logs(job)
             time.sleep(0.2)
 
-    job = submitted()
+    job = client.submit_job(entrypoint=entrypoint, runtime_env={"working_dir": str(ROOT)})
     wait(job, first.exists)
     meanwhile = run_status(run_dir)
     assert meanwhile.is_live
@@ -198,9 +183,8 @@ def test_a_stopped_job_leaves_a_run_that_the_same_command_finishes(
     assert "stopped; complete parts are kept, run the same command again to resume" in log.splitlines()
     assert "Traceback" not in log, log
     kept = digests(tmp_path / "run" / "label_scores")
-    again = submitted()
-    wait(again, lambda: client.get_job_status(again) in states)
-    assert client.get_job_status(again) == JobStatus.SUCCEEDED, client.get_job_logs(again)
+    with in_this_process():
+        run_spec(load_spec(spec), run_dir)
     assert run_status(run_dir).is_complete
     assert digests(tmp_path / "run" / "label_scores").items() >= kept.items()
 

@@ -89,18 +89,16 @@ headline as (
                     order by n_demos
                 ), '; '), ''), '')
             else array_to_string(list(
-                with_demos(n_demos) || ' '
+                capitalized(with_demos(n_demos)) || ' '
                 || case
                     when n_tasks_rsd = 0 and n_tasks_bias_score = 0 then 'no preference for a label is shown'
-                    when preferred.is_of_all_sets then format(
-                            'it answers “{}” for {} of the rows, and {} of the gold labels are “{}”',
-                            label, as_percent(share), as_percent(gold), label
-                        )
-                    else 'its most frequent answer depends on the set of demonstrations: ' || preferred.by_set
+                    when preferred.is_of_all_sets
+                        then format('it answers “{}” for {} of the rows (gold {})', label, as_percent(share), as_percent(gold))
+                    else 'the most frequent answer depends on the set of demonstrations: ' || preferred.by_set
                 end
                 || coalesce(', ' || as_p(bias_p), '')
                 order by n_demos
-            ), '; ')
+            ), '. ')
         end
         || coalesce(
             '. This run may miss an RSD below ' || nullif(as_rate(max(told.rsd_smallest_detectable) filter (n_tasks_rsd = 0 and told.rsd_smallest_detectable >= 0.001)), '–'), ''

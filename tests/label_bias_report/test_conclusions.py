@@ -143,7 +143,7 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
     "too few rows for words": ({**ONE, "n_main": 4, "n_bias_score": 4}, ["How sure: 4 rows are too few",
         "known: BiasScore cannot be tested, because 2 of its 4 rows are “no”. ", "!Best mitigation"]),
     "a task tested over its rows": ({"n_tasks": 1, "demo_sets": 1, "n_main": 120, "n_bias_score": 32},
-        ["are “no”, p < 0.001; with", "new rows of this task with", "!Other tasks", "!Sets of dem",
+        [r"\(gold \S+ %\), p < 0.001\. With", "new rows of this task with", "!Other tasks", "!Sets of dem",
         "same demonstrations. This holds for all tests of the page together; the p-val"]),
     "no remedy": ({"n_tasks": 3, "n_demos": (0,), "calibration": ()}, ["Best mitigation: none was measured",
         "!How sure"]),
