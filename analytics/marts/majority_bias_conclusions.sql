@@ -208,7 +208,7 @@ lines as (
                     else ''
                 end
                 order by instruction
-            ), ', and in ')
+            ), '. Also in ')
         )
     from drawn
     inner join plain using (instruction)

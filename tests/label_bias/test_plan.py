@@ -1,5 +1,6 @@
 """Plans of label bias: splits, prompts and parts."""
 
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -207,6 +208,12 @@ def test_demonstrations_that_do_not_fit_are_dropped_and_a_prompt_that_is_too_lon
         assert row["is_truncated"]
         assert not row["input_text"].endswith("Output:")
         assert row["input_text"].startswith("Say whether the two words match.")
+
+
+def test_blank_inputs_are_counted(tmp_path: Path) -> None:
+    path = write_task(tmp_path)
+    path.write_text(re.sub(r'"input": "[^"]*"', '"input": " "', path.read_text(), count=3))
+    assert any("3 inputs are blank; take them out of the file" in note for note in _plan(tmp_path).notes)
 
 
 def test_parts_hold_whole_settings_or_as_many_rows_as_asked_for(tmp_path: Path) -> None:

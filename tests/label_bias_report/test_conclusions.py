@@ -71,6 +71,9 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["How sure: .* over tasks like these. Changes in new rows of these very tasks cannot", "!Other tasks"]),
     "no test of words": (["update label_bias_verdicts set same_tasks_verdict = 'too few', n_units = 4"],
         ["How sure: 4 rows are too few for a test", "!Other tasks"]),
+    "a cheaper mitigation": (["update label_bias_remedies set macro_f1 = n_demos, "
+            "shown_advice = if(method = 'none', 'mixed', 'bias falls, no loss')"],
+        [r"Best mitigation: \w+ with 8 dem.* Cheaper: CC without demonstrations does so too, with accuracy 0\.\d+ an"]),
     "no support": (["update label_bias_remedies set shown_advice = 'mixed'"],
         ["Best mitigation: none is shown to reduce bias without a loss of accuracy."]),
     "a loss that is not ruled out": (["update label_bias_remedies set shown_advice = 'bias falls, loss not ruled out', "

@@ -31,7 +31,7 @@ _MOST_TESTS = 24
 _MOST_GIVEN_UP = 5
 
 _N_CONCLUSIONS = 3
-"""The number of conclusions that a terminal shows above the numbers, beside what the run does not say."""
+"""The number of conclusions that a terminal shows above the numbers. It shows "Not known:", too."""
 
 _LITTLE_GIB = 1
 """Memory of one worker without ZeRO below which the table over ZeRO stages is omitted."""

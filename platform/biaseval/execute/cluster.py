@@ -149,7 +149,7 @@ class Cluster:
                 raise BiasevalError(f"Ray {what}: {error}; run the same command again") from error
             self._is_local = address == LOCAL
             self._is_connected = self._is_ours = True
-        with suppress(ImportError):  # of Ray's own rooms
+        with suppress(ImportError):  # a private module of Ray may move
             from ray._private.authentication.authentication_utils import is_token_auth_enabled
 
             if not self._is_local and not is_token_auth_enabled():
