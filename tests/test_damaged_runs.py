@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -104,7 +105,7 @@ def assert_same(run_dir: Path, undisturbed: Path) -> None:
     assert found.keys() == wanted.keys()
     assert [name for name in wanted if not found[name].equals(wanted[name])] == []
     status = run_status(str(run_dir))
-    assert (status.n_parts_done, status.damaged) == (status.n_parts, [])
+    assert (status.size_done, status.damaged) == (status.size, [])
 
 
 def flip(path: Path) -> None:
@@ -142,12 +143,13 @@ def test_a_run_that_lost_its_plan_keeps_what_was_made(
 ) -> None:
     times = {path: path.stat().st_mtime_ns for path in run_dir.glob("*/part-*.parquet")}
     made = {path for path in times if path.parent.name in (SCORES[kind], PLANNED[kind], "qa_attributes")}
-    (run_dir / "plan.json").unlink()
-    run_spec(spec, str(run_dir), page=False)
-    assert {path: path.stat().st_mtime_ns for path in made} == {path: times[path] for path in made}
-    assert "plan.json: is missing; planning again; existing parts stay" in capsys.readouterr().err
-    assert (run_dir / "plan.json").read_bytes() == (undisturbed / "plan.json").read_bytes()
-    assert_same(run_dir, undisturbed)
+    for spoil, said in ((Path.unlink, ""), *((spoil, r"plan\.json: is damaged \(.*\)\n.*") for spoil in (cut, garble))):
+        spoil(run_dir / "plan.json")
+        run_spec(spec, str(run_dir), page=False)
+        assert {path: path.stat().st_mtime_ns for path in made} == {path: times[path] for path in made}
+        assert re.search(rf"{said}plan\.json: is missing; planning again; existing parts stay", capsys.readouterr().err)
+        assert (run_dir / "plan.json").read_bytes() == (undisturbed / "plan.json").read_bytes()
+        assert_same(run_dir, undisturbed)
 
 
 @LABELS
@@ -435,7 +437,7 @@ def test_whatever_is_damaged_no_number_changes(kind: str, finished: Finished, tm
         found = tables(run_dir)
         assert [own for own in wanted if own not in found or not found[own].equals(wanted[own])] == [], (name, damage)
         status = run_status(str(run_dir))
-        assert (status.n_parts_done, status.damaged) == (status.n_parts, []), (name, damage)
+        assert (status.size_done, status.damaged) == (status.size, []), (name, damage)
         shutil.rmtree(run_dir)
 
 
@@ -452,7 +454,7 @@ def test_a_run_on_an_object_store_is_mended(spec: AnySpec, undisturbed: Path, ki
     store.delete("plan.json")
     run_spec(spec, run.uri, page=False)
     status = run_status(run.uri)
-    assert (status.n_parts_done, status.damaged) == (status.n_parts, [])
+    assert (status.size_done, status.damaged) == (status.size, [])
     again = Run.open(run.uri)
     for name, rows in wanted.items():
         assert again.read_table(name.partition("/")[0]).equals(rows)

@@ -132,7 +132,7 @@ def test_the_quickstart_runs_as_a_ray_job(ended: Commands) -> None:
     assert done.code == 0, done.out + done.err
     assert f"report: {run_dir}/report.html" in done.out
     status = run_status(str(run_dir))
-    assert status.n_parts_done == status.n_parts > 0
+    assert status.size_done == status.size > 0
     assert status.has_report
 
 
@@ -175,7 +175,7 @@ def test_a_stopped_job_leaves_a_run_that_goes_on_elsewhere(head: Head, tmp_path:
     wait(job, first.exists)
     meanwhile = run_status(run_dir)
     assert meanwhile.is_live
-    assert N_BEFORE <= meanwhile.n_parts_done < meanwhile.n_parts
+    assert N_BEFORE <= meanwhile.stages[0].n_units_done < meanwhile.stages[0].n_units
     client.stop_job(job)
     wait(job, lambda: client.get_job_status(job) in states)
     assert client.get_job_status(job) == JobStatus.STOPPED

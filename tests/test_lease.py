@@ -18,7 +18,7 @@ import pytest
 
 from biaseval.errors import TransientError
 from biaseval.lease import held, hold, look
-from biaseval.lease.files import Seen, lease_file
+from biaseval.lease.files import ChangedError, Seen, lease_file
 from biaseval.lease.record import Lease
 from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
@@ -241,6 +241,32 @@ def test_without_boto3_a_run_says_that_nobody_is_kept_out_for_sure(
 
 def test_the_age_of_a_lease_is_never_negative() -> None:
     assert [Seen(None, "1", written_s, now_s=7.25).age_s for written_s in (7.0, 7.25, 9.0)] == [0.25, 0.0, 0.0]
+
+
+def test_who_writes_second_is_refused_and_an_expired_lease_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The clock of S3 has whole seconds: a lease of 10 seconds has expired for sure at an age of 11."""
+    run, own = Run.open(str(tmp_path)), Lease.of_this_process(1, 10)
+
+    class Beaten:
+        def __init__(self, *there: Seen | None) -> None:
+            self._there = iter([None, *there])
+
+        def read(self) -> Seen | None:
+            return next(self._there)
+
+        def write(self, lease: Lease, version: str | None) -> str:
+            raise ChangedError
+
+    given: Any = [Beaten(Seen(one, "7", 0, 0)) for one in (own, replace(own, pid=1, id="another"))] + [Beaten(None)]
+    assert hold._taken(run, given[0], own) == "7"
+    with pytest.raises(TransientError, match=r"another process is working .* process 1\b"):
+        hold._taken(run, given[1], own)
+    with pytest.raises(TransientError, match="two processes began on this run at the same time"):
+        hold._taken(run, given[2], own)
+    assert hold._outwaited(run, given[0], seen := Seen(own, "7", 0, 11)) == seen
+    assert re.fullmatch(r".*: taken over, as its lease was not renewed for 10 s\n", capsys.readouterr().err)
 
 
 def test_a_command_is_said_as_it_was_typed_without_credentials_or_code(monkeypatch: pytest.MonkeyPatch) -> None:

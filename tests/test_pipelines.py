@@ -257,7 +257,7 @@ def test_a_run_outlives_its_actor_and_resumes_when_it_is_killed(finished: tuple[
     assert len(kept) in (2 * N_BEFORE, 2 * N_BEFORE + 1)
     assert kept.items() >= before.items()
     status = run_status(str(run_dir))
-    assert 0 < status.n_parts_done < status.n_parts
+    assert 0 < status.size_done < status.size
     assert not status.has_marts
     with in_this_process():
         run_spec(load_spec(spec), str(run_dir), page=False)
@@ -283,4 +283,4 @@ def test_an_interrupted_run_can_be_resumed(finished: tuple[Path, Path], tmp_path
     assert messages.rstrip().endswith("complete parts are kept, run the same command again to resume")
     assert "Traceback" not in messages
     status = run_status(str(run_dir))
-    assert N_BEFORE == status.n_parts_done < status.n_parts
+    assert N_BEFORE == status.stages[0].n_units_done < status.stages[0].n_units

@@ -143,7 +143,7 @@ def test_every_question_is_measured_and_answered_once(finished: tuple[Path, Path
         ("bert", "other", N_OTHER), ("bert", "squad", N_SQUAD), ("given", "squad", N_SQUAD)
     ]  # fmt: skip
     status = run_status(str(run_dir))
-    assert (status.n_parts_done, status.n_parts) == (3 * N_PARTS, 3 * N_PARTS)
+    assert [(own.n_units_done, own.n_units) for own in status.stages] == [(N_PARTS, N_PARTS)] * 3
     assert (status.size_done, status.size) == (3 * (N_SQUAD + N_OTHER), 3 * (N_SQUAD + N_OTHER))
     assert status.has_marts
     assert status.has_report
@@ -188,7 +188,7 @@ def test_a_run_goes_on_where_it_was_stopped_to_the_byte(
         (again / name).unlink()
     shutil.rmtree(again / "marts")
     status = run_status(str(again))
-    assert status.n_parts - status.n_parts_done == 3
+    assert sum(own.n_units - own.n_units_done for own in status.stages) == 3
     assert not status.has_marts
     run_spec(load_spec(spec), str(again), page=False)
     changing = ("results.duckdb", "environment.json", "digests.json", "report.html", "summary.json", "figures/")

@@ -98,7 +98,7 @@ def test_every_combination_is_tried_in_order_and_one_that_cannot_be_is_recorded(
     [best] = rows(grid[1], "select n_done, n_failed, n_stopped, n_trials from search_best")
     assert best == {"n_done": 3, "n_failed": 1, "n_stopped": 0, "n_trials": 4}
     status = run_status(str(grid[1]))
-    assert (status.n_parts_done, status.n_parts) == (4, 4)
+    assert (status.size_done, status.size) == (4, 4)
     assert list(status.given_up) == ["trial 3"]
     assert problem in status.given_up["trial 3"]
 
@@ -233,7 +233,7 @@ def test_what_trials_share_is_scored_once_and_they_have_no_runs(arithmetic: tupl
     assert len({json.loads(row["parameters"])["calibration.cc.strength"] for row in found}) == 8
     assert len({row["objectives"] for row in found}) > 1
     status = run_status(str(run_dir))
-    assert status.n_parts_done == status.n_parts
+    assert status.size_done == status.size
     assert not (run_dir / "shared" / "marts").exists()
 
 

@@ -63,19 +63,17 @@ lines as (
         case
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
-            else capitalized(coalesce(format('{} ({})', heads.overall, heads.setting), heads.setting))
-                || format(': {}.', if(is_bias_first, concat_ws('; ', bias, performance), concat_ws('; ', performance, bias)))
+            else case overall
+                when 'Better' then format('{} is better than {}', who, against)
+                when 'Worse' then format('{} is worse than {}', who, against)
+                else format('{} against {}{}', who, against, if(overall = 'Mixed', ', mixed', ''))
+            end || format(': {}.', if(is_bias_first, concat_ws('; ', bias, performance), concat_ws('; ', performance, bias)))
         end as lead,
-        format('{} against {}, on {}', who, against, scope)
-        || case
-            when is_without_difference and n_differing = 0 then format(
-                    ': all {} are 0, and not one of {} differs.', counted(n, 'difference'), counted(n_predictions, 'prediction')
-                )
-            when is_without_difference then format(
-                    ': all {} are 0, and {:,} of {} differ.', counted(n, 'difference'), coalesce(n_differing, 0),
-                    counted(coalesce(n_predictions, 0), 'prediction')
-                )
-            else if(heads.is_of_each, ', each in its best setting.', '.')
+        case
+            when is_without_difference then format('{} against {}, on {}: all {} are 0, and ', who, against, scope, counted(n, 'difference'))
+                || if(n_differing = 0, 'not one', format('{:,}', coalesce(n_differing, 0)))
+                || format(' of {} {}.', counted(coalesce(n_predictions, 0), 'prediction'), if(n_differing = 0, 'differs', 'differ'))
+            else format('{}; {}{}.', capitalized(setting), scope, if(heads.is_of_each, ', each in its best setting', ''))
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)

@@ -33,9 +33,9 @@ answers as (
 
 preferred as (
     select
-        n_demos, count(distinct label) = 1 as is_of_all_sets, any_value(label) as label, avg(share) as share, avg(gold) as gold,
-        listed(list(format('“{}” in set {} ({}, gold {})', label, demo_set, as_percent(share), as_percent(gold)) order by demo_set)) as by_set
-    from answers
+        n_demos, count(*) = 1 as is_of_all_sets, any_value(label) as label, avg(share) as share, avg(gold) as gold,
+        listed(list(format('“{}” in {}', label, n) order by n desc, label)) || format(' of {} sets', sum(n)) as by_set
+    from (select n_demos, label, count(*) as n, avg(share) as share, avg(gold) as gold from answers group by n_demos, label)
     group by n_demos
 ),
 
@@ -94,7 +94,7 @@ headline as (
                     when n_tasks_rsd = 0 and n_tasks_bias_score = 0 then 'no preference for a label is shown'
                     when preferred.is_of_all_sets
                         then format('it answers “{}” for {} of the rows (gold {})', label, as_percent(share), as_percent(gold))
-                    else 'the most frequent answer depends on the set of demonstrations: ' || preferred.by_set
+                    else 'the most frequent answer depends on their set: ' || preferred.by_set
                 end
                 || coalesce(', ' || as_p(bias_p), '')
                 order by n_demos

@@ -328,9 +328,19 @@ lines as (
     from headline
     union all
     select
-        2, 'Before you deploy:',
+        2, 'Ready to deploy?',
         format(
-            'the most accurate model, {}, is right on {} % of the questions{}. Whether that is enough is your decision.',
+            '{}: the most accurate model, {}, is right on {} % of the questions{}. Whether that is enough is your decision.',
+            (
+                select case
+                    when bool_or(is_supported) and not most.is_constant then 'Only if its bias is acceptable'
+                    when count(is_supported) > 0 and not most.is_constant and not has_few_right(most.exact_match)
+                        then 'No test speaks against it'
+                    else 'Cannot say'
+                end
+                from biases
+                where (model, dataset) = (most.model, most.dataset)
+            ),
             name, as_points(100 * exact_match),
             coalesce(', but where ' || (
                 select format('{} {} {} on {} %', heuristic, if(side = 1, '>', '≤'), printf('%g', threshold), as_points(other_em))
@@ -339,15 +349,17 @@ lines as (
                 order by other_em
                 limit 1
             ), (
-                select format(', and none of {} of it is significant', counted(count(*), 'tested shortcut'))
+                select if(
+                    count(*) = 1, ', and its tested shortcut is not significant', format(', and none of its {} tested shortcuts is significant', count(*))
+                )
                 from biases
                 where (model, dataset) = (most.model, most.dataset) and is_supported is not null
-                having count(*) > 0
+                having count(*) > 0 and not has_few_right(most.exact_match)
             ), '')
         )
     from (
         select
-            model, dataset, exact_match,
+            model, dataset, exact_match, is_constant,
             if(count(distinct dataset) over () > 1, model || ' on ' || dataset, model) as name
         from qa_by_dataset
         inner join qa_models using (model)
@@ -396,6 +408,7 @@ lines as (
     select
         38, 'Training:',
         counted(count(*), 'reader') || ' trained'
+        || if(count(distinct steps) = 1, '', format(' for {:,} to {:,} steps', min(steps), max(steps)))
         || if(count(problem) > 0, format('; {} failed, and the others are shown', count(problem)), '')
         || if(count(distinct seed) = 1, '. Each is a single training, and another seed gives another reader.', '.')
     from trained_models

@@ -132,6 +132,11 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
     assert row["standard_error"] == pytest.approx(units.std(ddof=1) / np.sqrt(32), abs=1e-9)
     assert (row["unit"], row["n_units"], row["n_tasks"], row["n_rows"]) == ("row", 32, 2, 32)
     assert "about 5 %, for new rows of these 2 tasks; fewer than 6 say nothing about other" in conclusions(compared)
+    # A task without a hit has no relative variance: its rows are none of that test's units.
+    more = [label_plan({**hits, "dead": right}) for hits, right in zip(sides, ("00000000", "11111110"), strict=True)]
+    runs = [make(plan, tmp_path / name / "more") for plan, name in zip(more, ("first", "other"), strict=True)]
+    units = {row["metric"]: row["n_units"] for row in compare_runs(runs).tests}
+    assert (units["accuracy"], units["relative_variance"]) == (40, 32)
 
 
 def found_after(pair: Together, *changes: str) -> tuple[dict[str, Any], str, list[dict[str, Any]]]:
@@ -189,7 +194,7 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     third = make(label_plan({task: hits[0] for task, hits in HITS.items()}), tmp_path / "third")
     assert query([*runs, third], asked).num_rows == 0  # not all have two demonstrations, so none is the best of all
     said = conclusions(compare_runs(runs))
-    own = "(no mitigation with 2 demonstrations for other and no mitigation without demonstrations for first): "
+    own = "No mitigation with 2 demonstrations for other and no mitigation without demonstrations for first; "
     assert own in said.splitlines()[0]
     assert "each in its best setting." in said.splitlines()[0]
 

@@ -71,31 +71,31 @@ _NOT = {"is_above_constant": None}
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ((), ["^CC: performance is not shown to differ; bias is not shown to differ. new against old, on 9 rows.\n",
+    ((), ["^new against old: performance is not shown to differ; bias is not shown to differ. CC; 9 rows.\n",
         "Switch from old to new. No test speaks for it or against it",
         "Ready to deploy new. Not shown: new is\nReady to deploy old. Not shown: old is\n", "!third",
         "How sure: the chance of any false finding is about 5 %, for new rows. In the tables of differences, p is"]),
-    (({"at": "CC", **_HIGHER},), ["^Better .CC.: better accuracy; bias is not shown to differ. new",
+    (({"at": "CC", **_HIGHER},), ["^new is better than old: better accuracy; bias is not shown to differ. CC; 9",
         "new. The tests speak for it", "Ready to deploy new", "!deploy old"]),
-    (({"at": "CC", **_LOWER},), ["^Worse .CC.: worse accuracy", "Ready to deploy old", "!deploy new",
+    (({"at": "CC", **_LOWER},), ["^new is worse than old: worse accuracy", "Ready to deploy old", "!deploy new",
         "In the first comparison, the runs may miss differences of up to 0.300 in"]),
-    (({"at": "CC", **_RSD},), ["^Better .CC.: less bias in rsd; performance is not shown to differ. new", "!higher",
-        "With no mitigation on either side: new against old: perf"]),
-    (({"at": "none", **_HIGHER},), ["^CC: performance is not shown", "side: new against old: better acc"]),
-    (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^Worse .CC.: .*more bias in rsd",
+    (({"at": "CC", **_RSD},), ["^new is better than old: less bias in rsd; performance is not shown to differ. CC; 9",
+        "!higher", "With no mitigation on either side: new against old: perf"]),
+    (({"at": "none", **_HIGHER},), ["^new against old: performance is not shown", "side: new against old: better acc"]),
+    (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^new is worse than old: .*more bias in rsd",
         "No: the tests speak against it"]),
     (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}),
-        ["^Mixed .CC.: worse accuracy; less bias in rsd", "Weigh the gain"]),
-    (({"verdict": "negligible"},), ["^CC: no more than a negligible difference in performance; no more",
+        ["^new against old, mixed: worse accuracy; less bias in rsd", "Weigh the gain"]),
+    (({"verdict": "negligible"},), ["^new against old: no more than a negligible difference in performance; no more",
         "!may miss", "side: new against old: no more than"]),
-    (({"verdict": "too few"},), ["^CC: performance cannot be tested; bias cannot be"]),
+    (({"verdict": "too few"},), ["^new against old: performance cannot be tested; bias cannot be"]),
     # A side that is not shown to be better than always answering one label earns no praise.
-    (({**_HIGHER, "other_is_above_constant": False},), ["^CC: no verdict on performance, because new is no better",
+    (({**_HIGHER, "other_is_above_constant": False},), ["^new against old: no verdict on performance, because new is",
         "!better acc"]),
-    (({**_HIGHER, **_NOT},), ["^Better .CC.: better accuracy", "!is not shown to be better"]),
+    (({**_HIGHER, **_NOT},), ["^new is better than old: better accuracy", "!is not shown to be better"]),
     (({**_RSD, **_NOT},), ["no verdict on bias, because old is not shown to be better than always",
         "!less bias"]),
-    (({**_LOWER, **_NOT},), ["^CC: no verdict on performance", "!worse accuracy"]),
+    (({**_LOWER, **_NOT},), ["^new against old: no verdict on performance", "!worse accuracy"]),
     (({"baseline": 0.7, "metric": "accuracy"},), ["In accuracy neither is as good as always answering one label .0.7"]),
     (({"baseline": 0.55, "metric": "accuracy"},), ["!neither is as good"]),
     (({"estimate": 0.0},),
@@ -119,9 +119,7 @@ def test_the_command_prints_conclusions_differences_and_a_page(
     out = tmp_path / "page.html"
     found = call(capsys, monkeypatch, "compare", *labels, "--out", str(out))
     assert found.code == 0, found.err
-    headline = (
-        "Better (no mitigation, without demonstrations): better accuracy and macro-F1; bias is not shown to differ."
-    )
+    headline = "other is better than first: better accuracy and macro-F1; bias is not shown to differ."
     accuracy = r"accuracy +│ +0\.5000 │ +0\.7679 │ +0\.5000 │ +\+0\.268"
     assert_said(found.out, [f"^{re.escape(headline)}", accuracy, f"page: {out}\n$", "!further differences"])
     source = out.read_text()

@@ -59,7 +59,7 @@ def test_more_demonstrations_sets_and_methods_make_only_what_is_missing(
         "select n_demos, method, metric, estimate, verdict from label_bias_verdicts order by all",
     )
     assert yaml.safe_load(run.read_text("specs/00000.yaml")) == first
-    assert run_status(run.uri).n_parts_done == run_status(run.uri).n_parts
+    assert run_status(run.uri).size_done == run_status(run.uri).size
     # The same again changes nothing, and the first spec is now another.
     with claimed_run(more, run.uri):
         assert kept(run) == after

@@ -34,7 +34,7 @@ def test_the_biases_that_were_put_into_the_answers_are_told_with_the_numbers_of_
     words = [
         r"^Biased. Exact match depends on the length of the answer \(ans_len\) in strong and the words shared with the "
         r"question \(sim_word\) in weak.\n",
-        r"\nBefore you deploy: the most accurate model, strong, is right on 80.0 % .*, but where ans_len > \d on ",
+        r"\nReady to deploy. Only if its bias is acceptable: .* strong, is right on 80.0 % .*, but where ans_len > \d ",
         r"\nExact match \(%\): on squad, strong 80.0 \[.* and weak 50.0 .*; out of .* \(mean of 2 sets\), strong 37.5 ",
         "How sure: .* any bias is a false alarm is about 5 % per data set. So is the chance .* Each p of this page is",
         "!Helps", "!debias",
@@ -50,19 +50,19 @@ def relations(run: Run) -> Iterator[Relations]:
 CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "biases that were not tested": (["update qa_bias_tests set is_supported = null, p_adjusted = null"],
         ["^Cannot say: the differences were not tested. Nothing can be said of strong and weak.",
-        "Measure this run again", "!How sure"]),
+        "Measure this run again", "deploy. Cannot say: the most", "!How sure"]),
     "biases that chance explains": (["update qa_bias_tests set is_supported = false"],
         [r"^No bias shown. No shortcut is shown for strong \(3 tested\) and weak", "none of 3 tested shortcuts is",
-        "!depends on"]),
+        "deploy. No test speaks against it", "!depends on"]),
     "the same answer":
         (["update qa_by_dataset set is_constant = true, share_most_frequent = 0.97 where model = 'strong'"],
         [r"^Biased. Exact match depends on .* \(sim_word\) in weak\. Nothing can be said of strong",
         "strong: 97.0 % of the 200 answers are the same. All other numbers .* only reflect that"]),
     "the same answers of all": (["update qa_by_dataset set is_constant = true"],
-        ["^Cannot say: the answers are nearly always the same"]),
+        ["^Cannot say: the answers are nearly always the same", "deploy. Cannot say: "]),
     "too few right answers for none to mean anything": (["update qa_bias_tests set is_supported = false",
-        "update qa_by_dataset set exact_match = 0.02"], ["^Cannot say: too few answers are right",
-        r"\(exact match 2.0 %\). Below 10 %, groups can hardly differ"]),
+        "update qa_by_dataset set exact_match = 0.02"],
+        ["^Cannot say: too few answers are right", "deploy. Cannot say: ", r"\(exact match 2.0 %\). Below 10 %, groups can hardly differ"]),
     "too few right answers, and yet a bias": (["update qa_by_dataset set exact_match = 0.02"],
         [r"^Biased. Exact match depends on .* \(ans_len\) in strong and", "!points (smaller|larger)"]),
     "the same bias out of distribution": (["update qa_bias_by_heuristic set status = 'measured', difference = 12.3, "

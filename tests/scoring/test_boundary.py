@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from transformers import LlamaConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from biaseval.errors import InputError
-from biaseval.scoring import LabelScorer, encode
+from biaseval.scoring import LabelScorer, encode, outputs
 from biaseval.scoring.boundary import n_context as context_tokens
 from biaseval.scoring.outputs import part_outputs, read_part
 from biaseval.tables import CONTEXTS, PROMPTS
@@ -252,3 +254,14 @@ def test_a_decoder_that_may_only_write_labels_begins_where_the_prompt_ends() -> 
         found = dict(part_outputs(scorer, read, ["likelihood", *asked], ["label_scores", "generations"]))
         assert found["label_scores"]["label"].to_pylist() == ["c", "d"]
         assert found["generations"]["mode"].to_pylist() == asked
+
+
+def test_a_label_of_fewer_tokens_wins_where_its_first_is_likelier_and_what_joins_the_prompt_is_certain() -> None:
+    for n_tokens, targets, logprobs, chosen in (
+        ([12, 13], [[5, 2], [6, 7, 2]], [[-0.1, 0.0], [-2.0, 0.0, 0.0]], "c"),
+        ([12, 12], [[4, 5, 2], [6, 2]], [[-0.5, -3.0, 0.0], [-1.0, 0.0]], "d"),  # c begins a token before d
+    ):
+        scores = pa.table({"prompt_id": ["p", "p"], "label": ["c", "d"], "token_logprobs": logprobs})
+        prepared: Any = SimpleNamespace(rows=pa.table({"n_tokens": n_tokens}), target_tokens=lambda own=targets: own)
+        [found] = outputs._constrained(prepared, scores, pa.table({"prompt_id": ["p"]}))
+        assert found["prediction"] == chosen

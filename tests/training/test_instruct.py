@@ -121,7 +121,7 @@ def test_a_killed_command_leaves_a_checkpoint_and_is_not_done(killed: tuple[Inst
     assert {name.split("/")[1] for name in run.files("checkpoints")} == {"step-00000004"}
     assert run.files(".train/progress") == {".train/progress/00000.json"}
     status = run_status(run_dir)
-    assert (status.kind, status.size, status.n_parts_done) == ("instruct", N_STEPS, 0)
+    assert (status.kind, status.size, status.is_complete) == ("instruct", N_STEPS, False)
     assert 4 <= status.size_done <= 6
 
 
@@ -173,7 +173,7 @@ def test_the_same_command_ends_it_as_if_nothing_were(
     assert list(sitting) == ["first_step", "n_steps", "workers", "zero", "packing", "seconds", "step_seconds"]
     assert list(sitting.values())[:5] == [4, N_STEPS, 1, None, True]
     status = run_status(str(run_dir))
-    assert (status.kind, status.size_done, status.size, status.n_parts_done) == ("instruct", N_STEPS, N_STEPS, 1)
+    assert (status.kind, status.size_done, status.size, status.is_complete) == ("instruct", N_STEPS, N_STEPS, True)
     assert query([run_dir], "select count(*) as n from training").to_pylist() == [{"n": N_STEPS}]
 
     # Scored by model.path, the answers that it was trained on are likelier than before.

@@ -1,19 +1,23 @@
 """The suite of kills: a few real rounds, and runs with a lost row or a unit made twice, which its oracle must find."""
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pytest
 
 from biaseval.store import Run
-from tests.processes import ROOT
+from tests.processes import ROOT, own_ray, wait_until
 from tests.validation.soak import oracle, table
 from tests.validation.soak.__main__ import _state
+from tests.validation.soak.behind_ray import _processes
+from tests.validation.soak.kinds import KINDS, RUN, prepare
 from tests.validation.soak.points import FAULTS, POINTS
 from tests.validation.soak.rounds import CODES, wrong
 from tests.validation.soak.server import Ended
@@ -37,6 +41,35 @@ def test_a_few_kills_hit_lose_nothing_and_are_not_made_again(tmp_path: Path) -> 
     assert sum(strike["hit"] for own in rounds for strike in own["strikes"]) >= 3
     assert table.problems(rounds) == ""
     assert table.table(rounds) in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "changes", "code"), [
+    ("search", [], 1), ("readers", ["--set", "train.max_steps=9999", "--set", "train.evaluation_steps=9999"], 143),
+])  # fmt: skip
+def test_a_search_whose_agent_of_ray_dies_and_a_stopped_training_end_with_a_word(
+    kind: str, changes: list[str], code: int, tmp_path: Path
+) -> None:
+    given = KINDS[kind].arguments(prepare(kind, tmp_path / "inputs"), is_on_ray=True)
+    command = [sys.executable, "-m", "biaseval", *(one.replace(RUN, str(tmp_path / "run")) for one in given), *changes]
+    said = tmp_path / "said"
+    with own_ray() as place, said.open("w") as file:
+        process = psutil.Popen(command, env={**os.environ, **place}, stdout=file, stderr=file)
+        if kind == "search":
+            wait_until(lambda: bool(_processes(process, ("runtime_env", "agent"))), process)
+            [agent] = _processes(process, ("runtime_env", "agent"))
+            agent.kill()
+        else:
+            wait_until(lambda: "step 1 of" in said.read_text(), process)
+            process.terminate()
+        try:
+            assert process.wait(120) == code
+        finally:
+            for one in psutil.process_iter():
+                with contextlib.suppress(psutil.Error):
+                    if one.environ().get("RAY_TMPDIR") == place["RAY_TMPDIR"]:
+                        one.kill()
+    assert wrong(Ended(code, said.read_text(), 0.0), {code}) == []
 
 
 def test_another_seed_does_not_go_on_in_the_same_file(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def compare_layout(compared: Compared, ask: blocks.Ask) -> blocks.Layout:
     table = blocks.Table(_DEPLOYED, deployed, _DEPLOYED_COLUMNS)
     own, cautions = _own(compared.kind)
     care = cautions_of(compared.kind, compared.runs)
-    lacking = blocks.Sentences(f"from ({care}) where line = {LACKING} order by text")
+    lacking = blocks.Sentences(f"from ({care}) where line = {LACKING} order by text", "", "Not compared")
     rows = compared.queries["rows"]
     return blocks.Layout(
         f"{kind[0].upper()}{kind[1:]}: {', '.join(others[:3])}{' …' if len(others) > 3 else ''} against {reference}",

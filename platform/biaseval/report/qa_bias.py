@@ -8,7 +8,7 @@ from biaseval.environment import raw_spec, read_environment
 from biaseval.qa_bias.heuristics.built_in import heuristic_of
 from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Layout, Row, Section, Sentences, Table, Text
 from biaseval.report.charts import SOFT, Chart, dot_chart, line_chart, panels_chart
-from biaseval.report.qa_training import INSIDE, training_charts, training_sections
+from biaseval.report.qa_training import INSIDE, groups_chart, training_charts, training_sections, with_hollow
 from biaseval.report.settings import first_blocks, notes_block, settings_blocks
 from biaseval.store import Run
 
@@ -54,31 +54,14 @@ def qa_bias_charts(ask: Ask) -> list[Chart]:
     charts = []
     for dataset in dict.fromkeys(row["dataset"] for row in inside):
         own, means = ([row for row in each if row["dataset"] == dataset] for each in (inside, averages))
-        charts += [_segments(dataset, own), *(_significances(dataset, metric, own, means) for metric in METRICS)]
+        groups = groups_chart(f"segments_{dataset}", dataset, [(row["model"], row) for row in own])
+        charts += [groups, *(_significances(dataset, metric, own, means) for metric in METRICS)]
     charts += _by_dataset(ask)
     for dataset, heuristic in dict.fromkeys((row["dataset"], row["heuristic"]) for row in inside):
         of_curve = [row for row in curves if (row["dataset"], row["heuristic"]) == (dataset, heuristic)]
         given = [row for row in inside if (row["dataset"], row["heuristic"]) == (dataset, heuristic)]
         charts += [_curve(dataset, heuristic, metric, of_curve, given) for metric in METRICS if of_curve]
     return [*charts, *training_charts(ask)]
-
-
-def _segments(dataset: str, rows: Sequence[Row]) -> Chart:
-    """Return exact match of the two groups of questions of each shortcut."""
-    dots = []
-    for row in rows:
-        place = {"y": row["heuristic"], "series": row["model"], "is_thick": bool(row["is_supported"])}
-        ends = [row["lower_exact_match"], row["higher_exact_match"]]
-        if None in ends:
-            dots.append({**place, "x": None, "note": row["finding"], "is_filled": True})
-            continue
-        ends.sort()
-        dots += [
-            {**place, "x": ends[1], "start": ends[0], "is_filled": True},
-            {**place, "x": ends[0], "is_filled": False},
-        ]
-    title = f"Exact match of two groups, {dataset} (closer is less bias)"
-    return dot_chart(f"segments_{dataset}", dots, title=title, axis="exact match (%)", domain=(0, 100))
 
 
 def _significances(dataset: str, metric: str, rows: Sequence[Row], averages: Sequence[Row]) -> Chart:
@@ -197,12 +180,10 @@ semi join qa_by_dataset using (dataset)
 group by all
 order by all""")
     models = [row["model"] for row in ask("from qa_shown_models order by place")]
-    first = next(
-        (chart for begins in ("debiasing_elsewhere_", "debiasing_0_", "segments_") for chart in charts
-         if chart.name.startswith(begins)),
-        None,
-    )  # fmt: skip
-    seen = Figures([first], _FIRST[first.name.split("_")[0]]) if first else Figures([], "")
+    firsts = [_named(charts, begins)[:1] for begins in ("debiasing_elsewhere_", "debiasing_groups_0_", "segments_")]
+    shown = next((found for found in firsts if found), [])
+    seen = Figures(shown, with_hollow(_ELSEWHERE, shown) if firsts[0] else _GROUPS)
+    first = shown[0] if shown else None
     named = ", ".join(models) if len(models) <= _N_NAMED else f"{len(models)} models"
     return Layout(
         f"Prediction bias of {named}", _about(spec, environment, named, sizes),
@@ -273,9 +254,7 @@ def _bias_blocks(charts: Sequence[Chart], first: Chart | None) -> list[Any]:
         Table(_BIASES_CAPTION, inside, _BIASES_COLUMNS),
         Fold(
             "Charts",
-            Figures(
-                [*shown, *significances], f"{_FIRST['segments']} Significance: filled, more than chance; hollow, not."
-            ),
+            Figures([*shown, *significances], f"{_GROUPS} Significance: filled, more than chance; hollow, not."),
         ),
         Fold("Out of distribution", Table(_BIASES_CAPTION, outside, _BIASES_COLUMNS)),
         Fold(
@@ -318,11 +297,11 @@ _PAPER = (
     "Eliminating Prediction Shortcuts of Question Answering Models. EACL 2024."
 )
 
-_FIRST = {
-    "segments": "Exact match of the two groups of questions that the threshold separates. Filled: the group that is "
-    "answered better. Hollow: the other one. Thick line: the difference is significant.",
-    "debiasing": "Each debiased reader on the bias that it addresses, against the standard one. Hollow: nearly broken.",
-}
+_GROUPS = (
+    "Exact match of the two groups of questions that the threshold separates. Filled: the group that is answered "
+    "better. Hollow: the other one. Thick line: the difference is significant."
+)
+_ELSEWHERE = "Each debiased reader on the bias that it addresses, against the standard one."
 _CURVES = (
     "Over the values of the shortcut, in bins of 30 questions or more. Shaded: 95 % intervals. Dashed: the threshold T."
 )

@@ -43,7 +43,10 @@ def training_charts(ask: Ask) -> list[Chart]:
         return []
     blocks = list(dict.fromkeys((row["base"], row["data"]) for row in readers))
     debiasing = ask(f"""
-select qa_debiasing.* from qa_debiasing {INSIDE} cross join qa_settings inner join trained_models using (model)
+select qa_debiasing.*, lower_exact_match, higher_exact_match, is_supported
+from qa_debiasing {INSIDE} cross join qa_settings inner join trained_models using (model)
+inner join qa_bias_by_heuristic using (model, dataset, heuristic)
+inner join qa_bias_tests using (model, dataset, heuristic)
 order by number, list_position(heuristics, heuristic)""")
     given = ask(f"""
 select biases.*, is_people
@@ -56,15 +59,21 @@ order by number, list_position(heuristics, heuristic)""")
         own = [row for row in given if row["dataset"] == dataset]
         people = [_bias(row["model"], row) for row in own if row["is_people"]]
         for number, block in enumerate(blocks):
-            rows = [
-                _bias(METHODS[row["method"]][0], row)
+            seen = [
+                row
                 for row in debiasing
                 if (row["base"], row["data"], row["dataset"]) == (*block, dataset)
                 and (row["is_addressed"] or row["method"] == "standard")
                 and row["bias_significance"] is not None
             ]
+            rows = [_bias(METHODS[row["method"]][0], row) for row in seen]
             name = _name(blocks, block)
             charts += _biases(f"debiasing_{number}_{_slug(name, dataset)}", f"{name} on {dataset}", [*rows, *people])
+            if seen:
+                named = [(METHODS[row["method"]][0], row) for row in seen]
+                charts.append(
+                    groups_chart(f"debiasing_groups_{number}_{_slug(name, dataset)}", f"{name} on {dataset}", named)
+                )
         if others := [_bias(row["model"], row) for row in own if not row["is_people"]]:
             charts += _biases(
                 f"debiasing_given_{_slug(dataset)}", f"models of the spec on {dataset}", [*others, *people]
@@ -87,10 +96,33 @@ def _slug(*names: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(names))
 
 
+def groups_chart(name: str, of_what: str, rows: Sequence[tuple[str, Row]]) -> Chart:
+    """Return the exact match of both groups of questions of each shortcut, for rows with the name of their series."""
+    dots = []
+    for series, row in rows:
+        place = {"y": row["heuristic"], "series": series, "is_thick": bool(row["is_supported"])}
+        ends = [row["lower_exact_match"], row["higher_exact_match"]]
+        if None in ends:
+            dots.append({**place, "x": None, "note": row.get("finding"), "is_filled": True})
+            continue
+        low, high = sorted(ends)
+        dots += [{**place, "x": high, "start": low, "is_filled": True}, {**place, "x": low, "is_filled": False}]
+    title = f"Exact match of two groups, {of_what} (closer is less bias)"
+    return dot_chart(name, dots, title=title, axis="exact match (%)", domain=(0, 100))
+
+
+def with_hollow(caption: str, charts: Sequence[Chart]) -> str:
+    """Return a caption of charts of debiased readers; it says what hollow marks mean if there are any."""
+    dots = [dot for chart in charts for dot in chart.spec["data"]["values"]]
+    is_broken = any(dot.get("is_broken") for dot in dots)
+    return f"{caption} Hollow: nearly broken, so that a low significance is no success." if is_broken else caption
+
+
 def _bias(series: str, row: Row) -> Row:
     worse = "" if row["worse_high"] is None else f" (worse group at most {row['worse_high']:.1f} %)"
     dot = {"y": row["heuristic"], "series": series, "x": row["bias_significance"], "start": 0, "what": worse}
-    return dot | {"is_filled": not row.get("is_nearly_broken"), "is_thick": False}
+    is_broken = bool(row.get("is_nearly_broken"))
+    return dot | {"is_filled": not is_broken, "is_broken": is_broken, "is_thick": False}
 
 
 def _biases(name: str, of_what: str, rows: Sequence[Row]) -> Iterator[Chart]:
@@ -112,6 +144,7 @@ def _scatter(dataset: str, rows: Sequence[Row], ask: Ask) -> Iterator[Chart]:
             continue
         shown = METHODS[row["method"]][0]
         dot = {"series": shown, "what": f"{shown} on {row['bias']}", "is_filled": not row["is_nearly_broken"]}
+        dot["is_broken"] = not dot["is_filled"]
         for end in ("", "_low", "_high"):
             change = other[f"f1_change{end}"]
             dot |= {f"x{end}": row[f"significance_change{end}"], f"y{end}": None if change is None else 100 * change}
@@ -227,6 +260,7 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         return []
     drawn = [chart for chart in charts if chart.name.startswith("debiasing_") and chart is not first]
     elsewhere = [chart for chart in drawn if chart.name.startswith("debiasing_elsewhere_")]
+    inside = [chart for chart in drawn if chart not in elsewhere]
     return [
         Section(
             "trained", "Trained readers", _METHODS,
@@ -239,7 +273,7 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         ),
         Section(
             "debiasing", "Prediction bias of the trained readers",
-            Figures([chart for chart in drawn if chart not in elsewhere], _DRAWN),
+            Figures(inside, with_hollow(_DRAWN, inside)),
             Table(_READERS_CAPTION, _READERS.format("is_addressed"), _READERS_COLUMNS),
             Fold(
                 "Does a debiased reader lean more on other shortcuts?",
@@ -249,7 +283,7 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         ),
         Section(
             "debiased-elsewhere", "Trained readers by data set",
-            Figures(elsewhere, "Hollow: nearly broken. Thin lines: 95 % intervals."),
+            Figures(elsewhere, with_hollow("Thin lines: 95 % intervals.", elsewhere)),
             Fold("Every reader on every data set", _SETS),
             Fold("Do readers that lean less on a shortcut do better elsewhere?", _CORRELATED), link="Elsewhere",
         ),
@@ -289,10 +323,7 @@ _WINDOWS = Table(
     """
 base; dataset; n_questions; n_windows; n_without|Partly|count; n_unanswerable|Lost|count""",
 )
-_DRAWN = (
-    "Standard readers on every shortcut, debiased readers on the one that they address. Hollow: nearly broken, so that"
-    " a low significance is no success."
-)
+_DRAWN = "Standard readers on every shortcut, debiased readers on the one that they address."
 
 _METHODS = Table(
     "Debiased readers against the standard reader of the same seed: in how many (of each data set in distribution) the "

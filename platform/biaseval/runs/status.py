@@ -80,16 +80,6 @@ class Status:
         return self.driver is not None and self.driver.is_live
 
     @property
-    def n_parts(self) -> int:
-        """Units of all stages."""
-        return sum(stage.n_units for stage in self.stages)
-
-    @property
-    def n_parts_done(self) -> int:
-        """Complete units of all stages."""
-        return sum(stage.n_units_done for stage in self.stages)
-
-    @property
     def size(self) -> int:
         """The size of all stages."""
         return sum(stage.size for stage in self.stages)

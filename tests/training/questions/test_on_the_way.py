@@ -14,7 +14,7 @@ from biaseval.qa_bias.squad_metric import exact_match, f1
 from biaseval.qa_models import ExtractiveReader
 from biaseval.store import Run
 from biaseval.training.checkpoints import newest_checkpoint
-from biaseval.training.evaluation import Scores, Watch
+from biaseval.training.evaluation import Scores, Selection, Watch
 from biaseval.training.objectives import Share
 from biaseval.training.optimization import Asked
 from biaseval.training.preparation import load_base
@@ -144,6 +144,13 @@ def test_a_search_stops_what_is_behind_at_the_first_evaluation_that_a_rung_asks_
     assert stops({10: 0.5, 20: 0.3}, 9, 20, a=0.4) is not None
     assert stops({10: 0.3, 20: 0.4}, 9, 20, a=0.4) is None
     assert stops({}, 0, 10, a=0.0) is None
+
+
+def test_of_equal_evaluations_the_first_is_kept_and_patience_counts_those_that_are_not() -> None:
+    selection = Selection(Watch([], every=3, criterion="f1", deciding=frozenset("a"), patience=2))
+    f1 = (0.4, 0.5, 0.5, 0.6, 0.2, 0.1)
+    kept = [selection.add(step, [Scores("a", 1.0, 0.0, value)]) for step, value in enumerate(f1)]
+    assert (kept, selection.best_step, selection.is_over) == ([True, True, False, True, False, False], 3, True)
 
 
 @pytest.mark.parametrize("later", [{}, {8: 1.5}])
