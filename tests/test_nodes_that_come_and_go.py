@@ -13,15 +13,12 @@ import pytest
 import torch
 from ray._raylet import GcsClient
 
-from biaseval.analysis import query
 from biaseval.runs import run_spec, run_status
 from biaseval.spec import load_spec
 from tests.heads import Head, ray_head
 from tests.inprocess import in_this_process
 from tests.processes import ROOT
 from tests.test_pipelines import assert_same, digests, marts, write_spec
-from tests.test_qa_pipeline import make_bert
-from tests.test_qa_pipeline import write_spec as write_qa_spec
 from tests.training.test_adapted_runs import LORA, weights
 from tests.waiting import MARKERS
 
@@ -133,12 +130,3 @@ def test_adapters_outlive_the_loss_of_a_node(head: Head, tmp_path: Path, tiny_ll
     for adapter, own in wanted.items():
         for name, values in own.items():
             torch.testing.assert_close(found[adapter][name], values, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.skipif("BIASEVAL_STUDIES" not in os.environ, reason="takes minutes; set BIASEVAL_STUDIES=1")
-def test_answers_outlive_the_loss_of_a_node(head: Head, tmp_path: Path) -> None:
-    models = [{"name": "bert", "path": str(make_bert(tmp_path / "model"))}]
-    spec = write_qa_spec(tmp_path, tmp_path / "model", models=models, heuristics=["word_dist"])
-    interrupted(head, spec, "WaitingReader", "qa_predictions")
-    sql = "select dataset, example_id, prediction, exact_match, f1 from qa_predictions order by all"
-    assert query([tmp_path / "run"], sql).equals(query([undisturbed(spec)], sql))

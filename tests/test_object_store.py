@@ -15,9 +15,8 @@ from tests.training.test_instruct import write_spec as write_instruct_spec
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.ray
 def test_a_run_with_adapters_may_be_in_a_bucket(
-    ray_cluster: None, object_store: str, tmp_path: Path, tiny_llama: Path, command: Command
+    here: None, object_store: str, tmp_path: Path, tiny_llama: Path, command: Command
 ) -> None:
     spec, run_dir = write_lora_spec(tmp_path, tiny_llama, (0,)), f"{object_store}/runs/first"
     done = command("run", str(spec), "--run-dir", run_dir)

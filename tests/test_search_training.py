@@ -1,9 +1,6 @@
 """Whole searches that train readers: what is shared, who is stopped, and kills; some on a real Ray."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ from biaseval.runs import describe, run_spec, run_status
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
 from tests.inprocess import in_this_process
-from tests.processes import ROOT, killed_in_the_end, own_ray, wait_until
+from tests.processes import killed_in_the_end, own_ray, wait_until
 from tests.searches import searched, write_file
 from tests.smallstudy import generated, trained
 from tests.smallstudy import write_spec as write_study
@@ -105,8 +102,11 @@ def test_a_plan_says_what_training_a_search_costs(study: tuple[Path, Path]) -> N
     assert lines["steps, if all that may be are stopped first"] == "42"
 
 
+MAIN = "from biaseval.cli import main; main()"
+
+
 def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
-    study: tuple[Path, Path], tmp_path: Path, ray_cluster: None
+    study: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """The second batch is begun anew, and killed in its second trial; the sampler hears again of those that ended."""
     run_dir = copy_of(study[1], tmp_path)
@@ -120,12 +120,16 @@ def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     def is_time() -> bool:
         return third.exists() and any((run_dir / "trials" / "00003").glob("training/part-*.parquet"))
 
-    with own_ray() as environment, killed_in_the_end(MAIN, *command(study[0], run_dir), **environment) as process:
+    with (
+        own_ray() as environment,
+        killed_in_the_end(MAIN, "tune", str(study[0]), "--run-dir", str(run_dir), **environment) as process,
+    ):
         wait_until(is_time, process)
     assert stamps(run_dir).keys() == {*times, third.name} - {"part-00003.parquet"}
     times[third.name] = third.stat().st_mtime_ns
     assert not run_status(str(run_dir)).is_complete
-    run_spec(load_spec(study[0]), str(run_dir))
+    with in_this_process():
+        run_spec(load_spec(study[0]), str(run_dir))
     assert trials(run_dir) == before
     after = stamps(run_dir)
     assert {name for name in after if after[name] == times[name]} == {
@@ -134,39 +138,3 @@ def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     assert run_status(str(run_dir)).is_complete
     assert isinstance(load_spec(run_dir / "best.yaml"), QaBiasSpec)
     assert all(row["seconds"] > 0 for row in rows(run_dir, "from trials"))
-
-
-N_TRIALS = 12
-MAIN = "from biaseval.cli import main; main()"
-
-
-def command(spec: Path, run_dir: Path, *settings: str) -> list[str]:
-    return ["tune", str(spec), "--run-dir", str(run_dir), *(word for own in settings for word in ("--set", own))]
-
-
-@pytest.mark.timeout(3600)
-@pytest.mark.skipif("BIASEVAL_STUDIES" not in os.environ, reason="takes minutes; set BIASEVAL_STUDIES=1")
-def test_a_killed_search_resumes_to_the_trials_of_an_undisturbed_one_of_two_at_a_time(tmp_path: Path) -> None:
-    spec = write_study_search(tmp_path, trials=N_TRIALS, batch=3)
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-
-    def is_time() -> bool:
-        return len(stamps(killed)) >= N_TRIALS // 2 - 1 and (killed / "trials" / f"{N_TRIALS // 2 - 1:05d}").exists()
-
-    with own_ray() as environment, killed_in_the_end(MAIN, *command(spec, killed), **environment) as process:
-        wait_until(is_time, process)
-    before = stamps(killed)
-    assert len(before) < N_TRIALS
-    for run_dir, settings in ((killed, []), (whole, ["execution.at_once=2"])):
-        with own_ray() as environment:
-            done = subprocess.run(
-                [sys.executable, "-m", "biaseval", *command(spec, run_dir, *settings)],
-                env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True,
-            )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-    assert stamps(killed).items() >= before.items()
-    assert trials(killed) == trials(whole)
-    states = [row["state"] for row in trials(whole)]
-    assert len(states) == N_TRIALS
-    assert "stopped" in states
-    assert (killed / "best.yaml").read_text() == (whole / "best.yaml").read_text()

@@ -13,7 +13,6 @@ import ray
 
 from biaseval.execute.tasks import Made
 from biaseval.pipelines.labels.label_scores import LabelScoresWorker
-from biaseval.pipelines.qa.stages import AnswersWorker
 from biaseval.store import Run
 
 MARKERS = ("first", "second")
@@ -36,16 +35,6 @@ class WaitingWorker(LabelScoresWorker):
         for number, marker in enumerate(MARKERS, start=1):
             if n_made >= number * N_BEFORE and not (self._folder / marker).exists():
                 say_and_wait(self._folder / marker)
-        return super().make(task, prepared)
-
-
-class WaitingReader(AnswersWorker):
-    """Waits for ever when one part is complete, once."""
-
-    def make(self, task: Any, prepared: Any) -> Made:
-        marker = Path(self._run.uri).parent / MARKERS[0]
-        if self._run.parts("qa_predictions") and not marker.exists():
-            say_and_wait(marker)
         return super().make(task, prepared)
 
 
@@ -72,12 +61,9 @@ def waiting_command(what: Any) -> None:
     """Run ``biaseval`` with a worker, or a training of an adapter, that waits."""
     from biaseval.cli import main
     from biaseval.pipelines.labels import adapters, label_scores
-    from biaseval.pipelines.qa import stages
 
     if what is waiting_adapter:
         adapters.train_adapter = what
-    elif issubclass(what, AnswersWorker):
-        stages.AnswersWorker = what  # type: ignore[misc]
     else:
         label_scores.LabelScoresWorker = what  # type: ignore[misc]
     main()

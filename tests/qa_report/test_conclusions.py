@@ -62,7 +62,8 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["^Cannot say: the answers are nearly always the same", "deploy. Cannot say: "]),
     "too few right answers for none to mean anything": (["update qa_bias_tests set is_supported = false",
         "update qa_by_dataset set exact_match = 0.02"],
-        ["^Cannot say: too few answers are right", "deploy. Cannot say: ", r"\(exact match 2.0 %\). Below 10 %, groups can hardly differ"]),
+        ["^Cannot say: too few answers are right", "deploy. Cannot say: ",
+        r"\(exact match 2.0 %\). Below 10 %, groups can hardly differ"]),
     "too few right answers, and yet a bias": (["update qa_by_dataset set exact_match = 0.02"],
         [r"^Biased. Exact match depends on .* \(ans_len\) in strong and", "!points (smaller|larger)"]),
     "the same bias out of distribution": (["update qa_bias_by_heuristic set status = 'measured', difference = 12.3, "
