@@ -237,6 +237,14 @@ def test_adapters_of_other_models_are_refused(adapter: Path, tmp_path: Path, key
         models.load_model(models.ModelSource(str(other), adapter=str(adapter)))
 
 
+@pytest.mark.parametrize("changes", [{"rank_pattern": []}, {"bias": "some"}, {"r": "x"}, {"peft_type": 3}, []])
+def test_a_damaged_configuration_of_an_adapter_is_refused(adapter: Path, tiny_llama: Path, changes: Any) -> None:
+    file = adapter / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes} if changes else changes))
+    with pytest.raises(InputError, match=r"does not fit the model .* trained on, or restore adapter_config\.json"):
+        models.load_model(models.ModelSource(str(tiny_llama), adapter=str(adapter)))
+
+
 def test_settings_that_cannot_work_are_refused(tiny_llama: Path) -> None:
     with pytest.raises(InputError, match="dtype 'float64'"):
         models.torch_dtype("float64")

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from biaseval.parsing import ParseError, json_value, yaml_flow, yaml_text, yaml_value
+from biaseval.parsing import ParseError, json_value, yaml_1_1_value, yaml_flow, yaml_text, yaml_value
 
 PACKAGE = Path(__file__).parents[1] / "platform" / "biaseval"
 
@@ -67,6 +67,9 @@ def test_what_is_wrong_with_yaml_is_said_with_its_lines(text: str, message: str)
     with pytest.raises(ParseError) as caught:
         yaml_value(text)
     assert message in str(caught.value)
+    for dated in ("2001-99-99", "2001-01-01 25:00:00"):  # as YAML 1.1, which cluster files are, has a date
+        with pytest.raises(ParseError, match=r"is not valid YAML: .* must be in"):
+            yaml_1_1_value(dated)
 
 
 @pytest.mark.parametrize(("data", "message"), [
@@ -74,7 +77,7 @@ def test_what_is_wrong_with_yaml_is_said_with_its_lines(text: str, message: str)
     ('[{"a": 1}, {"a": 1, "b": [1], "a": {"x": 2}}]', "line 7: has the key 'a' twice in an object"),
     ('{"a": ' * 400 + '{"b": 1, "b": 2 3}' + "}" * 400, "is not JSON (Expecting ',' delimiter)"),
     ('{"a" 1}', "line 7, column 6: is not JSON (Expecting ':' delimiter)"),
-    (b'{"a":\n "\xff"}', "line 8, byte 8: is not UTF-8"), ("[" * 200_000, "is not JSON"),
+    (b'{"a":\n "\xff"}', "line 8, byte 8: is not UTF-8"), ("[" * 200_000, "is not JSON"), ("9" * 5000, "is not JSON"),
 ])  # fmt: skip
 def test_what_is_wrong_with_json_is_said_with_its_lines(data: str | bytes, message: str) -> None:
     with pytest.raises(ParseError) as caught:

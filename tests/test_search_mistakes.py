@@ -19,14 +19,13 @@ KEYS = {
     "promt.demo_sets": "promt: unknown key; did you mean prompt?",
     **dict.fromkeys(("prompt", "lora", "model", "execution"), SECTION),
     **dict.fromkeys(("model.path", "tasks.splits"), FILE),
-    **dict.fromkeys(("execution.actors", "lora.deepspeed_config"), COST),
-    **dict.fromkeys(("kind", "name"), WHICH),
+    **dict.fromkeys(("execution.actors", "lora.deepspeed_config"), COST), **dict.fromkeys(("kind", "name"), WHICH),
     **dict.fromkeys(("prompt.", "prompt demo_sets"), NO_KEY),
     **dict.fromkeys(("calibration.cc", "calibration.cc.power"), OF_METHOD),
     "tasks.include": "tasks.include: input should be a valid list, found 1; change it",
     "scoring.eos": "scoring.eos: input should be a valid boolean, found 1; change it",
     "prompt.demo_sets.x": "prompt.demo_sets: input should be a valid integer, found {'x': 1}; change it",
-}
+}  # fmt: skip
 OF_A_STUDY = {
     **dict.fromkeys(("train.bases", "train", "train.learned_mixin", "models"), SECTION),
     **dict.fromkeys(("train.data.squad", "datasets.in_distribution.dev"), FILE),

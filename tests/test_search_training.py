@@ -102,9 +102,6 @@ def test_a_plan_says_what_training_a_search_costs(study: tuple[Path, Path]) -> N
     assert lines["steps, if all that may be are stopped first"] == "42"
 
 
-MAIN = "from biaseval.cli import main; main()"
-
-
 def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     study: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -120,10 +117,8 @@ def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     def is_time() -> bool:
         return third.exists() and any((run_dir / "trials" / "00003").glob("training/part-*.parquet"))
 
-    with (
-        own_ray() as environment,
-        killed_in_the_end(MAIN, "tune", str(study[0]), "--run-dir", str(run_dir), **environment) as process,
-    ):
+    code, arguments = "from biaseval.cli import main; main()", ("tune", str(study[0]), "--run-dir", str(run_dir))
+    with own_ray() as environment, killed_in_the_end(code, *arguments, **environment) as process:
         wait_until(is_time, process)
     assert stamps(run_dir).keys() == {*times, third.name} - {"part-00003.parquet"}
     times[third.name] = third.stat().st_mtime_ns

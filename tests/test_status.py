@@ -73,9 +73,8 @@ def test_a_run_that_nothing_works_on_says_so_and_what_to_do(begun: Run, command:
         "rows    9 of 12 scored (3 of 4 parts)",
         "damaged label_scores/part-00003.parquet: is gone, or differs from the recorded digest; the same command "
         "makes it again",
-        "result  not yet",
-        "driver  none",
-    ]
+        "result  not yet", "driver  none",
+    ]  # fmt: skip
     assert re.fullmatch(r"pace    0\.30 rows/s, last part 1:\d\d ago", pace)
     assert begun.read_text(log.removeprefix("log     ")).splitlines()[-1].endswith(" ends")
     assert shown.err == "run the same command again to go on\n"

@@ -73,7 +73,8 @@ lines as (
             when is_without_difference then format('{} against {}, on {}: all {} are 0, and ', who, against, scope, counted(n, 'difference'))
                 || if(n_differing = 0, 'not one', format('{:,}', coalesce(n_differing, 0)))
                 || format(' of {} {}.', counted(coalesce(n_predictions, 0), 'prediction'), if(n_differing = 0, 'differs', 'differ'))
-            else format('{}; {}{}.', capitalized(setting), scope, if(heads.is_of_each, ', each in its best setting', ''))
+            when heads.is_of_each then format('Each in its best setting ({}); {}.', setting, scope)
+            else format('{}; {}.', capitalized(setting), scope)
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)

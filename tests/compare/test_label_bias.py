@@ -194,7 +194,7 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     third = make(label_plan({task: hits[0] for task, hits in HITS.items()}), tmp_path / "third")
     assert query([*runs, third], asked).num_rows == 0  # not all have two demonstrations, so none is the best of all
     said = conclusions(compare_runs(runs))
-    own = "No mitigation with 2 demonstrations for other and no mitigation without demonstrations for first; "
+    own = "(no mitigation with 2 demonstrations for other and no mitigation without demonstrations for first); "
     assert own in said.splitlines()[0]
     assert "each in its best setting." in said.splitlines()[0]
 
@@ -241,8 +241,7 @@ def test_what_cannot_be_compared_is_refused_with_one_message(
     Path(unfinished, "label_scores", "part-00000.parquet").unlink()
     write_plan(Run.open(unfinished))
     cases: list[tuple[list[str], int, str]] = [
-        ([labels[0]], 2, "compare: needs at least two runs"),
-        ([labels[0], labels[0]], 2, "a run is named twice"),
+        ([labels[0]], 2, "compare: needs at least two runs"), ([labels[0], labels[0]], 2, "a run is named twice"),
         ([labels[0], majority], 2, "name runs of one kind"),
         ([labels[0], str(tmp_path / "absent")], 2, "is not a run directory"),
         ([labels[0], elsewhere], 2, "first and elsewhere: nothing can be compared: no task is in both"),
@@ -252,7 +251,7 @@ def test_what_cannot_be_compared_is_refused_with_one_message(
         ([labels[0], old], 1, "analysed by a version that stored no sign_flips"),
         ([labels[0], unfinished], 1, "1 of 1 parts missing"),
         ([*labels, "--out", str(tmp_path / "page.htm")], 2, "does not end in .html"),
-    ]
+    ]  # fmt: skip
     for arguments, code, said in cases:
         found = call(capsys, monkeypatch, "compare", *arguments)
         assert (found.code, found.out) == (code, ""), arguments

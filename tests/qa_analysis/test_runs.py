@@ -163,15 +163,14 @@ def test_results_hold_every_relation_and_runs_of_any_kind_are_read_together(tmp_
 N_SEEDS = 20
 
 METRICS = {
-    "bias_significance": "distance_em",
-    "bias_significance_f1": "distance_f1",
+    "bias_significance": "distance_em", "bias_significance_f1": "distance_f1",
     **{
         f"{side}_{ours}{suffix}": f"{side}_{metric}_{theirs}"
         for side in ("lower", "higher")
         for suffix, metric in (("", "em"), ("_f1", "f1"))
         for ours, theirs in (("low", "q025"), ("high", "q975"), ("mean", "mean"))
     },
-}
+}  # fmt: skip
 """The marts' columns to those of the golden table."""
 
 

@@ -392,14 +392,9 @@ def share(training: TrainingSpec, execution: ExecutionSpec, n_models: int, resou
     threads = max(1, resources.omp_threads or resources.n_cores // n_workers) if is_local else per_worker
     caution = None if is_local or execution.gpus_per_actor != "auto" else _ON_CPUS
     return Groups(
-        n_groups,
-        training.workers,
-        {"CPU": per_worker},
-        use_gpu=False,
-        n_threads=threads,
-        is_alone=is_local and training.workers == 1 and training.zero is None,
-        caution=caution,
-    )
+        n_groups, training.workers, {"CPU": per_worker}, use_gpu=False, n_threads=threads,
+        is_alone=is_local and training.workers == 1 and training.zero is None, caution=caution,
+    )  # fmt: skip
 
 
 def _too_few(training: TrainingSpec, n_groups: int, found: int, kind: str) -> InputError:

@@ -107,16 +107,12 @@ class _Tuning(threading.Thread):
         executes.setLevel(logging.CRITICAL)  # it prints tracebacks of trials that are tried again
         try:
             with tempfile.TemporaryDirectory(prefix="biaseval-tune-", ignore_cleanup_errors=True) as folder:
+                failures = tune.FailureConfig(max_failures=ATTEMPTS - 1)
                 results = tune.Tuner(
                     tune.with_resources(trial, {"CPU": attempts.num_cpus}),
                     param_space={"number": tune.grid_search(self._numbers)},
                     tune_config=tune.TuneConfig(max_concurrent_trials=attempts.at_once, reuse_actors=True),
-                    run_config=tune.RunConfig(
-                        name="trials",
-                        storage_path=folder,
-                        verbose=0,
-                        failure_config=tune.FailureConfig(max_failures=ATTEMPTS - 1),
-                    ),
+                    run_config=tune.RunConfig(name="trials", storage_path=folder, verbose=0, failure_config=failures),
                 ).fit()
             for result in (results[place] for place in range(len(results))):
                 lines = [line for line in str(result.error or "").splitlines() if line.strip()]

@@ -200,7 +200,7 @@ def is_in_adapter(model: PreTrainedModel, weight: str) -> bool:
 def _fitting(adapter: str, path: str) -> AbstractContextManager[None]:
     """Name both in what PEFT raises for an adapter of another model."""
     problem = f"adapter {adapter}: does not fit the model {path}"
-    return explained(problem, "give the model that it was trained on")
+    return explained(problem, f"give the model that it was trained on, or restore {CONFIG_FILE}")
 
 
 class AdapterSlot:
