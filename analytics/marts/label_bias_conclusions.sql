@@ -33,9 +33,9 @@ answers as (
 
 preferred as (
     select
-        n_demos, count(*) = 1 as is_of_all_sets, any_value(label) as label, avg(share) as share, avg(gold) as gold,
+        n_demos, count(*) = 1 as is_of_all_sets, any_value(label) as label, sum(share) / sum(n) as share, sum(gold) / sum(n) as gold,
         listed(list(format('“{}” in {}', label, n) order by n desc, label)) || format(' of {} sets', sum(n)) as by_set
-    from (select n_demos, label, count(*) as n, avg(share) as share, avg(gold) as gold from answers group by n_demos, label)
+    from (select n_demos, label, count(*) as n, sum(share) as share, sum(gold) as gold from answers group by n_demos, label)
     group by n_demos
 ),
 

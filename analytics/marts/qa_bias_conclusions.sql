@@ -334,8 +334,7 @@ lines as (
             (
                 select case
                     when bool_or(is_supported) and not most.is_constant then 'Only if its bias is acceptable'
-                    when count(is_supported) > 0 and not most.is_constant and not has_few_right(most.exact_match)
-                        then 'No test speaks against it'
+                    when count(is_supported) > 0 and not most.is_unclear then 'No test speaks against it'
                     else 'Cannot say'
                 end
                 from biases
@@ -354,12 +353,12 @@ lines as (
                 )
                 from biases
                 where (model, dataset) = (most.model, most.dataset) and is_supported is not null
-                having count(*) > 0 and not has_few_right(most.exact_match)
+                having count(*) > 0 and not most.is_unclear
             ), '')
         )
     from (
         select
-            model, dataset, exact_match, is_constant,
+            model, dataset, exact_match, is_constant, is_constant or n_articles = 1 or has_few_right(exact_match) as is_unclear,
             if(count(distinct dataset) over () > 1, model || ' on ' || dataset, model) as name
         from qa_by_dataset
         inner join qa_models using (model)

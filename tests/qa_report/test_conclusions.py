@@ -144,7 +144,7 @@ RUNS: dict[str, tuple[Row, Sequence[str]]] = {
         "A smaller bias may exist; more questions would show it"]),
     "one article": ({"models": {"fair": right(0.7, 0.7), "strong": right(1, 0.2)}, "change": one_title},
         ["^Cannot say: all questions are about one article. Nothing can be said of fair and strong",
-        "no test can compare"]),
+        "deploy. Cannot say: the", "no test can compare"]),
     "no bias": ({"models": {"fair": right(0.5, 0.5)}}, [r"^No bias shown. No shortcut is shown for fair \(3 tested"]),
     "one value": ({"change": one_value, "heuristics": ["sim_word"]}, ["^Cannot say: no shortcut can be measured"]),
     "many models": ({"models": {f"model{n}": right(1, 0.2 + 0.05 * n) for n in range(8)}, "heuristics": ["ans_len"]},
