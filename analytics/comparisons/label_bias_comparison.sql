@@ -74,9 +74,7 @@ by_task as materialized (
     select
         shared.run, shared.other_run, task, n_demos, method, metric, mean_of_all(own.value, demo_set) as value,
         mean_of_all(other.value, demo_set) as other_value, max(own.baseline) as baseline,
-        bonferroni_p(
-            least(min(own.bias_score_p), min(other.bias_score_p)), count(own.bias_score_p) + count(other.bias_score_p)
-        ) as noise_p,
+        bonferroni_p(least(min(own.bias_score_p), min(other.bias_score_p)), count(own.bias_score_p) + count(other.bias_score_p)) as noise_p,
         any_value(shared.n_rows) as n_rows
     from shared
     inner join metrics as own using (run, task)
@@ -205,9 +203,7 @@ compared as (
 judged as (
     select
         *,
-        word_p(
-            list({'metric': metric, 'estimate': estimate, 'p': p_adjusted, 'noise_p': noise_p}) over of_word
-        ) as word_p_adjusted,
+        word_p(list({'metric': metric, 'estimate': estimate, 'p': p_adjusted, 'noise_p': noise_p}) over of_word) as word_p_adjusted,
         word_band(
             metric, simultaneous_low, simultaneous_high,
             list({'metric': metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word

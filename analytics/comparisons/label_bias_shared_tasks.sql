@@ -49,9 +49,7 @@ sets as (
 same as (
     select
         sets.run, other.run as other_run, task, bool_and(sets.demo_sets = other.demo_sets) as has_same_sets,
-        bool_and(
-            len(list_intersect(sets.demo_sets, other.demo_sets)) = len(list_intersect(sets.texts, other.texts))
-        ) as has_same_contexts
+        bool_and(len(list_intersect(sets.demo_sets, other.demo_sets)) = len(list_intersect(sets.texts, other.texts))) as has_same_contexts
     from sets
     inner join sets as other using (task, n_demos)
     group by all

@@ -5,7 +5,5 @@ from (select *, count(*) over (partition by n_demos, instruction, predict, metho
 left join (select run, n_demos, instruction, predict, method, is_supported from majority_remedies where is_supported)
     using (run, n_demos, instruction, predict, method)
 where n_runs = (select count(distinct run) from majority_by_model) and (method = 'none' or is_supported)
-qualify row_number() over (
-    partition by run order by is_supported, mean_f1 desc nulls last, n_demos, not instruction, predict, method
-) = 1
+qualify row_number() over (partition by run order by is_supported, mean_f1 desc nulls last, n_demos, not instruction, predict, method) = 1
 order by all

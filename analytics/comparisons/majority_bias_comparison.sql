@@ -197,9 +197,7 @@ select
     end as verdict,
     unit, n_units, is_above_constant, other_is_above_constant, error_draws, n_seeds, p_both, p_both_adjusted, both_low,
     both_high, both_smallest_detectable,
-    if(
-        reason is null and metric = 'rb_at_10' and word <> boundary_word(word, sign_over_rows), 'not over other rows', reason
-    ) as reason,
+    if(reason is null and metric = 'rb_at_10' and word <> boundary_word(word, sign_over_rows), 'not over other rows', reason) as reason,
     verdict_p, verdict_low, verdict_high, verdict_smallest_detectable, baseline
 from judged
 order by all

@@ -29,9 +29,7 @@ differences as (
     -- Without the same prompts and scoring only the estimates can be compared.
     where larger.run = pairs.other_run and (draw = 0 or (has_same_rows and has_same_contexts and has_same_scoring))
     -- Next in size, among the runs that have this number of demonstrations, instruction and way of predicting.
-    qualify larger_n_parameters = min(larger_n_parameters) over (
-        partition by pairs.run, n_demos, instruction, predict, method
-    )
+    qualify larger_n_parameters = min(larger_n_parameters) over (partition by pairs.run, n_demos, instruction, predict, method)
 ),
 
 effects as (

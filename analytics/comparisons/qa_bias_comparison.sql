@@ -53,9 +53,7 @@ keyed as (
 totals as (
     select
         test, any_value(threshold) as threshold, any_value(better_segment) as better_segment,
-        nullif(
-            sum(lower order by article) / sum(n_lower) - coalesce(sum(higher) / nullif(sum(n_higher), 0), 0), 'nan'
-        ) as difference,
+        nullif(sum(lower order by article) / sum(n_lower) - coalesce(sum(higher) / nullif(sum(n_higher), 0), 0), 'nan') as difference,
         nullif(
             sum(other_lower order by article) / sum(n_lower)
             - coalesce(sum(other_higher) / nullif(sum(n_higher), 0), 0), 'nan'

@@ -64,7 +64,5 @@ select
     run, other_run, model, other_model, dataset, heuristic, value as threshold, is_fixed,
     if(gap >= 0, 'lower', 'higher') as better_segment, n_lower::bigint as n_lower, n_higher::bigint as n_higher
 from judged
-qualify row_number() over (
-    partition by run, other_run, model, other_model, dataset, heuristic order by z desc, value
-) = 1
+qualify row_number() over (partition by run, other_run, model, other_model, dataset, heuristic order by z desc, value) = 1
 order by all

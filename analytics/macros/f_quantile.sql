@@ -11,8 +11,6 @@ create macro f_quantile(z, df, error_df) as
                 'last': (1 - spread.own) ** 2 - z ** 2 * spread.own
             }],
             lambda root: case when root.square > 0
-                then (
-                    (root.middle + sign(z) * sqrt(greatest(0, root.middle ** 2 - root.square * root.last))) / root.square
-                ) ** 3 end
+                then ((root.middle + sign(z) * sqrt(greatest(0, root.middle ** 2 - root.square * root.last))) / root.square) ** 3 end
         )[1]
     )[1]

@@ -4,9 +4,7 @@
 -- two 1, times demonstration sets. Null where no BiasScore is as large, and where a label has no error.
 create macro visible_bias_score(labels, n_tests) as
     list_transform(
-        [list_transform(
-            labels, lambda label: (student_quantile(0.05 / n_tests, label.df) + student_quantile(0.4, label.df)) * label.error
-        )],
+        [list_transform(labels, lambda label: (student_quantile(0.05 / n_tests, label.df) + student_quantile(0.4, label.df)) * label.error)],
         lambda distances: case
             when list_count(distances) = len(distances) and list_max(distances) <= 1 - 1 / len(distances)
                 then list_max(distances)

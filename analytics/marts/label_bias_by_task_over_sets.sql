@@ -63,9 +63,7 @@ bounded as (
             )
         ) as accuracy_interval,
         t_quantile(accuracy_n_free) * macro_f1_error as macro_f1_reach,
-        norm_interval(
-            means.rsd, means.rsd_floor, rsd_error, means.n_main_gold_labels - 1, t_quantile(accuracy_n_free)
-        ) as rsd_interval,
+        norm_interval(means.rsd, means.rsd_floor, rsd_error, means.n_main_gold_labels - 1, t_quantile(accuracy_n_free)) as rsd_interval,
         -- The root mean square of what is half the sum of absolute normal deviations on average.
         norm_interval(
             means.bias_score, means.bias_score_floor * sqrt(1 + (pi() / 2 - 1) / (means.n_labels - 1)),

@@ -38,9 +38,7 @@ parts as (
 divided as (
     select
         *,
-        if(
-            variance - from_rows - coalesce(from_sets, 0) < 0, 0, variance - from_rows - coalesce(from_sets, 0)
-        ) as from_tasks,
+        if(variance - from_rows - coalesce(from_sets, 0) < 0, 0, variance - from_rows - coalesce(from_sets, 0)) as from_tasks,
         nullif(from_tasks + from_rows + coalesce(from_sets, 0), 0) as total
     from parts
 )

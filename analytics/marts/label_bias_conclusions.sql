@@ -398,9 +398,7 @@ lines as (
                     then ' This holds for all tests of the page together; the p-values of the first sentence are of one setting each.' else '' end
                 || coalesce(
                     ' The run may miss changes of up to '
-                    || listed(list_filter(
-                        [as_rate(rsd) || ' in RSD', as_rate(accuracy) || ' in accuracy'], lambda one: one not like '–%'
-                    ))
+                    || listed(list_filter([as_rate(rsd) || ' in RSD', as_rate(accuracy) || ' in accuracy'], lambda one: one not like '–%'))
                     || '; four times as many rows halve that.',
                     ''
                 )

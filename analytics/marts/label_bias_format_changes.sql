@@ -43,9 +43,7 @@ named as (
     qualify
         estimate is not null
         or word_metric(metric) = metric
-        or count(estimate) over (
-            partition by model, suite, n_demos, method, format, against_method, against_format, metric
-        ) = 0
+        or count(estimate) over (partition by model, suite, n_demos, method, format, against_method, against_format, metric) = 0
 ),
 
 counts as (
@@ -65,9 +63,7 @@ measured as (
 judged as (
     select
         *,
-        word_p(
-            list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted, 'noise_p': noise_p}) over of_word
-        ) as word_p_adjusted,
+        word_p(list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted, 'noise_p': noise_p}) over of_word) as word_p_adjusted,
         word_band(
             test.metric, simultaneous_low, simultaneous_high,
             list({'metric': test.metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word

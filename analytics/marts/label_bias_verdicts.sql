@@ -59,9 +59,7 @@ named as (
     qualify
         estimate is not null
         or word_metric(metric) = metric
-        or count(estimate) over (
-            partition by changes.model, members.suite, n_demos, method, against_n_demos, against_method, metric
-        ) = 0
+        or count(estimate) over (partition by changes.model, members.suite, n_demos, method, against_n_demos, against_method, metric) = 0
 ),
 
 alone as (

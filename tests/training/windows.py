@@ -67,7 +67,11 @@ def light_lead(job: Any, queue: Any, group: int) -> None:
     from biaseval.execute import groups, workers
 
     before = groups._train, workers.TorchTrainer
-    groups._train, workers.TorchTrainer = said_to_be_trained, DataParallelTrainer  # type: ignore[misc, assignment]
+
+    def trainer(work: Any, torch_config: Any, **how: Any) -> Any:
+        return DataParallelTrainer(work, **how)
+
+    groups._train, workers.TorchTrainer = said_to_be_trained, trainer  # type: ignore[misc]
     try:
         lead(job, queue, group)
     finally:

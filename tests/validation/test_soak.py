@@ -43,15 +43,17 @@ def test_a_few_kills_hit_lose_nothing_and_are_not_made_again(tmp_path: Path) -> 
     assert table.table(rounds) in done.stdout
 
 
+LONG = ("max_steps=9999", "epochs=999", "evaluation_steps=9999", "accumulation=2", "workers=2")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "changes", "code"), [
-    ("search", [], 1), ("readers", ["--set", "train.max_steps=9999", "--set", "train.evaluation_steps=9999"], 143),
-])  # fmt: skip
+@pytest.mark.parametrize(("kind", "changes", "code"), [("search", (), 1), ("readers", LONG, 143)])
 def test_a_search_whose_agent_of_ray_dies_and_a_stopped_training_end_with_a_word(
-    kind: str, changes: list[str], code: int, tmp_path: Path
+    kind: str, changes: tuple[str, ...], code: int, tmp_path: Path
 ) -> None:
     given = KINDS[kind].arguments(prepare(kind, tmp_path / "inputs"), is_on_ray=True)
-    command = [sys.executable, "-m", "biaseval", *(one.replace(RUN, str(tmp_path / "run")) for one in given), *changes]
+    command = [sys.executable, "-m", "biaseval", *(one.replace(RUN, str(tmp_path / "run")) for one in given)]
+    command += [word for change in changes for word in ("--set", f"train.{change}")]
     said = tmp_path / "said"
     with own_ray() as place, said.open("w") as file:
         process = psutil.Popen(command, env={**os.environ, **place}, stdout=file, stderr=file)
@@ -61,6 +63,9 @@ def test_a_search_whose_agent_of_ray_dies_and_a_stopped_training_end_with_a_word
             agent.kill()
         else:
             wait_until(lambda: "step 1 of" in said.read_text(), process)
+            both = [process, *process.children(recursive=True)]
+            ports = [port for one in both for port in one.net_connections("tcp") if port.status == psutil.CONN_LISTEN]
+            assert {port.laddr.ip.removeprefix("::ffff:") for port in ports} == {"127.0.0.1"}
             process.terminate()
         try:
             assert process.wait(120) == code

@@ -86,6 +86,8 @@ def main() -> None:
         for argument in sys.argv[1:]:
             refuse_broken("arguments", argument)
         app()
+    except SystemExit as ended:
+        sys.exit(128 + stopped[0] if stopped else ended.code)  # Ray's core makes 1 of a stop's code while it waits
     except BiasevalError as error:
         say(f"error: {_short(str(error))}")
         sys.exit(error.exit_code)

@@ -1,13 +1,15 @@
 """Groups of workers that train together on Ray Train, and their restart when one dies."""
 
+import socket
 import uuid
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, cast
 
 import ray
 from ray.exceptions import RayError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError, WorkerGroupError
-from ray.train.torch import TorchTrainer
+from ray.train.torch import TorchConfig, TorchTrainer
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from biaseval.errors import BiasevalError, TransientError
@@ -21,6 +23,30 @@ ATTEMPTS = 3
 
 _LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
 """What gloo and NCCL say when a worker is gone."""
+
+
+def _listen_at_address() -> None:
+    """Have the store by which workers meet listen at its own address; torch's listens on all interfaces."""
+    rendezvous: Any = import_module("torch.distributed.rendezvous")
+
+    class Store(rendezvous.TCPStore):  # type: ignore[misc]
+        def __init__(self, host_name: str, port: int, **how: Any) -> None:
+            if how.get("is_master"):
+                family = socket.AF_INET6 if ":" in host_name else socket.AF_INET
+                how["master_listen_fd"] = socket.create_server((host_name, port), family=family).detach()
+            super().__init__(host_name, port, **how)
+
+    rendezvous.TCPStore = Store
+
+
+class _Backend(TorchConfig().backend_cls):  # type: ignore[misc]
+    def on_start(self, worker_group: Any, backend_config: TorchConfig) -> None:
+        worker_group.execute(_listen_at_address)
+        super().on_start(worker_group, backend_config)
+
+
+class _Torch(TorchConfig):
+    backend_cls = _Backend
 
 
 def this_node() -> NodeAffinitySchedulingStrategy:
@@ -48,6 +74,7 @@ def fit(
         trainer = TorchTrainer(
             cast(Any, work),  # Ray's annotations know no train function that returns a value
             train_loop_config=left,
+            torch_config=_Torch(),
             scaling_config=ScalingConfig(
                 num_workers=0 if groups.is_alone else groups.n_workers,  # 0: in this process
                 use_gpu=groups.use_gpu,
