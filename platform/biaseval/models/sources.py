@@ -115,7 +115,7 @@ def explained(problem: str, remedy: str, *, is_description: bool = False) -> Ite
         problem: the beginning of the message.
         remedy: its end.
         is_description: the block computes nothing, so the files cause every error. Otherwise a RuntimeError passes
-            unless it is about sizes or what is not implemented, because the device may cause it.
+            unless it is about sizes or a missing implementation, because the device may cause it.
     """
     try:
         yield
