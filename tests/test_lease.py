@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -249,17 +250,10 @@ def test_who_writes_second_is_refused_and_an_expired_lease_is_not_waited_for(
     """The clock of S3 has whole seconds: a lease of 10 seconds has expired for sure at an age of 11."""
     run, own = Run.open(str(tmp_path)), Lease.of_this_process(1, 10)
 
-    class Beaten:
-        def __init__(self, *there: Seen | None) -> None:
-            self._there = iter([None, *there])
+    def beaten(there: Seen | None) -> Any:
+        return Mock(read=Mock(side_effect=[None, there]), write=Mock(side_effect=ChangedError))
 
-        def read(self) -> Seen | None:
-            return next(self._there)
-
-        def write(self, lease: Lease, version: str | None) -> str:
-            raise ChangedError
-
-    given: Any = [Beaten(Seen(one, "7", 0, 0)) for one in (own, replace(own, pid=1, id="another"))] + [Beaten(None)]
+    given = [beaten(Seen(one, "7", 0, 0)) for one in (own, replace(own, pid=1, id="another"))] + [beaten(None)]
     assert hold._taken(run, given[0], own) == "7"
     with pytest.raises(TransientError, match=r"another process is working .* process 1\b"):
         hold._taken(run, given[1], own)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -69,7 +69,11 @@ class Cluster:
             import ray
 
             cls._handed_on.clear()
-            with _held_signals():  # Ray's end takes the handler of stops away
+            with _held_signals() as hold_again:  # Ray's core takes handlers away before its processes end
+                node = getattr(ray._private.worker, "_global_node", None)
+                if node is not None:
+                    end = node.kill_all_processes
+                    node.kill_all_processes = lambda *given, **how: (hold_again(), end(*given, **how))
                 ray.shutdown()
                 cls._witness.pop().dismiss()
 
@@ -160,13 +164,13 @@ class Cluster:
 
 
 @contextmanager
-def _held_signals() -> Iterator[None]:
+def _held_signals() -> Iterator[Callable[[], object]]:
     """Hold an interrupt and a stop back while Ray starts or ends, which fails on either; a second one ends at once.
 
-    A handler that this process has for stops stays in place of Ray's own.
+    A handler that this process has for stops stays in place of Ray's own. Yields what holds them again.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield bool
         return
     from ray._private import utils
 
@@ -178,10 +182,13 @@ def _held_signals() -> Iterator[None]:
             os._exit(128 + number)
         came.append(number)
 
-    kept = {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+    def hold_all() -> dict[signal.Signals, Any]:
+        return {number: signal.signal(number, hold) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    kept = hold_all()
     set_by_ray, utils.set_sigterm_handler = utils.set_sigterm_handler, of_ray.append
     try:
-        yield
+        yield hold_all
     finally:
         utils.set_sigterm_handler = set_by_ray
         if of_ray and not callable(kept[signal.SIGTERM]):
