@@ -293,7 +293,7 @@ lines as (
         ) else '' end
         || coalesce((
             select format(
-                ' Cheaper: {} {} does so too, with accuracy {} and macro-F1 {}.',
+                ' Cheaper: {} {} also reduces bias without a loss, with accuracy {} and macro-F1 {}.',
                 shown_method(method), with_demos(n_demos), as_rate(accuracy), as_rate(macro_f1)
             )
             from supported

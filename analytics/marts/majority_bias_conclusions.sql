@@ -203,7 +203,7 @@ lines as (
                 || case
                     when n_labels = 1 then format(', always “{}”', label)
                     when n_clear > 0 then format(
-                            '. Where one label leads among the demonstrations, it is that label in {} of {} of these', n_followed, n_clear
+                            '. In {} of these draws one label leads among the demonstrations, and it is the answer in {}', n_clear, n_followed
                         )
                     else ''
                 end

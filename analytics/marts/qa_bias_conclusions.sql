@@ -330,17 +330,17 @@ lines as (
     select
         2, 'Ready to deploy?',
         format(
-            '{}: the most accurate model, {}, is right on {} % of the questions{}. Whether that is enough is your decision.',
+            '{}: it is right on {} % of the questions{}. Whether that is enough is your decision.',
             (
-                select case
-                    when bool_or(is_supported) and not most.is_constant then 'Only if its bias is acceptable'
-                    when count(is_supported) > 0 and not most.is_unclear then 'No test speaks against it'
-                    else 'Cannot say'
-                end
+                select format(case
+                        when bool_or(is_supported) and not most.is_constant then '{}, the most accurate model, only if its bias is acceptable'
+                        when count(is_supported) > 0 and not most.is_unclear then 'No test speaks against {}, the most accurate model'
+                        else 'Nothing can be said of {}, the most accurate model'
+                    end, name)
                 from biases
                 where (model, dataset) = (most.model, most.dataset)
             ),
-            name, as_points(100 * exact_match),
+            as_points(100 * exact_match),
             coalesce(', but where ' || (
                 select format('{} {} {} on {} %', heuristic, if(side = 1, '>', '≤'), printf('%g', threshold), as_points(other_em))
                 from biases

@@ -73,7 +73,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["How sure: 4 rows are too few for a test", "!Other tasks"]),
     "a cheaper mitigation": (["update label_bias_remedies set macro_f1 = n_demos, "
             "shown_advice = if(method = 'none', 'mixed', 'bias falls, no loss')"],
-        [r"Best mitigation: \w+ with 8 dem.* Cheaper: CC without demonstrations does so too, with accuracy 0\.\d+ an"]),
+        [r"Best mitigation: \w+ with 8 dem.* Cheaper: CC without demonstrations also reduces bias .* 0\.\d+ an"]),
     "no support": (["update label_bias_remedies set shown_advice = 'mixed'"],
         ["Best mitigation: none is shown to reduce bias without a loss of accuracy."]),
     "a loss that is not ruled out": (["update label_bias_remedies set shown_advice = 'bias falls, loss not ruled out', "

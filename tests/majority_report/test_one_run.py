@@ -74,7 +74,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "no better than a constant answer": (["update majority_by_model set constant_f1 = 0.99"],
         [r"Ready to deploy\? No: the highest weighted F1, a mean over all proportions, is 0\."]),
     "draws with one answer": (["update majority_label_shares set share_predicted = (share_shown > 0.5)::int"],
-        [r"label leads among the demonstrations, it is that label in (\d+) of \1 of these", "!always “"]),
+        [r"In (\d+) of these draws one label leads among the demonstrations, and it is the answer in \1", "!always “"]),
     "one answer in all draws": (["update majority_label_shares set share_predicted = (label = 'True')::int"],
         [r"one label in (\d+) of \1 draws of demonstrations[^.]*, always “True”", "!label leads"]),
     "too few rows": (["update majority_by_model set has_enough_rows = false, half_width = 0.25"],
