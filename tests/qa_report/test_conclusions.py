@@ -34,7 +34,7 @@ def test_the_biases_that_were_put_into_the_answers_are_told_with_the_numbers_of_
     words = [
         r"^Biased. Exact match depends on the length of the answer \(ans_len\) in strong and the words shared with the "
         r"question \(sim_word\) in weak.\n",
-        r"\nReady to deploy. strong, the most .*, only if its bias is acceptable: .* on 80.0 % .*, but where ans_len > \d ",
+        r"\nReady to deploy. strong, the most .*, only if its bias is acceptable: .* 80.0 .*, but where ans_len > \d ",
         r"\nExact match \(%\): on squad, strong 80.0 \[.* and weak 50.0 .*; out of .* \(mean of 2 sets\), strong 37.5 ",
         "How sure: .* any bias is a false alarm is about 5 % per data set. So is the chance .* Each p of this page is",
         "!Helps", "!debias",
