@@ -249,11 +249,8 @@ def test_who_writes_second_is_refused_and_an_expired_lease_is_not_waited_for(
 ) -> None:
     """The clock of S3 has whole seconds: a lease of 10 seconds has expired for sure at an age of 11."""
     run, own = Run.open(str(tmp_path)), Lease.of_this_process(1, 10)
-
-    def beaten(there: Seen | None) -> Any:
-        return Mock(read=Mock(side_effect=[None, there]), write=Mock(side_effect=ChangedError))
-
-    given = [beaten(Seen(one, "7", 0, 0)) for one in (own, replace(own, pid=1, id="another"))] + [beaten(None)]
+    there = [*(Seen(one, "7", 0, 0) for one in (own, replace(own, pid=1, id="another"))), None]
+    given: list[Any] = [Mock(read=Mock(side_effect=[None, one]), write=Mock(side_effect=ChangedError)) for one in there]
     assert hold._taken(run, given[0], own) == "7"
     with pytest.raises(TransientError, match=r"another process is working .* process 1\b"):
         hold._taken(run, given[1], own)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from biaseval.analysis.table_files import csv_file
+from biaseval.analysis.table_files import csv_file, latex_file, markdown_file
 from biaseval.demo import SPEC_PATH
 from biaseval.errors import InputError, without_credentials
 from biaseval.store import Run
@@ -55,8 +55,13 @@ def test_links_in_a_run_are_followed_neither_to_write_nor_to_sweep(tmp_path: Pat
     assert [file.name for file in other.iterdir()] == ["x.incomplete-0"]
 
 
-def test_a_spreadsheet_runs_no_text_of_a_table() -> None:
+def test_spreadsheets_markdown_and_latex_run_no_text_of_a_table() -> None:
     texts = ["=1+1", "@SUM(A1)", "+cmd", "-2+3", "\t=1", "-", "-1.5", "+3", "yes", None]
     lines = csv_file(pa.table({"a": texts})).decode().splitlines()
     assert lines[1:] == [f'"\'{text}"' for text in texts[:5]] + ['"-"', '"-1.5"', '"+3"', '"yes"', ""]
     assert csv_file(pa.table({"b": [-1.5]})) == b'"b"\n-1.5\n'
+    names = pa.table({"a": ["a|b\n\\input{x}&%$#_~^ <b>`c` [l](u)"]})
+    assert r"| a\|b \\input{x}&%$#\_~^ \<b\>\`c\` \[l\](u) |" in markdown_file(names).decode()
+    assert (
+        r"a|b \textbackslash{}input\{x\}\&\%\$\#\_\textasciitilde{}\textasciicircum{} <b>" in latex_file(names).decode()
+    )
