@@ -62,6 +62,4 @@ def test_spreadsheets_markdown_and_latex_run_no_text_of_a_table() -> None:
     assert csv_file(pa.table({"b": [-1.5]})) == b'"b"\n-1.5\n'
     names = pa.table({"a": ["a|b\n\\input{x}&%$#_~^ <b>`c` [l](u)"]})
     assert r"| a\|b \\input{x}&%$#\_~^ \<b\>\`c\` \[l\](u) |" in markdown_file(names).decode()
-    assert (
-        r"a|b \textbackslash{}input\{x\}\&\%\$\#\_\textasciitilde{}\textasciicircum{}" in latex_file(names).decode()
-    )
+    assert r"a|b \textbackslash{}input\{x\}\&\%\$\#\_\textasciitilde{}\textasciicircum{}" in latex_file(names).decode()

@@ -407,7 +407,7 @@ lines as (
     select
         38, 'Training:',
         counted(count(*), 'reader') || ' trained'
-        || if(count(distinct steps) = 1, '', format(' for {:,} to {:,} steps', min(steps), max(steps)))
+        || if(min(steps) < max(steps), format(' for {:,} to {:,} steps', min(steps), max(steps)), '')
         || if(count(problem) > 0, format('; {} failed, and the others are shown', count(problem)), '')
         || if(count(distinct seed) = 1, '. Each is a single training, and another seed gives another reader.', '.')
     from trained_models

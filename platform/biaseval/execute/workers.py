@@ -3,6 +3,7 @@
 import socket
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, cast
 
@@ -33,7 +34,8 @@ def _listen_at_address() -> None:
         def __init__(self, host_name: str, port: int, **how: Any) -> None:
             if how.get("is_master"):
                 family = socket.AF_INET6 if ":" in host_name else socket.AF_INET
-                how["master_listen_fd"] = socket.create_server((host_name, port), family=family).detach()
+                with suppress(OSError):  # behind NAT the address is none of this machine's
+                    how["master_listen_fd"] = socket.create_server((host_name, port), family=family).detach()
             super().__init__(host_name, port, **how)
 
     rendezvous.TCPStore = Store

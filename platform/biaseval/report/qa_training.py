@@ -45,8 +45,8 @@ def training_charts(ask: Ask) -> list[Chart]:
     debiasing = ask(f"""
 select qa_debiasing.*, lower_exact_match, higher_exact_match, is_supported
 from qa_debiasing {INSIDE} cross join qa_settings inner join trained_models using (model)
-inner join qa_bias_by_heuristic using (model, dataset, heuristic)
-inner join qa_bias_tests using (model, dataset, heuristic)
+left join qa_bias_by_heuristic using (model, dataset, heuristic)
+left join qa_bias_tests using (model, dataset, heuristic)
 order by number, list_position(heuristics, heuristic)""")
     given = ask(f"""
 select biases.*, is_people
@@ -69,11 +69,9 @@ order by number, list_position(heuristics, heuristic)""")
             rows = [_bias(METHODS[row["method"]][0], row) for row in seen]
             name = _name(blocks, block)
             charts += _biases(f"debiasing_{number}_{_slug(name, dataset)}", f"{name} on {dataset}", [*rows, *people])
-            if seen:
-                named = [(METHODS[row["method"]][0], row) for row in seen]
-                charts.append(
-                    groups_chart(f"debiasing_groups_{number}_{_slug(name, dataset)}", f"{name} on {dataset}", named)
-                )
+            if named := [(METHODS[row["method"]][0], row) for row in seen if row["lower_exact_match"] is not None]:
+                groups = f"debiasing_groups_{number}_{_slug(name, dataset)}"
+                charts.append(groups_chart(groups, f"{name} on {dataset}", named))
         if others := [_bias(row["model"], row) for row in own if not row["is_people"]]:
             charts += _biases(
                 f"debiasing_given_{_slug(dataset)}", f"models of the spec on {dataset}", [*others, *people]
