@@ -64,8 +64,8 @@ lines as (
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
             else case overall
-                when 'Better' then format('{} is better than {}', who, against)
-                when 'Worse' then format('{} is worse than {}', who, against)
+                when 'Better' then format('{} is {} than {}', who, if(is_bias_first, 'less biased', 'better'), against)
+                when 'Worse' then format('{} is {} than {}', who, if(is_bias_first, 'more biased', 'worse'), against)
                 else format('{} against {}{}', who, against, if(overall = 'Mixed', ', mixed', ''))
             end || format(': {}.', if(is_bias_first, concat_ws('; ', bias, performance), concat_ws('; ', performance, bias)))
         end as lead,
@@ -73,8 +73,8 @@ lines as (
             when is_without_difference then format('{} against {}, on {}: all {} are 0, and ', who, against, scope, counted(n, 'difference'))
                 || if(n_differing = 0, 'not one', format('{:,}', coalesce(n_differing, 0)))
                 || format(' of {} {}.', counted(coalesce(n_predictions, 0), 'prediction'), if(n_differing = 0, 'differs', 'differ'))
-            when heads.is_of_each then format('Each in its best setting ({}); {}.', setting, scope)
-            else format('{}; {}.', capitalized(setting), scope)
+            when heads.is_of_each then format('Each in its best setting ({}); shared: {}.', setting, scope)
+            else format('{}; shared: {}.', capitalized(setting), scope)
         end as text
     from pairs
     left join (select * from heads where is_headline) as heads using (run, other_run, who, against)

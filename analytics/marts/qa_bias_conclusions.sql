@@ -334,8 +334,8 @@ lines as (
             (
                 select format(case
                         when bool_or(is_supported) and not most.is_constant then '{}, the most accurate model, only if its bias is acceptable'
-                        when count(is_supported) > 0 and not most.is_unclear then 'No test speaks against {}, the most accurate model'
-                        else 'Nothing can be said of {}, the most accurate model'
+                        when count(is_supported) > 0 and not most.is_unclear then 'No test of a shortcut speaks against {}, the most accurate model'
+                        else 'Whether {}, the most accurate model, is biased cannot be said'
                     end, name)
                 from biases
                 where (model, dataset) = (most.model, most.dataset)
@@ -344,7 +344,7 @@ lines as (
             coalesce(', but where ' || (
                 select format('{} {} {} on {} %', heuristic, if(side = 1, '>', '≤'), printf('%g', threshold), as_points(other_em))
                 from biases
-                where (model, dataset) = (most.model, most.dataset) and is_supported
+                where (model, dataset) = (most.model, most.dataset) and is_supported and not most.is_constant
                 order by other_em
                 limit 1
             ), (
@@ -410,7 +410,7 @@ lines as (
         || if(min(steps) < max(steps), format(' for {:,} to {:,} steps', min(steps), max(steps)), '')
         || if(count(problem) > 0, format('; {} failed, and the others are shown', count(problem)), '')
         || if(count(distinct seed) = 1, '. Each is a single training, and another seed gives another reader.', '.')
-    from trained_models
+    from (select * replace (if(problem is null, steps, null) as steps) from trained_models)
     where method <> 'bias_model'
     having count(*) > 0
     union all

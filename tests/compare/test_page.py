@@ -71,18 +71,18 @@ _NOT = {"is_above_constant": None}
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ((), ["^new against old: performance is not shown to differ; bias is not shown to differ. CC; 9 rows.\n",
+    ((), ["^new against old: performance is not shown to differ; bias is not shown to differ. CC; shared: 9 rows.\n",
         "Switch from old to new. No test speaks for it or against it",
         "Ready to deploy new. Not shown: new is\nReady to deploy old. Not shown: old is\n", "!third",
         "How sure: the chance of any false finding is about 5 %, for new rows. In the tables of differences, p is"]),
-    (({"at": "CC", **_HIGHER},), ["^new is better than old: better accuracy; bias is not shown to differ. CC; 9",
+    (({"at": "CC", **_HIGHER},), ["^new is better than old: better accuracy; bias is not shown to differ. CC; shared",
         "new. The tests speak for it", "Ready to deploy new", "!deploy old"]),
     (({"at": "CC", **_LOWER},), ["^new is worse than old: worse accuracy", "Ready to deploy old", "!deploy new",
         "In the first comparison, the runs may miss differences of up to 0.300 in"]),
-    (({"at": "CC", **_RSD},), ["^new is better than old: less bias in rsd; performance is not shown to differ. CC; 9",
+    (({"at": "CC", **_RSD},), ["^new is less biased than old: less bias in rsd; performance is not shown to differ. C",
         "!higher", "With no mitigation on either side: new against old: perf"]),
     (({"at": "none", **_HIGHER},), ["^new against old: performance is not shown", "side: new against old: better acc"]),
-    (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^new is worse than old: .*more bias in rsd",
+    (({"at": "CC", "metric": "rsd", "verdict": "higher"},), ["^new is more biased than old: .*more bias in rsd",
         "No: the tests speak against it"]),
     (({"at": "CC", **_LOWER}, {"at": "CC", **_RSD}),
         ["^new against old, mixed: worse accuracy; less bias in rsd", "Weigh the gain"]),

@@ -163,7 +163,7 @@ def test_runs_over_other_questions_are_refused(
     page = Path(write_comparison(readers[0], str(tmp_path / "page.html"))).read_text()
     assert_whole(page)
     assert_answered(page, readers[0], 4)
-    assert_said(Page(page).text, ["On squad; 120 questions on 40 articles", "gap by ans_len"])
+    assert_said(Page(page).text, ["On squad; shared: 120 questions on 40 articles", "gap by ans_len"])
     with pytest.raises(InputError, match=r"does not end in \.html"):
         write_comparison(readers[0], str(tmp_path / "page.txt"))
 

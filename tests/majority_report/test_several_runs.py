@@ -34,7 +34,7 @@ def test_the_page_has_the_numbers_of_every_model_and_the_effect_of_size(page: st
     titles = set(Page(page).values("title"))
     for row in rows:
         assert {f"{row[name]:.6g}" for name in ("mean_f1", "sd_f1", "rb_at_10")} <= titles
-    words = ["nothing can be compared, so the run is left out", "boolq-small .* boolq-large: .*; 200 test rows"]
+    words = ["nothing can be compared, so the run is left out", "boolq-small .* boolq-large: .*; shared: 200 test rows"]
     assert_said(Page(page).text, [*words, "What each run shows by itself"])
 
 

@@ -258,7 +258,7 @@ def test_a_decoder_that_may_only_write_labels_begins_where_the_prompt_ends() -> 
 
 def test_a_label_of_fewer_tokens_wins_where_its_first_is_likelier_and_what_joins_the_prompt_is_certain() -> None:
     for n_tokens, targets, logprobs, chosen in (
-        ([12, 13], [[5, 2], [6, 7, 2]], [[-0.1, 0.0], [-2.0, 0.0, 0.0]], "c"),
+        ([12, 13], [[5, 2], [6, 7, 2]], [[-0.5, -3.0], [-1.0, 0.0, 0.0]], "c"),
         ([12, 12], [[4, 5, 2], [6, 2]], [[-0.5, -3.0, 0.0], [-1.0, 0.0]], "d"),  # c begins a token before d
     ):
         scores = pa.table({"prompt_id": ["p", "p"], "label": ["c", "d"], "token_logprobs": logprobs})

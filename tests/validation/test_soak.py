@@ -43,10 +43,21 @@ def test_a_few_kills_hit_lose_nothing_and_are_not_made_again(tmp_path: Path) -> 
     assert table.table(rounds) in done.stdout
 
 
+def addresses(process: psutil.Process) -> set[str]:
+    """Return where a process and those below it listen."""
+    found: set[str] = set()
+    for one in [process, *process.children(recursive=True)]:
+        with contextlib.suppress(psutil.Error):
+            ports = [port for port in one.net_connections("tcp") if port.status == psutil.CONN_LISTEN]
+            found |= {port.laddr.ip for port in ports}
+    return found
+
+
 LONG = ("max_steps=9999", "epochs=999", "evaluation_steps=9999", "accumulation=2", "workers=2")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kind", "changes", "code"), [("search", (), 1), ("readers", LONG, 143)])
 def test_a_search_whose_agent_of_ray_dies_and_a_stopped_training_end_with_a_word(
     kind: str, changes: tuple[str, ...], code: int, tmp_path: Path
@@ -57,17 +68,15 @@ def test_a_search_whose_agent_of_ray_dies_and_a_stopped_training_end_with_a_word
     said = tmp_path / "said"
     with own_ray() as place, said.open("w") as file:
         process = psutil.Popen(command, env={**os.environ, **place}, stdout=file, stderr=file)
-        if kind == "search":
-            wait_until(lambda: bool(_processes(process, ("runtime_env", "agent"))), process)
-            [agent] = _processes(process, ("runtime_env", "agent"))
-            agent.kill()
-        else:
-            wait_until(lambda: "step 1 of" in said.read_text(), process)
-            both = [process, *process.children(recursive=True)]
-            ports = [port for one in both for port in one.net_connections("tcp") if port.status == psutil.CONN_LISTEN]
-            assert {port.laddr.ip.removeprefix("::ffff:") for port in ports} == {"127.0.0.1"}
-            process.terminate()
         try:
+            if kind == "search":
+                wait_until(lambda: bool(_processes(process, ("runtime_env", "agent"))), process)
+                [agent] = _processes(process, ("runtime_env", "agent"))
+                agent.kill()
+            else:
+                wait_until(lambda: "step 1 of" in said.read_text(), process)
+                assert addresses(process).isdisjoint({"0.0.0.0", "::"})
+                process.terminate()
             assert process.wait(120) == code
         finally:
             for one in psutil.process_iter():

@@ -1,9 +1,9 @@
 """Groups of workers that train together on Ray Train, and their restart when one dies."""
 
+import errno
 import socket
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, cast
 
@@ -34,8 +34,11 @@ def _listen_at_address() -> None:
         def __init__(self, host_name: str, port: int, **how: Any) -> None:
             if how.get("is_master"):
                 family = socket.AF_INET6 if ":" in host_name else socket.AF_INET
-                with suppress(OSError):  # behind NAT the address is none of this machine's
+                try:
                     how["master_listen_fd"] = socket.create_server((host_name, port), family=family).detach()
+                except OSError as error:
+                    if error.errno != errno.EADDRNOTAVAIL:  # behind NAT the address is none of this machine's
+                        raise
             super().__init__(host_name, port, **how)
 
     rendezvous.TCPStore = Store

@@ -115,15 +115,15 @@ def explained(problem: str, remedy: str, *, is_description: bool = False) -> Ite
         problem: the beginning of the message.
         remedy: its end.
         is_description: the block computes nothing, so the files cause every error. Otherwise a RuntimeError passes
-            unless it is about sizes or a missing implementation, because the device may cause it.
+            unless it is about sizes or PEFT's key ``bias``, because the device may cause it.
     """
     try:
         yield
     except (BiasevalError, MemoryError):
         raise
     except Exception as error:
-        is_unclear = isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError)
-        if is_unclear and not is_description and "size mismatch" not in str(error):
+        of_files = any(words in str(error) for words in ("size mismatch", "Requested bias"))
+        if isinstance(error, RuntimeError) and not is_description and not of_files:
             raise
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         if "custom code" in reason:

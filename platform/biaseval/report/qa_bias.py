@@ -8,7 +8,7 @@ from biaseval.environment import raw_spec, read_environment
 from biaseval.qa_bias.heuristics.built_in import heuristic_of
 from biaseval.report.blocks import Ask, Definitions, Figures, Fold, Layout, Row, Section, Sentences, Table, Text
 from biaseval.report.charts import SOFT, Chart, dot_chart, line_chart, panels_chart
-from biaseval.report.qa_training import INSIDE, groups_chart, training_charts, training_sections, with_hollow
+from biaseval.report.qa_training import GROUPS, INSIDE, groups_chart, training_charts, training_sections, with_hollow
 from biaseval.report.settings import first_blocks, notes_block, settings_blocks
 from biaseval.store import Run
 
@@ -182,7 +182,7 @@ order by all""")
     models = [row["model"] for row in ask("from qa_shown_models order by place")]
     firsts = [_named(charts, begins)[:1] for begins in ("debiasing_elsewhere_", "debiasing_groups_0_", "segments_")]
     shown = next((found for found in firsts if found), [])
-    seen = Figures(shown, with_hollow(_ELSEWHERE, shown) if firsts[0] else _GROUPS)
+    seen = Figures(shown, with_hollow(_ELSEWHERE, shown) if firsts[0] else GROUPS)
     first = shown[0] if shown else None
     named = ", ".join(models) if len(models) <= _N_NAMED else f"{len(models)} models"
     return Layout(
@@ -254,7 +254,7 @@ def _bias_blocks(charts: Sequence[Chart], first: Chart | None) -> list[Any]:
         Table(_BIASES_CAPTION, inside, _BIASES_COLUMNS),
         Fold(
             "Charts",
-            Figures([*shown, *significances], f"{_GROUPS} Significance: filled, more than chance; hollow, not."),
+            Figures([*shown, *significances], f"{GROUPS} Significance: filled, more than chance; hollow, not."),
         ),
         Fold("Out of distribution", Table(_BIASES_CAPTION, outside, _BIASES_COLUMNS)),
         Fold(
@@ -297,10 +297,6 @@ _PAPER = (
     "Eliminating Prediction Shortcuts of Question Answering Models. EACL 2024."
 )
 
-_GROUPS = (
-    "Exact match of the two groups of questions that the threshold separates. Filled: the group that is answered "
-    "better. Hollow: the other one. Thick line: the difference is significant."
-)
 _ELSEWHERE = "Each debiased reader on the bias that it addresses, against the standard one."
 _CURVES = (
     "Over the values of the shortcut, in bins of 30 questions or more. Shaded: 95 % intervals. Dashed: the threshold T."

@@ -69,7 +69,8 @@ order by number, list_position(heuristics, heuristic)""")
             rows = [_bias(METHODS[row["method"]][0], row) for row in seen]
             name = _name(blocks, block)
             charts += _biases(f"debiasing_{number}_{_slug(name, dataset)}", f"{name} on {dataset}", [*rows, *people])
-            if named := [(METHODS[row["method"]][0], row) for row in seen if row["lower_exact_match"] is not None]:
+            named = [(METHODS[row["method"]][0], row) for row in seen if row["lower_exact_match"] is not None]
+            if len({row["seed"] for _, row in named}) == 1:
                 groups = f"debiasing_groups_{number}_{_slug(name, dataset)}"
                 charts.append(groups_chart(groups, f"{name} on {dataset}", named))
         if others := [_bias(row["model"], row) for row in own if not row["is_people"]]:
@@ -258,7 +259,8 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         return []
     drawn = [chart for chart in charts if chart.name.startswith("debiasing_") and chart is not first]
     elsewhere = [chart for chart in drawn if chart.name.startswith("debiasing_elsewhere_")]
-    inside = [chart for chart in drawn if chart not in elsewhere]
+    groups = [chart for chart in drawn if chart.name.startswith("debiasing_groups_")]
+    inside = [chart for chart in drawn if chart not in (*elsewhere, *groups)]
     return [
         Section(
             "trained", "Trained readers", _METHODS,
@@ -271,7 +273,7 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         ),
         Section(
             "debiasing", "Prediction bias of the trained readers",
-            Figures(inside, with_hollow(_DRAWN, inside)),
+            Figures(inside, with_hollow(_DRAWN, inside)), Figures(groups, GROUPS),
             Table(_READERS_CAPTION, _READERS.format("is_addressed"), _READERS_COLUMNS),
             Fold(
                 "Does a debiased reader lean more on other shortcuts?",
@@ -320,6 +322,10 @@ _WINDOWS = Table(
     "from qa_training_windows order by base, dataset",
     """
 base; dataset; n_questions; n_windows; n_without|Partly|count; n_unanswerable|Lost|count""",
+)
+GROUPS = (
+    "Exact match of the two groups of questions that the threshold separates. Filled: the group that is answered "
+    "better. Hollow: the other one. Thick line: the difference is significant."
 )
 _DRAWN = "Standard readers on every shortcut, debiased readers on the one that they address."
 
