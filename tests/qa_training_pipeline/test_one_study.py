@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from biaseval.errors import BiasevalError, InputError
 from biaseval.execute import groups
 from biaseval.models import ModelSource, load_extractive_model, load_reader_tokenizer
 from biaseval.qa_models import ExtractiveReader, WindowSettings, reader_inputs
+from biaseval.report.qa_training import training_charts
 from biaseval.runs import describe, run_spec, run_status, train_qa
 from biaseval.runs.commands import claimed_run
 from biaseval.runs.status import UnderWay
@@ -63,10 +65,13 @@ def test_a_study_trains_every_reader_and_measures_all_but_bias_models(finished: 
     assert [row["model"] for row in rows(run_dir, "from qa_models order by number")] == [NAMES[0], *NAMES[2:]]
     marts = ("qa_debiasing", "qa_out_of_distribution", "qa_bias_models", "qa_debiasing_correlation")
     assert [rows(run_dir, f"select count(*) as n from {mart}")[0]["n"] for mart in marts] == [5 * 2 * 2, 5 * 2, 1, 10]
-    status = run_status(str(run_dir))
-    assert status.is_complete
+    assert run_status(str(run_dir)).is_complete
     assert not list((run_dir / "checkpoints").rglob("*.safetensors"))
     assert "bert+learned_mixin" in (run_dir / "report.html").read_text()
+    [groups] = [one for one in training_charts(partial(rows, run_dir)) if one.name == "debiasing_groups_0_bert-plain"]
+    sql = "from qa_bias_by_heuristic where dataset = 'plain' and (heuristic = 'ans_pos' or model = 'bert')"
+    ends = [row[f"{side}_exact_match"] for row in rows(run_dir, sql) for side in ("lower", "higher")]
+    assert sorted(dot["x"] for dot in groups.spec["data"]["values"]) == sorted(ends)
 
 
 def test_readers_are_asked_on_the_way_and_the_best_weights_are_kept(finished: tuple[Path, Path]) -> None:
