@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -69,14 +70,13 @@ def test_a_search_whose_agent_of_ray_dies_and_a_stopped_training_end_with_a_word
     with own_ray() as place, said.open("w") as file:
         process = psutil.Popen(command, env={**os.environ, **place}, stdout=file, stderr=file)
         try:
-            if kind == "search":
-                wait_until(lambda: bool(_processes(process, ("runtime_env", "agent"))), process)
-                [agent] = _processes(process, ("runtime_env", "agent"))
-                agent.kill()
-            else:
-                wait_until(lambda: "step 1 of" in said.read_text(), process)
-                assert addresses(process).isdisjoint({"0.0.0.0", "::"})
-                process.terminate()
+            is_search = kind == "search"
+            works = ("ray::", "ImplicitFunc" if is_search else "TrainWorker")
+            wait_until(lambda: bool(_processes(process, works)), process)
+            wait_until(lambda: is_search or "step 1 of" in said.read_text(), process)
+            assert addresses(process).isdisjoint({"0.0.0.0", "::"})
+            [ended] = _processes(process, ("runtime_env", "agent")) if is_search else [process]
+            ended.send_signal(signal.SIGKILL if is_search else signal.SIGTERM)
             assert process.wait(120) == code
         finally:
             for one in psutil.process_iter():
