@@ -89,6 +89,9 @@ def ray_cluster(object_store: str) -> Iterator[None]:
     """Start the one Ray that all tests of a process share, with logical CPUs to spare; its workers know the bucket."""
     import ray
 
+    import tests
+
+    ray.cloudpickle.register_pickle_by_value(tests)  # its workers need not import what test modules import
     ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
