@@ -1,4 +1,4 @@
-"""Whole searches that train readers: what is shared, who is stopped, and kills; some on a real Ray."""
+"""Whole searches that train readers: what is shared, who is stopped, and kills."""
 
 import shutil
 from pathlib import Path
@@ -11,13 +11,13 @@ from biaseval.runs import describe, run_spec, run_status
 from biaseval.spec import QaBiasSpec, load_spec
 from biaseval.store import Run
 from tests.inprocess import in_this_process
-from tests.processes import killed_in_the_end, own_ray, wait_until
+from tests.processes import killed_in_the_end, wait_until
 from tests.searches import searched, write_file
 from tests.smallstudy import generated, trained
 from tests.smallstudy import write_spec as write_study
 from tests.test_search_pipeline import copy_of, rows, stamps, trials
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 
 SCALE, PENALTY = "train.learned_mixin.bias_scale", "train.learned_mixin.entropy_penalty"
@@ -48,7 +48,7 @@ def write_study_search(folder: Path, **changes: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> tuple[Path, Path]:
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Return (spec file, run directory) of a search of a study that trains readers."""
     folder = tmp_path_factory.mktemp("study")
     spec = write_study_search(folder)
@@ -117,8 +117,8 @@ def test_a_search_that_is_killed_goes_on_to_the_trials_of_an_undisturbed_one(
     def is_time() -> bool:
         return third.exists() and any((run_dir / "trials" / "00003").glob("training/part-*.parquet"))
 
-    code, arguments = "from biaseval.cli import main; main()", ("tune", str(study[0]), "--run-dir", str(run_dir))
-    with own_ray() as environment, killed_in_the_end(code, *arguments, **environment) as process:
+    code = "from biaseval.cli import main; from tests.inprocess import in_this_process as here\nwith here(): main()"
+    with killed_in_the_end(code, "tune", str(study[0]), "--run-dir", str(run_dir)) as process:
         wait_until(is_time, process)
     assert stamps(run_dir).keys() == {*times, third.name} - {"part-00003.parquet"}
     times[third.name] = third.stat().st_mtime_ns

@@ -64,10 +64,12 @@ def decoder_settings(model_type: str) -> dict[str, bool]:
     return {"is_decoder": True, "is_encoder_decoder": False} if model_type in WITH_ENCODER else {}
 
 
-def measured(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Row:
-    """Return how a model is scored by default."""
+def measured(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, expected: list[list[float]] | None = None
+) -> Row:
+    """Return how a model is scored by default, beside what is expected: of it alone, a plain pass for each label."""
     scoring = LabelScorer(model, tokenizer)
-    difference = largest_difference(scoring.score(PROMPTS), by_the_rule(model, tokenizer, PROMPTS))
+    difference = largest_difference(scoring.score(PROMPTS), expected or by_the_rule(model, tokenizer, PROMPTS))
     reason = scoring.facts()["paths_left"].get("packed", "").replace("was not tried: ", "")
     if "nats off" in reason:
         reason = "the self-test finds other scores"

@@ -10,10 +10,7 @@ from transformers import PretrainedConfig
 
 from biaseval.errors import InputError
 from biaseval.models import REFUSED, ModelSource, causal, describe_model, load_model, load_tokenizer
-from biaseval.pipelines.labels.score import score_spec
-from biaseval.runs import describe
 from biaseval.scoring import LabelScorer
-from biaseval.spec import ExecutionSpec, ModelSpec
 from tests.bench.causaltypes import TYPES, save_small, small_config
 from tests.bench.models_page import ENCODERS, NEEDS, PROMPTS, WITH_ENCODER, decoder_settings, measured, rows_of_the_page
 from tests.scoring.families import EXACT, by_the_rule, largest_difference
@@ -38,16 +35,12 @@ def test_every_type_scores_as_a_plain_pass(model_type: str, tmp_path: Path) -> N
             describe_model(config_alone(small_config(model_type), tmp_path))
         return
     folder = save_small(small_config(model_type, **decoder_settings(model_type)), tmp_path / "model")
-    file = tmp_path / "prompts.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in PROMPTS.to_pylist()))
-    planned = describe(score_spec(ModelSpec(path=str(folder)), ExecutionSpec(), file))
-    assert planned.facts["n_prompts"] == 4
     model, tokenizer = load_model(ModelSource(str(folder))), load_tokenizer(ModelSource(str(folder)))
     assert describe_model(ModelSource(str(folder))).n_parameters == model.num_parameters()
     expected = by_the_rule(model, tokenizer, PROMPTS)
     assert np.concatenate(expected).std() > 0.01
     assert largest_difference(LabelScorer(model, tokenizer, path="full_text").score(PROMPTS), expected) < EXACT
-    found, stated = measured(model, tokenizer), rows_of_the_page()[model_type]
+    found, stated = measured(model, tokenizer, expected), rows_of_the_page()[model_type]
     assert (found.path, found.reason) == (stated.path, stated.reason), "renew it: python -m tests.bench.models_page"
     assert found.difference <= min(10 * stated.difference, EXACT)
 
