@@ -182,7 +182,11 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz", "a.json.gz"])
 def test_a_small_file_of_a_huge_line_is_refused_before_it_fills_memory(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b'["' + b" " * (1 << 27)))
+    tracemalloc.start()
     assert _refused(tmp_path / name).startswith("unpacks to more than 200 times its size; unpack it first")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 3 << 25  # less than the line
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "rows.parquet.gz"])
