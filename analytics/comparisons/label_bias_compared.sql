@@ -17,10 +17,14 @@ compared as (
     from label_bias_comparison
 ),
 
+single as (
+    select run, other_run, any_value(task) as task from label_bias_shared_tasks where has_same_rows group by all having count(*) = 1
+),
+
 measured as (
     select
         compared.* exclude (word_p_adjusted, noise_p, setting), compared.other_run as who, compared.run as against,
-        counted(shared.n_tasks, 'task') || ' with ' || counted(shared.n_rows, 'row') as scope,
+        coalesce('task ' || single.task, counted(shared.n_tasks, 'task')) || ' with ' || counted(shared.n_rows, 'row') as scope,
         case
             when compared.unit = 'task' then 'tasks like these'
             when shared.n_tasks = 1 then 'new rows of this task; one task says nothing about others'
@@ -53,6 +57,7 @@ measured as (
     left join deployed_settings('compared', 'best', 'macro_f1') using (run, other_run, setting)
     left join label_bias_agreement using (run, other_run, n_demos, method)
     inner join label_bias_shared as shared on compared.run = shared.run and compared.other_run = shared.other_run
+    left join single on compared.run = single.run and compared.other_run = single.other_run
 )
 
 from compared_words('measured')

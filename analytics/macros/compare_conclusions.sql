@@ -72,7 +72,7 @@ lines as (
         case
             when is_without_difference then format('{} against {}, on {}: all {} are 0, and ', who, against, scope, counted(n, 'difference'))
                 || if(n_differing = 0, 'not one', format('{:,}', coalesce(n_differing, 0)))
-                || format(' of {} {}.', counted(coalesce(n_predictions, 0), 'prediction'), if(n_differing = 0, 'differs', 'differ'))
+                || format(' of {} {}.', counted(coalesce(n_predictions, 0), 'prediction'), if(n_differing < 2, 'differs', 'differ'))
             when heads.is_of_each then format('Each in its best setting ({}); shared: {}.', setting, scope)
             else format('{}; shared: {}.', capitalized(setting), scope)
         end as text

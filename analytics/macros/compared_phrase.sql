@@ -8,9 +8,7 @@ create macro compared_phrase(told, high, low, thing) as
             low || listed([one.shown for one in told if one.word = 'worse'])
         )
         when len(list_filter(told, lambda one: one.word in ('higher', 'lower'))) > 0
-            then format(
-                'no verdict on {}, because {} there', thing, listed(list_sort(list_distinct([one.doubt for one in told if one.doubt is not null])))
-            )
+            then format('no verdict on {}, because {} there', thing, listed(list_sort(list_distinct([one.doubt for one in told if one.doubt is not null]))))
         when len(list_filter(told, lambda one: one.word not like 'not %')) = 0 then thing || ' cannot be tested'
         when len(list_filter(told, lambda one: one.word <> 'negligible')) = 0 then 'no more than a negligible difference in ' || thing
         when len(list_filter(told, lambda one: one.word like 'differs%')) > 0 then thing || ' differs, perhaps negligibly'

@@ -235,7 +235,7 @@ unknown as (
     where n_tasks_bias_score_tested = 0 and told.bias_score is not null
     having count(*) > 0
     union all
-    select 2, 'no test compares one calibration with another'
+    select 2, 'no test compares one calibration with another, so the best one may be best by chance'
     from label_bias_remedies
     where against_method = 'none' and method <> 'none' and method not like 'lora%'
     having count(distinct method) > 1
@@ -281,8 +281,8 @@ lines as (
                 format('{} in place of {} ha{}', counted(n_demos, 'demonstration'), against_n_demos, if(n_demos = 1, 's', 've')),
                 shown_method(method) || ' ' || with_demos(n_demos) || ' has'
             ),
-            as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_rate(accuracy_before),
-            as_rate(accuracy), as_rate(macro_f1_before), as_rate(macro_f1)
+            as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_percent(accuracy_before),
+            as_percent(accuracy), as_rate(macro_f1_before), as_rate(macro_f1)
         )
         || case when method = 'none' and (
             select bool_or(coalesce(shown_advice in ('bias falls, accuracy rises', 'bias falls, no loss'), false))
@@ -294,7 +294,7 @@ lines as (
         || coalesce((
             select format(
                 ' Cheaper: {} {} also reduces bias without a loss, with accuracy {} and macro-F1 {}.',
-                shown_method(method), with_demos(n_demos), as_rate(accuracy), as_rate(macro_f1)
+                shown_method(method), with_demos(n_demos), as_percent(accuracy), as_rate(macro_f1)
             )
             from supported
             where method <> 'none' and (n_demos, n_prompts) < (best.n_demos, best.n_prompts)
@@ -321,9 +321,7 @@ lines as (
             coalesce(if(most = least, '', format('{:,} to ', least)) || counted(most, 'prompt'), 'an adapter') || ' for ' || name
             order by number
         ))
-        || coalesce(', per ' || nullif(concat_ws(
-            ' and ', if(bool_or(has_tasks), 'task', null), if(bool_or(has_sets), 'set of demonstrations', null)
-        ), ''), '')
+        || coalesce(', per ' || nullif(concat_ws(' and ', if(bool_or(has_tasks), 'task', null), if(bool_or(has_sets), 'set of demonstrations', null)), ''), '')
         || coalesce((select format(', once for all {:,} rows.', any_value(n_rows // n_demo_sets)) from single having count(distinct n_rows // n_demo_sets) = 1), ', once for all rows.')
     from prices
     having count(*) > 0

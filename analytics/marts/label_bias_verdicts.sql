@@ -154,12 +154,8 @@ measured as (
 judged as (
     select
         *,
-        word_p(
-            list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted, 'noise_p': noise_p}) over of_word
-        ) as word_p_adjusted,
-        word_p(
-            list({'metric': test.metric, 'estimate': mean, 'p': same_tasks_p_adjusted, 'noise_p': noise_p}) over of_word
-        ) as same_tasks_word_p_adjusted,
+        word_p(list({'metric': test.metric, 'estimate': mean, 'p': p_adjusted, 'noise_p': noise_p}) over of_word) as word_p_adjusted,
+        word_p(list({'metric': test.metric, 'estimate': mean, 'p': same_tasks_p_adjusted, 'noise_p': noise_p}) over of_word) as same_tasks_word_p_adjusted,
         word_band(
             test.metric, simultaneous_low, simultaneous_high,
             list({'metric': test.metric, 'low': simultaneous_low, 'high': simultaneous_high}) over of_word

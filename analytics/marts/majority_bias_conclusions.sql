@@ -89,7 +89,7 @@ mitigated as (
 followed as (
     select
         'Over all draws, a label''s share of the answers follows its share of the demonstrations by ' || array_to_string(list(followed order by instruction), '; ')
-        || ' (0: not at all, 1: entirely). ' || coalesce('Measured after mitigation, and not tested: ' || any_value(mitigated.told) || '. ', '') as text
+        || ' (0: not at all, 1: entirely). ' || coalesce('With mitigation by: ' || any_value(mitigated.told) || '; no test says whether that is less. ', '') as text
     from proportions, mitigated
     having count(followed) > 0
 ),

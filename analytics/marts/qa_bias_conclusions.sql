@@ -359,9 +359,10 @@ lines as (
     from (
         select
             model, dataset, exact_match, is_constant, is_constant or n_articles = 1 or has_few_right(exact_match) as is_unclear,
-            if(count(distinct dataset) over () > 1, model || ' on ' || dataset, model) as name
+            concat(model, ' (' || shown || ')', if(count(distinct dataset) over () > 1, ' on ' || dataset, '')) as name
         from qa_by_dataset
         inner join qa_models using (model)
+        left join (select model, min(split_part(label, ' measured on ', 1)) as shown from addressed group by model) using (model)
         where role = 'in_distribution' and not is_people
         order by exact_match desc, number, dataset
         limit 1

@@ -258,8 +258,8 @@ def _facts(compared: Compared, facts: Sequence[blocks.Row]) -> dict[str, Any]:
 
 _SEEN = (
     "Differences from the first run; lines: 95 % intervals that hold for all tests together. Blue circles: better. "
-    "Orange squares: worse. Hollow circles: no verdict, even where the line excludes 0. Each mark has its row under "
-    "“Every difference”, which says why there is no verdict. Grey band: too small to matter."
+    "Orange squares: worse. Hollow circles: no verdict, even where the line excludes 0; “Every difference” says why. "
+    "Bias gets a verdict where both sides are shown to be better than one label. Grey band: too small to matter."
 )
 
 _STEPS = """
