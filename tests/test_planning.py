@@ -156,12 +156,9 @@ def test_a_plan_is_the_same_wherever_it_is_made(
     spec = _spec(tmp_path, tiny_llama, tasks={"sampling": sampling}, lora=lora, execution={"part_rows": 60})
     here = _plan(spec, tmp_path / "here")
     assert len([name for name in here if name.startswith("prompts/")]) > 5
-    described = describe(spec)
     with pytest.MonkeyPatch.context() as patch:
         _on_ray(patch, n_workers=2)
         assert _plan(spec, tmp_path / "ray") == here
-        if lora:  # what is counted does not depend on the sampling
-            assert describe(spec) == described
 
 
 @pytest.mark.ray
