@@ -1,8 +1,8 @@
 """Stages of a run, made in this process instead of on Ray: what prepares, measures and trains is a run's own.
 
 What Ray adds (processes, their deaths, resources, uploads, the order of parts) is tested on a real one, at least once
-for every kind of run. All else would pay for a new process, which imports transformers for longer than a tiny model
-scores.
+for every kind of run; of searches, trials alone and the death of Ray. All else would pay for a new process, which
+imports transformers for longer than a tiny model scores.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 -- One row per row of label_bias_comparison, with words for it: how pages call the two sides (who, against), the setting
--- (place) and the metric (shown); scope: the compared settings; holds_for: for what verdicts hold. deployed: what a
+-- (place) and the metric (shown); scope: the data that both runs have; holds_for: for what verdicts hold. deployed: what a
 -- sentence begins with about the settings that a user would deploy: without mitigation, at the number of demonstrations
 -- with the highest macro-F1 of both together, and the best setting of each run (label_bias_best). is_headline: the last
 -- of these. word: 'better', 'worse', or why it is neither (compared_words). n_predictions, n_differing: of the setting

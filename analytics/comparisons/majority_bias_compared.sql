@@ -22,9 +22,7 @@ measured as (
             compared.method = 'best', format('{} for {}; {} for {}', other.best_shown, who, own.best_shown, against),
             shown_majority_setting(compared.predict, compared.method, compared.n_demos, compared.instruction)
         ) as place,
-        dense_rank() over (
-            order by compared.n_demos nulls first, predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction
-        ) as place_number,
+        dense_rank() over (order by compared.n_demos nulls first, predict <> 'likelihood', predict <> 'generate', method <> 'none', method, instruction) as place_number,
         method <> 'none' as is_mitigated, deployed, coalesce(is_headline, false) as is_headline,
         case metric
             when 'mean_f1' then 'mean weighted F1'

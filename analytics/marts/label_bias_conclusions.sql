@@ -235,7 +235,9 @@ unknown as (
     where n_tasks_bias_score_tested = 0 and told.bias_score is not null
     having count(*) > 0
     union all
-    select 2, 'no test compares one calibration with another, so the best one may be best by chance'
+    select
+        2, 'no test compares one calibration with another'
+        || coalesce((select format(', so {} may be the best by chance', shown_method(method)) from best where method <> 'none' and method not like 'lora%'), '')
     from label_bias_remedies
     where against_method = 'none' and method <> 'none' and method not like 'lora%'
     having count(distinct method) > 1
@@ -333,7 +335,7 @@ lines as (
         told_draws('set', max(n_sets), format(
             '{} best set exceeds the worst in accuracy by {}',
             case when (select max(n_tasks) from plain) > 1 then 'Without mitigation, on average over tasks, the' else 'Without mitigation, the' end,
-            listed(list(as_rate(apart) || ' ' || with_demos(n_demos) order by n_demos))
+            listed(list(as_points(100 * apart) || ' points ' || with_demos(n_demos) order by n_demos))
         ))
     from (
         select n_demos, max(n) as n_sets, avg(apart order by task) as apart
@@ -356,8 +358,8 @@ lines as (
         capitalized(string_agg(
             if(len(not_above) = n, 'none can be recommended, as none is shown to be better than always answering one label; ', '')
             || format(
-                'accuracy {} goes from {} ({}) to {} ({}), and RSD from {} ({}) to {} ({})', with_demos(n_demos), as_rate(least), worst,
-                as_rate(most), best, as_rate(lowest), fairest, as_rate(highest), unfairest
+                'accuracy {} goes from {} ({}) to {} ({}), and RSD from {} ({}) to {} ({})', with_demos(n_demos), as_percent(least), worst,
+                as_percent(most), best, as_rate(lowest), fairest, as_rate(highest), unfairest
             )
             || if(
                 len(not_above) < n,
@@ -396,7 +398,7 @@ lines as (
                     then ' This holds for all tests of the page together; the p-values of the first sentence are of one setting each.' else '' end
                 || coalesce(
                     ' The run may miss changes of up to '
-                    || listed(list_filter([as_rate(rsd) || ' in RSD', as_rate(accuracy) || ' in accuracy'], lambda one: one not like '–%'))
+                    || listed(list_filter([as_rate(rsd) || ' in RSD', as_points(100 * accuracy) || ' points of accuracy'], lambda one: one not like '–%'))
                     || '; four times as many rows halve that.',
                     ''
                 )

@@ -76,8 +76,8 @@ mitigated as (
     select
         array_to_string(list(
             format(
-                '{}{} {}{}', shown_method(named.method), named.given, as_rate(named.majority_effect),
-                as_interval(named.majority_effect_low, named.majority_effect_high)
+                '{}{} after {}{}', as_rate(named.majority_effect),
+                as_interval(named.majority_effect_low, named.majority_effect_high), shown_method(named.method), named.given
             )
             order by named.method, named.instruction
         ), ', ') as told
@@ -89,7 +89,7 @@ mitigated as (
 followed as (
     select
         'Over all draws, a label''s share of the answers follows its share of the demonstrations by ' || array_to_string(list(followed order by instruction), '; ')
-        || ' (0: not at all, 1: entirely). ' || coalesce('With mitigation by: ' || any_value(mitigated.told) || '; no test says whether that is less. ', '') as text
+        || ' (0: not at all, 1: entirely). ' || coalesce('It follows them by ' || any_value(mitigated.told) || '; no test compares these numbers. ', '') as text
     from proportions, mitigated
     having count(followed) > 0
 ),
@@ -202,9 +202,7 @@ lines as (
                 format('{} of {} of demonstrations{}', n_single, counted(n_draws, 'draw'), given)
                 || case
                     when n_labels = 1 then format(', always “{}”', label)
-                    when n_clear > 0 then format(
-                            '. In {} of these draws one label leads among the demonstrations, and it is the answer in {}', n_clear, n_followed
-                        )
+                    when n_clear > 0 then format('. In {} of these draws one label leads among the demonstrations, and it is the answer in {}', n_clear, n_followed)
                     else ''
                 end
                 order by instruction

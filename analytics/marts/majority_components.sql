@@ -87,9 +87,7 @@ tests as (
     from (
         select
             *,
-            any_value(statistic) filter (draw = 0) over (
-                partition by model, task, n_demos, instruction, predict, method
-            ) as observed
+            any_value(statistic) filter (draw = 0) over (partition by model, task, n_demos, instruction, predict, method) as observed
         from statistics
     )
     group by all

@@ -58,9 +58,7 @@ unmeasured as (
         if(
             count_if(is_all) = (select len(heuristics) from run),
             'every shortcut',
-            some_of(list(
-                heuristic || if(is_all, '', format(' (of {})', array_to_string(models, ', '))) order by heuristic
-            ), 5)
+            some_of(list(heuristic || if(is_all, '', format(' (of {})', array_to_string(models, ', '))) order by heuristic), 5)
         ) || ' on ' || dataset as text
     from lacking
     group by dataset, status

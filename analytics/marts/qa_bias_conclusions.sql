@@ -109,9 +109,7 @@ told as (
                     '{} of the {:,} answers are the same. All other numbers of this model only reflect that.',
                     as_percent(share_most_frequent), n_rows
                 )
-            when 'biased' then some_of(told, 3) || format(
-                    '. {} of {} {} significant.', len(told), counted(n_tested, 'tested shortcut'), if(len(told) = 1, 'is', 'are')
-                )
+            when 'biased' then some_of(told, 3) || format('. {} of {} {} significant.', len(told), counted(n_tested, 'tested shortcut'), if(len(told) = 1, 'is', 'are'))
             when 'not measured' then 'no shortcut can be measured.'
             when 'one article' then 'questions about a single article give no interval and no test.'
             when 'not tested' then 'the shortcuts were measured, but not tested. Measure this run again.'
@@ -359,10 +357,12 @@ lines as (
     from (
         select
             model, dataset, exact_match, is_constant, is_constant or n_articles = 1 or has_few_right(exact_match) as is_unclear,
-            concat(model, ' (' || shown || ')', if(count(distinct dataset) over () > 1, ' on ' || dataset, '')) as name
+            concat(model, debiased, if(count(distinct dataset) over () > 1, ' on ' || dataset, '')) as name
         from qa_by_dataset
         inner join qa_models using (model)
-        left join (select model, min(split_part(label, ' measured on ', 1)) as shown from addressed group by model) using (model)
+        left join (
+            select model, min(format(' (debiased by {} on {})', shown_training(method), bias)) as debiased from qa_debiasing group by model
+        ) using (model)
         where role = 'in_distribution' and not is_people
         order by exact_match desc, number, dataset
         limit 1

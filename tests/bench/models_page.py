@@ -67,7 +67,7 @@ def decoder_settings(model_type: str) -> dict[str, bool]:
 def measured(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, expected: list[list[float]] | None = None
 ) -> Row:
-    """Return how a model is scored by default, beside what is expected: of it alone, a plain pass for each label."""
+    """Return how a model is scored by default; a plain pass gives the right scores where ``expected`` does not."""
     scoring = LabelScorer(model, tokenizer)
     difference = largest_difference(scoring.score(PROMPTS), expected or by_the_rule(model, tokenizer, PROMPTS))
     reason = scoring.facts()["paths_left"].get("packed", "").replace("was not tried: ", "")

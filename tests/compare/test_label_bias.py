@@ -132,6 +132,9 @@ def test_with_few_tasks_the_units_are_rows_whose_mean_is_that_over_tasks(tmp_pat
     assert row["standard_error"] == pytest.approx(units.std(ddof=1) / np.sqrt(32), abs=1e-9)
     assert (row["unit"], row["n_units"], row["n_tasks"], row["n_rows"]) == ("row", 32, 2, 32)
     assert "about 5 %, for new rows of these 2 tasks; fewer than 6 say nothing about other" in conclusions(compared)
+    assert "; shared: 2 tasks with 32 rows." in conclusions(compared)
+    alone = [make(label_plan({"small": hits["small"]}), tmp_path / f"{number}") for number, hits in enumerate(sides)]
+    assert "; shared: task small with 8 rows." in conclusions(compare_runs(alone))
     # A task without a hit has no relative variance: its rows are none of that test's units.
     more = [label_plan({**hits, "dead": right}) for hits, right in zip(sides, ("00000000", "11111110"), strict=True)]
     runs = [make(plan, tmp_path / name / "more") for plan, name in zip(more, ("first", "other"), strict=True)]

@@ -186,7 +186,7 @@ def test_what_is_complete_stays_whatever_dies(
     (run_dir / ".train" / "outcomes" / "00002.json").write_text("{}")
     kept = run_dir / "adapters" / there / "adapter_config.json"
     before = kept.stat().st_mtime_ns
-    spec = load_spec(write_spec(tmp_path, tiny_llama, lora={**LORA, "workers": 2}))
+    spec = load_spec(write_spec(tmp_path, tiny_llama, lora={**LORA, "workers": 2, "zero": 2}))
     run = Run.open(str(run_dir))
     units = [
         Unit(one["part"], 1, (f"adapters/{one['adapter']}/adapter_config.json",), one)
@@ -213,7 +213,7 @@ def test_what_is_complete_stays_whatever_dies(
     assert not (run_dir / ".train").exists()
     sitting = json.loads((run_dir / "environment.json").read_text())["training"][-1]
     assert list(sitting) == ["n_adapters", "workers", "zero", "seconds", "step_seconds"]
-    assert (sitting["n_adapters"], sitting["workers"], sitting["zero"]) == (2, 2, None)
+    assert (sitting["n_adapters"], sitting["workers"], sitting["zero"]) == (2, 2, 2)
 
 
 def test_all_methods_come_out_of_one_run(finished: tuple[Path, Path]) -> None:

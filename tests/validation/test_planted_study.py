@@ -39,7 +39,7 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], d
     """Return the rows of ``qa_debiasing`` of what ``biaseval demo qa`` runs, made smaller, by model and heuristic."""
     folder = tmp_path_factory.mktemp("planted")
     content = yaml.safe_load(QA_SPEC_PATH.read_text())
-    content["datasets"]["in_distribution"] = {"no_shortcut": planted(2000, 0)}
+    content["datasets"]["in_distribution"]["no_shortcut"] = planted(2000, 0)
     content["bootstrap"] = {"sample": 200}
     content["train"] |= {
         "bases": [{"name": "reader", "path": str(READER_PATH)}],

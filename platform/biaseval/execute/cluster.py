@@ -74,7 +74,6 @@ class Cluster:
                 if node is not None:
                     end = node.kill_all_processes
                     node.kill_all_processes = lambda *given, **how: (hold_again(), end(*given, **how))
-                ray._private.auto_init_hook.enable_auto_connect = False  # a thread of Ray Tune would start another Ray
                 ray.shutdown()
                 cls._witness.pop().dismiss()
 

@@ -9,12 +9,13 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ray import tune
 
-from biaseval.errors import BiasevalError
+from biaseval.errors import BiasevalError, TransientError
 from biaseval.execute.holdings import n_placed
 from biaseval.execute.machine import quiet_worker
 from biaseval.execute.resources import LEADER_CPUS, Ask
@@ -65,14 +66,21 @@ def try_all(
     tuning, asked = _Tuning(numbers, attempts), Ask("a trial", {"CPU": attempts.num_cpus})
     left = list(numbers)
     is_over = False
-    while left and not is_over:
-        is_over = not tuning.is_alive()
-        tuning.join(_SECONDS_BETWEEN_LOOKS)
-        for number in [number for number in left if has_ended(number)]:
-            left.remove(number)
-            yield number, None
-        if left and not is_over and wait.is_due():
-            wait.look(None if n_placed(_ACTOR) else asked)
+    try:
+        while left and not is_over:
+            is_over = not tuning.is_alive()
+            tuning.join(_SECONDS_BETWEEN_LOOKS)
+            for number in [number for number in left if has_ended(number)]:
+                left.remove(number)
+                yield number, None
+            if left and not is_over and wait.is_due():
+                wait.look(None if n_placed(_ACTOR) else asked)
+    except TransientError:
+        with suppress(ImportError):  # without a Ray, the thread would start another
+            from ray._private import auto_init_hook
+
+            auto_init_hook.enable_auto_connect = False
+        raise
     tuning.join()
     if tuning.failure is not None:
         raise BiasevalError(f"Ray Tune failed: {tuning.failure}; run the same command again to resume")

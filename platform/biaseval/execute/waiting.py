@@ -52,7 +52,7 @@ class Wait:
             self._since, self._since_stuck, self._next_s = now, now, FIRST_S
             return
         if self._resources.is_local and not any(node["Alive"] for node in ray.nodes()):
-            raise TransientError(f"{self._name} failed: this machine's Ray died; run the same command again to resume")
+            raise TransientError(f"{self._name} failed: Ray died; run the same command again to resume")
         remove_strays()
         waited = now - self._since
         held = _hold_for_ever(ask, self._resources) if is_idle and not self._may_grow else None

@@ -259,7 +259,7 @@ def _facts(compared: Compared, facts: Sequence[blocks.Row]) -> dict[str, Any]:
 _SEEN = (
     "Differences from the first run; lines: 95 % intervals that hold for all tests together. Blue circles: better. "
     "Orange squares: worse. Hollow circles: no verdict, even where the line excludes 0; “Every difference” says why. "
-    "Bias gets a verdict where both sides are shown to be better than one label. Grey band: too small to matter."
+    "Grey band: too small to matter."
 )
 
 _STEPS = """

@@ -218,8 +218,8 @@ def _meanings(run: Run, ask: Ask) -> list[Any]:
 
 
 _SEEN = (
-    "RSD: how unequal the accuracies of the labels are, 0 if equal. Means over tasks and demonstration sets; shaded or "
-    "bars: 95 % intervals. Dotted: sampling noise, or always giving the most frequent label."
+    "RSD says how unequal the recalls of the labels are. Means over tasks and demonstration sets; shaded or bars: 95 % "
+    "intervals. Dotted: sampling noise, or always giving the most frequent label."
 )
 
 _DOTS = "Means over tasks and sets. Filled: shown to be better than one label. Hollow: not shown. Rows: under Wordings."
