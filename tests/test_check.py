@@ -130,12 +130,11 @@ def test_against_another_run_gates_are_about_differences(runs: list[str]) -> Non
         [
             f"accuracy between {difference - 1e-9} and {difference + 1e-9}",
             "accuracy_low > 0 and accuracy_low < accuracy and accuracy < accuracy_high",
-            "accuracy_low < verdict_low where n_demos = 2",
-            "accuracy_verdict = 'higher' and accuracy_p < 0.05",
+            "accuracy_low < verdict_low where n_demos = 2", "accuracy_verdict = 'higher' and accuracy_p < 0.05",
             "verdict <> 'lower' where metric in ('accuracy', 'macro_f1')",
         ],
         against=runs[0],
-    )
+    )  # fmt: skip
     assert [gate.holds for gate in checked.gates] == [True, True, False, True, True]
     assert [gate.n_rows for gate in checked.gates] == [2, 2, 1, 2, 4]
     [row] = checked.gates[2].failed

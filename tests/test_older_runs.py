@@ -81,10 +81,9 @@ LOST = {
     "label_bias": ["label_scores/part-00001.parquet"],
     "label_bias_lora": ["adapters/task9601_meal_classification/k2.s0", "adapted_scores/part-00001.parquet"],
     "majority_bias": ["generations/part-00002.parquet", "label_scores/part-00001.parquet"],
-    "qa_bias": ["qa_attributes/part-00001.parquet", "qa_predictions/part-00004.parquet"],
-    "instruct": ["adapter"],
+    "qa_bias": ["qa_attributes/part-00001.parquet", "qa_predictions/part-00004.parquet"], "instruct": ["adapter"],
     "score": ["label_scores/part-00001.parquet"],
-}
+}  # fmt: skip
 """What is deleted, and made again by the same command."""
 
 MADE_ANEW = (

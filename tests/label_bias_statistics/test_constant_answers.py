@@ -32,14 +32,13 @@ def graded(**words: Any) -> dict[str, Any]:
         {**place, "method": method, **dict.fromkeys(METRICS, 0.5), **majority, **above} for method in ("none", "cc")
     ]
     made = {
-        "label_bias_verdicts": tests,
-        "label_bias_by_model": means,
+        "label_bias_verdicts": tests, "label_bias_by_model": means,
         "label_bias_pairs": [{name: pair[name] for name in PAIR} | {"against_format": "base"}],
         "format_draws": [{**row, "format": "base", "draw": 0} for row in means],
         "prompts": [{"purpose": "cc", "n_demos": 0, "format": "base", "context_id": "c"}],
         "adapted_contexts": [{"context_id": "c", "adaptation": "none"}],
         "calibration_variants": [{"purpose": "cc", "method": "cc"}],
-    }
+    }  # fmt: skip
     connection = connect([])
     for name, table in made.items():
         connection.from_arrow(pa.Table.from_pylist(table)).create(name)

@@ -65,13 +65,12 @@ def questions(numbers: range, *, has_others: bool = False) -> pa.Table:
     """Return questions, with answers of other people in the places of the right ones if so asked."""
     rows = [
         {
-            **{name: own[name] for name in ("question", "context")},
-            "example_id": own["id"],
+            **{name: own[name] for name in ("question", "context")}, "example_id": own["id"],
             "answers": ["Zoe"] if has_others else own["answers"]["text"],
             "answer_starts": own["answers"]["answer_start"],
         }
         for own in (question(number, "squad") for number in numbers)
-    ]
+    ]  # fmt: skip
     return pa.Table.from_pylist(rows)
 
 

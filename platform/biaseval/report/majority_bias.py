@@ -33,7 +33,7 @@ def f1_charts(ask: Ask) -> list[Chart]:
     for predict, method in ways:
         name = f"f1_{predict}" if method == "none" else f"f1_{predict}_{method.replace('+', '_')}"
         own = [row for row in rows if (row["predict"], row["method"]) == (predict, method)]
-        title = f"Weighted F1, {way_name(predict, method)} (higher is better)"
+        title = f"Weighted F1, {way_name(predict, method)}{', no mitigation' * (method == 'none')} (higher is better)"
         if len(own[0]["labels"]) == 3:
             beside = [row for row in rows if row["predict"] == predict]
             charts += f1_triangles(name, title, own, beside)
