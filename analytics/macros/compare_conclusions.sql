@@ -39,7 +39,7 @@ heads as (
         end as overall,
         overall is not null and not bool_or(word in ('better', 'worse') and measures = 'performance') as is_bias_first,
         not bool_or(word in ('better', 'negligible') and measures = 'performance') as is_open, bool_or(doubt is not null) as has_doubt,
-        any_value(format('In {} neither is as good as always answering one label ({}).', shown, as_rate(baseline)))
+        any_value(format('In {} neither is as good as always answering one label.', shown))
             filter (number = 1 and measures = 'performance' and greatest(value, other_value) < baseline) as warning
     from told
     where is_first and (is_headline or deployed = 'Without mitigation')
@@ -47,7 +47,7 @@ heads as (
 ),
 
 detectable as (
-    select run, other_run, who, against, listed(list(format('{} in {}', as_rate(least), shown) order by number)) as told
+    select run, other_run, who, against, listed(list(if(shown = 'accuracy', as_points(100 * least) || ' points of ', as_rate(least) || ' in ') || shown order by number)) as told
     from (
         select run, other_run, who, against, number, any_value(shown) as shown, max(verdict_smallest_detectable) as least
         from told
@@ -67,7 +67,8 @@ lines as (
                 when 'Better' then format('{} is {} than {}', who, if(is_bias_first, 'less biased', 'better'), against)
                 when 'Worse' then format('{} is {} than {}', who, if(is_bias_first, 'more biased', 'worse'), against)
                 else format('{} against {}{}', who, against, if(overall = 'Mixed', ', mixed', ''))
-            end || format(': {}.', if(is_bias_first, concat_ws('; ', bias, performance), concat_ws('; ', performance, bias)))
+            end || if(is_bias_first, ', measured by ', ': ')
+                || concat_ws('; ', if(is_bias_first, regexp_replace(bias, '^(less|more) bias in ', ''), performance), if(is_bias_first, performance, bias)) || '.'
         end as lead,
         case
             when is_without_difference then format('{} against {}, on {}: all {} are 0, and ', who, against, scope, counted(n, 'difference'))

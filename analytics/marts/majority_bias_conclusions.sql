@@ -38,7 +38,7 @@ headline as (
         array_to_string(list(
             format(
                 'Mean weighted F1{}{} is {} and accuracy {}. Always answering one label has {} and {}',
-                if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_rate(accuracy), as_rate(constant_f1), as_rate(majority_accuracy)
+                if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_percent(accuracy), as_rate(constant_f1), as_percent(majority_accuracy)
             )
             || if(share_most_frequent >= 0.9, format('. {} of all answers are the same', as_percent(share_most_frequent)), '')
             order by instruction

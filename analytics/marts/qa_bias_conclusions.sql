@@ -150,9 +150,7 @@ exact as (
         part, if(part = 2, if(dataset like 'mean%', 'out of distribution (' || dataset || ')', dataset), 'on ' || dataset) as where_,
         if(
             count(*) > 3,
-            format(
-                '{} to {} over {} models', as_points(100 * min(exact_match)), as_points(100 * max(exact_match)), count(*)
-            ),
+            format('{} to {} over {} models', as_points(100 * min(exact_match)), as_points(100 * max(exact_match)), count(*)),
             listed(list(
                 model || ' ' || as_points(100 * exact_match, 100 * exact_match_low, 100 * exact_match_high) order by place
             ))
