@@ -63,7 +63,7 @@ lines as (
         case
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
-            else case overall
+            else if(heads.is_of_each, 'Each in its best setting, ', '') || case overall
                 when 'Better' then format('{} is {} than {}', who, if(is_bias_first, 'less biased', 'better'), against)
                 when 'Worse' then format('{} is {} than {}', who, if(is_bias_first, 'more biased', 'worse'), against)
                 else format('{} against {}{}', who, against, if(overall = 'Mixed', ', mixed', ''))
@@ -74,7 +74,6 @@ lines as (
             when is_without_difference then format('{} against {}, on {}: all {} are 0, and ', who, against, scope, counted(n, 'difference'))
                 || if(n_differing = 0, 'not one', format('{:,}', coalesce(n_differing, 0)))
                 || format(' of {} {}.', counted(coalesce(n_predictions, 0), 'prediction'), if(n_differing < 2, 'differs', 'differ'))
-            when heads.is_of_each then format('Each in its best setting ({}); shared: {}.', setting, scope)
             else format('{}; shared: {}.', capitalized(setting), scope)
         end as text
     from pairs

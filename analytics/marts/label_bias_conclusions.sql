@@ -34,7 +34,7 @@ answers as (
 preferred as (
     select
         n_demos, count(*) = 1 as is_of_all_sets, any_value(label) as label, sum(share) / sum(n) as share, sum(gold) / sum(n) as gold,
-        listed(list(format('“{}” in {}', label, n) order by n desc, label)) || format(' of {} sets', sum(n)) as by_set
+        listed(list(format('“{}” in {}', label, counted(n, 'set')) order by n desc, label)) as by_set
     from (select n_demos, label, count(*) as n, sum(share) as share, sum(gold) as gold from answers group by n_demos, label)
     group by n_demos
 ),
@@ -318,7 +318,7 @@ lines as (
         and (has_words or not exists (from label_bias_remedies where against_method = 'none'))
     union all
     select
-        4, 'Price:',
+        4, 'Price of mitigation:',
         listed(list(
             coalesce(if(most = least, '', format('{:,} to ', least)) || counted(most, 'prompt'), 'an adapter') || ' for ' || name
             order by number

@@ -218,7 +218,7 @@ lines as (
     having count(*) > 0
     union all
     select
-        4, 'Price:',
+        4, 'Price of mitigation:',
         listed(list(format('{} for {}', counted(n_prompts, 'prompt'), name) order by number))
         || format(', per draw of demonstrations, once for all {:,} rows.', (select max(n_test_rows) from majority_by_model))
     from prices
@@ -257,8 +257,7 @@ lines as (
                 ) order by method, predict, instruction) filter (evidence = 'F1 rises, bias not shown to fall')
             ) || if(
                 bool_and(sd_f1_reason = 'constant answer') filter (evidence = 'F1 rises, bias not shown to fall'),
-                '. Whether bias falls is not tested, because no setting without mitigation is better than always answering '
-                || 'one label.', '.'
+                '. Whether bias falls was not tested: without mitigation, no setting is better than always answering one label.', '.'
             ), ''
         )
     from (

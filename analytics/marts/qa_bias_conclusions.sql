@@ -151,9 +151,7 @@ exact as (
         if(
             count(*) > 3,
             format('{} to {} over {} models', as_points(100 * min(exact_match)), as_points(100 * max(exact_match)), count(*)),
-            listed(list(
-                model || ' ' || as_points(100 * exact_match, 100 * exact_match_low, 100 * exact_match_high) order by place
-            ))
+            listed(list(model || ' ' || as_points(100 * exact_match, 100 * exact_match_low, 100 * exact_match_high) order by place))
         ) as told
     from answers
     group by all
@@ -250,7 +248,7 @@ compared as (
 addressed as (
     select
         debiasing.model, debiasing.dataset, verdict, is_nearly_broken, reason,
-        debiasing.worse_high, debiasing.standard_worse_high,
+        debiasing.worse_high, debiasing.standard_worse_high, if(is_supported, '; still significant', '') as still,
         own.f1_verdict as f1_verdict, outside.f1_verdict as outside_verdict, outside.n_datasets,
         concat(
             if((select count(distinct (base, data)) from trained_models) > 1, debiasing.base || '@' || debiasing.data || ' ', ''),
@@ -277,6 +275,7 @@ addressed as (
         end as line
     from qa_debiasing as debiasing
     inner join (select distinct dataset from qa_examples where role = 'in_distribution') using (dataset)
+    left join (select model, dataset, heuristic, is_supported from qa_bias_tests) using (model, dataset, heuristic)
     left join qa_out_of_distribution as own on own.model = debiasing.model and own.dataset = debiasing.dataset
     left join qa_out_of_distribution_by_model as outside on outside.model = debiasing.model
     where is_addressed
@@ -285,7 +284,7 @@ addressed as (
 grades as (
     select
         line, count(*) as n,
-        some_of(list(format('{} ({})', label, change) order by -abs(significance_change), label), 3) as told,
+        some_of(list(format('{} ({}{})', label, change, still) order by -abs(significance_change), label), 3) as told,
         some_of(list(label order by label), 3) as names,
         some_of(list(
             format('{} ({} against {} %)', label, as_points(worse_high), as_points(standard_worse_high)) order by label
@@ -330,7 +329,7 @@ lines as (
             (
                 select format(case
                         when bool_or(is_supported) and not most.is_constant then '{}, the most accurate model, only if its bias is acceptable'
-                        when count(is_supported) > 0 and not most.is_unclear then 'No test of a shortcut speaks against {}, the most accurate model'
+                        when count(is_supported) > 0 and not most.is_unclear then 'Nothing was found against {}, the most accurate model'
                         else 'Whether {}, the most accurate model, is biased cannot be said'
                     end, name)
                 from biases
@@ -387,7 +386,7 @@ lines as (
         ['Reduces bias:', 'Reduces bias, at an unclear price:', 'Reduces bias, at a price:', 'Bias rises:', 'No change of bias shown:', 'Not tested:',
             'Nearly broken:'][line - 29],
         case line
-            when 30 then told || '. F1 is shown not to fall by a point.'
+            when 30 then told || '. Tests show that F1 falls by less than a point.'
             when 31 then told || '. A loss of F1 cannot be excluded.'
             when 32 then told || '. F1 falls too.'
             when 33 then told || '.'

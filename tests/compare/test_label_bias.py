@@ -197,9 +197,9 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     third = make(label_plan({task: hits[0] for task, hits in HITS.items()}), tmp_path / "third")
     assert query([*runs, third], asked).num_rows == 0  # not all have two demonstrations, so none is the best of all
     said = conclusions(compare_runs(runs))
-    own = "(no mitigation with 2 demonstrations for other and no mitigation without demonstrations for first); "
+    own = "No mitigation with 2 demonstrations for other and no mitigation without demonstrations for first; "
     assert own in said.splitlines()[0]
-    assert "Each in its best setting (" in said.splitlines()[0]
+    assert "Each in its best setting, " in said.splitlines()[0]
 
 
 @pytest.mark.parametrize(("changes", "lacking", "said"), [

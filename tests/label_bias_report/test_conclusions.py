@@ -29,7 +29,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         r"More bias than sampling noise explains: without demonstrations by RSD in \d+ of 12 tasks and by BiasScore in",
         "How sure: the chance of any false finding is about 5 %, for new rows of these 12 tasks with the same dem",
         r"Sets of dem.*: a set is one draw .* over 2 sets, .* on average over tasks, the best set .* by \d+\.\d points",
-        r"Price: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
+        r"Price of mitigation: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
         r"Ready to deploy\? Better than always answering one label, as a test supports: .* Whether \d+\.\d % is enough",
         "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
         "!none was measured", "!the p-values of", "!Price of dem", "!without a loss of accuracy: .*–",
@@ -173,7 +173,7 @@ def test_a_label_that_one_set_prefers_is_not_that_of_all(tmp_path: Path) -> None
     for relations in changeable(make_run(tmp_path / "run", **given), "label_bias_conclusions"):
         for second, is_told in (
             ([20, 0], "it answers “no” for 97.5 % of"),
-            ([1, 19], "With 4 demonstrations it answers most often “no” in 1 and “yes” in 1 of"),
+            ([1, 19], "With 4 demonstrations it answers most often “no” in 1 set and “yes” in 1 set"),
         ):
             counts = {(0, "no"): 19, (0, "yes"): 1, (1, "no"): second[0], (1, "yes"): second[1]}
             changes = [

@@ -52,7 +52,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
             r"Robustness boundary: .*1 of 3 settings are within 10 points of the best one \(RB@10 0\.333\)",
             r"Seeds: a seed is one draw .* over 2 seeds, .* deviation of 0\.\d+ over the seeds\. To choose a seed, ",
             "judged by 200 rows and 2 seeds.* Each p above is corrected for all such tests",
-            r"Price: 2 prompts for leave.* \(LOOC\), per draw",
+            r"Price of mitigation: 2 prompts for leave.* \(LOOC\), per draw",
             "The instruction changes weighted F1: at the most skewed settings "]),
     "proportions matter": (["update majority_by_model set proportions_p_adjusted = 0.0005, is_bias_shown = true"],
         ["^The proportions of the demonstrations change its performance",

@@ -72,8 +72,8 @@ def test_a_search_whose_agent_of_ray_dies_and_a_stopped_training_end_with_a_word
         try:
             is_search = kind == "search"
             works = ("ray::", "ImplicitFunc" if is_search else "TrainWorker")
-            wait_until(lambda: bool(_processes(process, works)), process)
             wait_until(lambda: is_search or "step 1 of" in said.read_text(), process)
+            wait_until(lambda: bool(_processes(process, works)), process, pause=0.5)
             assert addresses(process).isdisjoint({"0.0.0.0", "::"})
             [ended] = _processes(process, ("runtime_env", "agent")) if is_search else [process]
             ended.send_signal(signal.SIGKILL if is_search else signal.SIGTERM)

@@ -43,7 +43,10 @@ def training_charts(ask: Ask) -> list[Chart]:
         return []
     blocks = list(dict.fromkeys((row["base"], row["data"]) for row in readers))
     debiasing = ask(f"""
-select qa_debiasing.*, lower_exact_match, higher_exact_match, is_supported
+select
+    qa_debiasing.*, lower_exact_match, higher_exact_match, is_supported,
+    qa_debiasing.method = 'standard' or is_addressed as is_asked,
+    count(distinct model) over (partition by qa_debiasing.base, qa_debiasing.data, qa_debiasing.method, dataset) = 1 as is_lone
 from qa_debiasing {INSIDE} cross join qa_settings inner join trained_models using (model)
 left join qa_bias_by_heuristic using (model, dataset, heuristic)
 left join qa_bias_tests using (model, dataset, heuristic)
@@ -63,10 +66,10 @@ order by number, list_position(heuristics, heuristic)""")
                 row
                 for row in debiasing
                 if (row["base"], row["data"], row["dataset"]) == (*block, dataset)
-                and (row["is_addressed"] or row["method"] == "standard")
                 and row["bias_significance"] is not None
+                and (row["is_asked"] or row["is_lone"])
             ]
-            rows = [_bias(METHODS[row["method"]][0], row) for row in seen]
+            rows = [_bias(METHODS[row["method"]][0], row) for row in seen if row["is_asked"]]
             name = _name(blocks, block)
             charts += _biases(f"debiasing_{number}_{_slug(name, dataset)}", f"{name} on {dataset}", [*rows, *people])
             named = [(METHODS[row["method"]][0], row) for row in seen if row["lower_exact_match"] is not None]
