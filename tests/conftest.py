@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Before Ray is imported anywhere: a cluster of our own, on loopback, that tells nobody.
-os.environ["RAY_AUTH_MODE"] = "disabled"
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
-os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  # tests wait for them
+# Before Ray is imported anywhere: a cluster of our own, on loopback, that tells nobody, and whose helpers look around
+# seldom. Tests wait for workers. A training starts one process fewer, and asks often how its workers are. DeepSpeed,
+# which saving a model imports, does not say on standard output which accelerators it found.
+os.environ |= {
+    "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_worker_niceness": "0", "LOG_NAME_UPDATE_INTERVAL_S": "60", "REPORTER_UPDATE_INTERVAL_MS": "60000",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5", "DS_ACCELERATOR": "cpu",
+}  # fmt: skip
 os.environ.pop("RAY_ADDRESS", None)
 # Names of models stand for themselves: no test waits for the hub, which tries for half a minute.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -30,11 +33,6 @@ _DATASETS = tempfile.TemporaryDirectory()
 os.environ["HF_DATASETS_CACHE"] = _DATASETS.name
 # Tests of two processes share the machine: tiny models gain nothing by threads that wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# A training starts processes: one fewer, and they are asked how they are more often than trainings of hours need.
-os.environ["RAY_TRAIN_ENABLE_PREEMPTION_WATCHER"] = "0"
-os.environ["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] = "0.5"
-# Tests that save models import DeepSpeed, which would say on standard output which accelerators it found.
-os.environ["DS_ACCELERATOR"] = "cpu"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

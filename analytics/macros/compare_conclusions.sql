@@ -37,7 +37,7 @@ heads as (
             when bool_or(word = 'better') then 'Better'
             when bool_or(word = 'worse') then 'Worse'
         end as overall,
-        overall is not null and not bool_or(word in ('better', 'worse') and measures = 'performance') as is_bias_first,
+        overall in ('Better', 'Worse') and not bool_or(word in ('better', 'worse') and measures = 'performance') as is_bias_first,
         not bool_or(word in ('better', 'negligible') and measures = 'performance') as is_open, bool_or(doubt is not null) as has_doubt,
         any_value(format('In {} neither is as good as always answering one label.', shown))
             filter (number = 1 and measures = 'performance' and greatest(value, other_value) < baseline) as warning
@@ -47,7 +47,7 @@ heads as (
 ),
 
 detectable as (
-    select run, other_run, who, against, listed(list(if(shown = 'accuracy', as_points(100 * least) || ' points of ', as_rate(least) || ' in ') || shown order by number)) as told
+    select run, other_run, who, against, listed(list(if(shown in ('accuracy', 'exact match', 'F1'), as_points(100 * least) || ' points of ', as_rate(least) || ' in ') || shown order by number)) as told
     from (
         select run, other_run, who, against, number, any_value(shown) as shown, max(verdict_smallest_detectable) as least
         from told
@@ -63,7 +63,7 @@ lines as (
         case
             when is_without_difference and n_differing = 0 then 'Identical.'
             when is_without_difference then 'No metric differs.'
-            else if(heads.is_of_each, 'Each in its best setting, ', '') || case overall
+            else if(heads.is_of_each, 'With each in its best setting, ', '') || case overall
                 when 'Better' then format('{} is {} than {}', who, if(is_bias_first, 'less biased', 'better'), against)
                 when 'Worse' then format('{} is {} than {}', who, if(is_bias_first, 'more biased', 'worse'), against)
                 else format('{} against {}{}', who, against, if(overall = 'Mixed', ', mixed', ''))

@@ -94,7 +94,7 @@ headline as (
                     when n_tasks_rsd = 0 and n_tasks_bias_score = 0 then 'no preference for a label is shown'
                     when preferred.is_of_all_sets
                         then format('it answers “{}” for {} of the rows (gold {})', label, as_percent(share), as_percent(gold))
-                    else 'it answers most often ' || preferred.by_set
+                    else 'its most frequent answer is ' || preferred.by_set
                 end
                 || coalesce(', ' || as_p(bias_p), '')
                 order by n_demos

@@ -37,7 +37,7 @@ headline as (
         end as lead,
         array_to_string(list(
             format(
-                'Mean weighted F1{}{} is {} and accuracy {}. Always answering one label has {} and {}',
+                'Mean weighted F1{}{} is {} and accuracy {}. Always answering one label has weighted F1 {} and accuracy {}',
                 if(shown_way = '', '', ' by ' || shown_way), given, as_rate(mean_f1), as_percent(accuracy), as_rate(constant_f1), as_percent(majority_accuracy)
             )
             || if(share_most_frequent >= 0.9, format('. {} of all answers are the same', as_percent(share_most_frequent)), '')
@@ -257,7 +257,7 @@ lines as (
                 ) order by method, predict, instruction) filter (evidence = 'F1 rises, bias not shown to fall')
             ) || if(
                 bool_and(sd_f1_reason = 'constant answer') filter (evidence = 'F1 rises, bias not shown to fall'),
-                '. Whether bias falls was not tested: without mitigation, no setting is better than always answering one label.', '.'
+                '. Whether bias falls was not tested. A test needs answers that are better than always answering one label, with and without mitigation.', '.'
             ), ''
         )
     from (

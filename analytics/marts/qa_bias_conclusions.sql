@@ -162,9 +162,7 @@ pairs as (
     select
         tests.model, tests.other_model, tests.dataset, metric, verdict, estimate, simultaneous_low, simultaneous_high, reason,
         tests.smallest_detectable, tests.n_articles, own.place,
-        if(
-            metric = 'gap', format('the gap by {} (T = {})', tests.heuristic, printf('%g', biases.threshold)), 'exact match'
-        ) as of_what,
+        if(metric = 'gap', format('the gap by {} (T = {})', tests.heuristic, printf('%g', biases.threshold)), 'exact match') as of_what,
         if(metric = 'gap', 'the gap by ' || tests.heuristic, 'exact match') as name,
         if((select count(distinct dataset) from places) > 1, ' on ' || tests.dataset, '') as on_dataset
     from qa_model_comparisons as tests
@@ -248,7 +246,7 @@ compared as (
 addressed as (
     select
         debiasing.model, debiasing.dataset, verdict, is_nearly_broken, reason,
-        debiasing.worse_high, debiasing.standard_worse_high, if(is_supported, '; still significant', '') as still,
+        debiasing.worse_high, debiasing.standard_worse_high, if(verdict = 'lower' and is_supported, '; bias remains', '') as still,
         own.f1_verdict as f1_verdict, outside.f1_verdict as outside_verdict, outside.n_datasets,
         concat(
             if((select count(distinct (base, data)) from trained_models) > 1, debiasing.base || '@' || debiasing.data || ' ', ''),
@@ -329,7 +327,7 @@ lines as (
             (
                 select format(case
                         when bool_or(is_supported) and not most.is_constant then '{}, the most accurate model, only if its bias is acceptable'
-                        when count(is_supported) > 0 and not most.is_unclear then 'Nothing was found against {}, the most accurate model'
+                        when count(is_supported) > 0 and not most.is_unclear then 'No shortcut is shown for {}, the most accurate model'
                         else 'Whether {}, the most accurate model, is biased cannot be said'
                     end, name)
                 from biases
@@ -386,7 +384,7 @@ lines as (
         ['Reduces bias:', 'Reduces bias, at an unclear price:', 'Reduces bias, at a price:', 'Bias rises:', 'No change of bias shown:', 'Not tested:',
             'Nearly broken:'][line - 29],
         case line
-            when 30 then told || '. Tests show that F1 falls by less than a point.'
+            when 30 then told || '. Tests rule out that F1 falls by a point or more.'
             when 31 then told || '. A loss of F1 cannot be excluded.'
             when 32 then told || '. F1 falls too.'
             when 33 then told || '.'

@@ -199,7 +199,7 @@ def test_each_run_stands_in_its_own_best_setting_where_they_differ(tmp_path: Pat
     said = conclusions(compare_runs(runs))
     own = "No mitigation with 2 demonstrations for other and no mitigation without demonstrations for first; "
     assert own in said.splitlines()[0]
-    assert "Each in its best setting, " in said.splitlines()[0]
+    assert "With each in its best setting, " in said.splitlines()[0]
 
 
 @pytest.mark.parametrize(("changes", "lacking", "said"), [

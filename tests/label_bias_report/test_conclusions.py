@@ -173,7 +173,7 @@ def test_a_label_that_one_set_prefers_is_not_that_of_all(tmp_path: Path) -> None
     for relations in changeable(make_run(tmp_path / "run", **given), "label_bias_conclusions"):
         for second, is_told in (
             ([20, 0], "it answers “no” for 97.5 % of"),
-            ([1, 19], "With 4 demonstrations it answers most often “no” in 1 set and “yes” in 1 set"),
+            ([1, 19], "With 4 demonstrations its most frequent answer is “no” in 1 set and “yes” in 1 set"),
         ):
             counts = {(0, "no"): 19, (0, "yes"): 1, (1, "no"): second[0], (1, "yes"): second[1]}
             changes = [

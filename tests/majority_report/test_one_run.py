@@ -126,7 +126,7 @@ ALWAYS = dict.fromkeys(ANSWERS, ("TTTT", "TTTT"))
 RUNS: dict[str, tuple[dict[str, Any], Sequence[str]]] = {
     "always the same": ({"answers": ALWAYS},
         ["^Cannot say: it does not do the task, .* Mean weighted F1 without instruction is 0.643 and accuracy "
-        "75.0 %. Always answering one label has 0.643 and 75.0 %. 100.0 % of all answers are the same",
+        "75.0 %. Always answering one label has weighted F1 0.643 and accuracy 75.0 %. 100.0 % of all answers are the",
         "!settings are within"]),
     "too few rows": ({"calibration": ("looc",), "n_repeats": 1},
         ["too few rows for RB@10", "Too few test rows for RB@10 in every way of predicting", "2 seeds say too little"]),

@@ -53,7 +53,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "Measure this run again", "deploy. Whether strong, .* biased cannot be", "!How sure"]),
     "biases that chance explains": (["update qa_bias_tests set is_supported = false"],
         [r"^No bias shown. No shortcut is shown for strong \(3 tested\) and weak", "none of 3 tested shortcuts is",
-        "deploy. Nothing was found against strong", "!depends on"]),
+        "deploy. No shortcut is shown for strong", "!depends on"]),
     "the same answer":
         (["update qa_by_dataset set is_constant = true, share_most_frequent = 0.97 where model = 'strong'"],
         [r"^Biased. Exact match depends on .* \(sim_word\) in weak\. Nothing can be said of strong",

@@ -182,7 +182,7 @@ order by all""")
     models = [row["model"] for row in ask("from qa_shown_models order by place")]
     firsts = [_named(charts, begins)[:1] for begins in ("debiasing_elsewhere_", "debiasing_groups_0_", "segments_")]
     shown = next((found for found in firsts if found), [])
-    seen = Figures(shown, with_hollow(_ELSEWHERE, shown) if firsts[0] else GROUPS)
+    seen = Figures(shown, with_hollow(_ELSEWHERE if firsts[0] else GROUPS, shown))
     first = shown[0] if shown else None
     named = ", ".join(models) if len(models) <= _N_NAMED else f"{len(models)} models"
     return Layout(

@@ -45,9 +45,9 @@ def training_charts(ask: Ask) -> list[Chart]:
     debiasing = ask(f"""
 select
     qa_debiasing.*, lower_exact_match, higher_exact_match, is_supported,
-    qa_debiasing.method = 'standard' or is_addressed as is_asked,
-    count(distinct model) over (partition by qa_debiasing.base, qa_debiasing.data, qa_debiasing.method, dataset) = 1 as is_lone
-from qa_debiasing {INSIDE} cross join qa_settings inner join trained_models using (model)
+    method = 'standard' or is_addressed as is_asked,
+    count(distinct model) over (partition by base, data, method, dataset) = 1 as is_lone
+from qa_debiasing {INSIDE} cross join qa_settings inner join (select model, number from trained_models) using (model)
 left join qa_bias_by_heuristic using (model, dataset, heuristic)
 left join qa_bias_tests using (model, dataset, heuristic)
 order by number, list_position(heuristics, heuristic)""")
@@ -117,6 +117,8 @@ def with_hollow(caption: str, charts: Sequence[Chart]) -> str:
     """Return a caption of charts of debiased readers; it says what hollow marks mean if there are any."""
     dots = [dot for chart in charts for dot in chart.spec["data"]["values"]]
     is_broken = any(dot.get("is_broken") for dot in dots)
+    if any(chart.name.startswith("debiasing_groups_") for chart in charts):
+        caption = f"{caption} A debiased reader that is its method's only one stands at every shortcut."
     return f"{caption} Hollow: nearly broken, so that a low significance is no success." if is_broken else caption
 
 
@@ -276,7 +278,7 @@ def training_sections(ask: Ask, charts: Sequence[Chart], first: Chart | None) ->
         ),
         Section(
             "debiasing", "Prediction bias of the trained readers",
-            Figures(inside, with_hollow(_DRAWN, inside)), Figures(groups, GROUPS),
+            Figures(inside, with_hollow(_DRAWN, inside)), Figures(groups, with_hollow(GROUPS, groups)),
             Table(_READERS_CAPTION, _READERS.format("is_addressed"), _READERS_COLUMNS),
             Fold(
                 "Does a debiased reader lean more on other shortcuts?",
