@@ -182,6 +182,8 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, content
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.jsonl.gz", "a.json.gz"])
 def test_a_small_file_of_a_huge_line_is_refused_before_it_fills_memory(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b'["' + b" " * (1 << 27)))
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"text,label\n" + b"a,b\n" * 99_999))
+    assert len(_rows(tmp_path / "rows.csv.gz")) == 99_999  # packed 900 times, and still small
     tracemalloc.start()
     assert _refused(tmp_path / name).startswith("unpacks to more than 200 times its size; unpack it first")
     _, most = tracemalloc.get_traced_memory()

@@ -103,6 +103,7 @@ def test_what_cannot_be_planted_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=f"^{re.escape(message)}"):
             planted(**options)
+    assert len(planted(n_questions=1).questions) == 1
 
 
 CONTEXT = "The old mill burned down. Bears eat honey in spring. Nothing else happened."

@@ -26,10 +26,9 @@ def test_prompts_that_cannot_be_scored_are_refused(tokenizer: PreTrainedTokenize
         ({name: own * 2 for name, own in one.items()}, "'a': missing or repeated"),
         (one | {"prompt_id": [None]}, "None: missing or repeated"),
         (one | {"text": pa.array([None], pa.string())}, "'a': no text"),
-        (one | {"labels": pa.array([[]], texts)}, "'a': labels"),
-        (one | {"labels": [["x", ""]]}, "'a': labels"),
+        (one | {"labels": pa.array([[]], texts)}, "'a': labels"), (one | {"labels": [["x", ""]]}, "'a': labels"),
         (one | {"labels": pa.array([None], texts)}, "'a': labels"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(InputError, match=what):
             encode(tokenizer, pa.table(prompts))
 

@@ -69,13 +69,10 @@ def test_groups_share_a_cluster() -> None:
     for workers_of_a_group, actors, n_adapters, nodes, is_local, expected in (
         (1, "auto", 10, eight, True, (4, {"GPU": 1})),
         (2, "auto", 10, [node(8, 4), node(8, 1)], False, (2, {"GPU": 1})),
-        (2, "auto", 1, eight, True, (1, {"GPU": 1})),
-        (2, 1, 10, eight, True, (1, {"GPU": 1})),
-        (1, "auto", 10, four, True, (1, {"CPU": 4})),
-        (2, "auto", 10, four, True, (1, {"CPU": 2})),
-        (2, "auto", 10, fives, False, (2, {"CPU": 5})),
-        (4, "auto", 10, fives[:3], False, (1, {"CPU": 2})),
-    ):
+        (2, "auto", 1, eight, True, (1, {"GPU": 1})), (2, 1, 10, eight, True, (1, {"GPU": 1})),
+        (1, "auto", 10, four, True, (1, {"CPU": 4})), (2, "auto", 10, four, True, (1, {"CPU": 2})),
+        (2, "auto", 10, fives, False, (2, {"CPU": 5})), (4, "auto", 10, fives[:3], False, (1, {"CPU": 2})),
+    ):  # fmt: skip
         resources, execution = Resources(nodes, is_local, n_cores=4), ExecutionSpec(actors=actors)
         groups = share(LoraSpec(workers=workers_of_a_group), execution, n_adapters, resources)
         assert (groups.n_groups, groups.resources_per_worker) == expected
