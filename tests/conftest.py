@@ -20,17 +20,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Before Ray is imported anywhere: a cluster of our own, on loopback, that tells nobody, and whose helpers look around
 # seldom. Tests wait for workers. A training starts one process fewer, and asks often how its workers are. DeepSpeed,
-# which saving a model imports, does not say on standard output which accelerators it found.
+# which saving a model imports, does not say on standard output which accelerators it found. No test waits for the hub,
+# which tries for half a minute: names of models stand for themselves.
 os.environ |= {
     "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_worker_niceness": "0", "LOG_NAME_UPDATE_INTERVAL_S": "60", "REPORTER_UPDATE_INTERVAL_MS": "60000",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5", "DS_ACCELERATOR": "cpu",
+    "HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": (_DATASETS := tempfile.TemporaryDirectory()).name,
 }  # fmt: skip
 os.environ.pop("RAY_ADDRESS", None)
-# Names of models stand for themselves: no test waits for the hub, which tries for half a minute.
-os.environ["HF_HUB_OFFLINE"] = "1"
-_DATASETS = tempfile.TemporaryDirectory()
-os.environ["HF_DATASETS_CACHE"] = _DATASETS.name
 # Tests of two processes share the machine: tiny models gain nothing by threads that wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -41,15 +39,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path not in slow, "validation" not in item.path.parts))
 
 
-_connect = duckdb.connect
-
-
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """Have DuckDB take one thread: queries over a handful of rows take a quarter more CPU time with two."""
+    plain = duckdb.connect
 
     def connect(*given: Any, config: dict[str, Any] | None = None, **named: Any) -> duckdb.DuckDBPyConnection:
-        return _connect(*given, config={"threads": 1, **(config or {})}, **named)
+        return plain(*given, config={"threads": 1, **(config or {})}, **named)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duckdb, "connect", connect)

@@ -15,14 +15,13 @@ def test_influences_are_derivatives_in_the_weight_of_a_row() -> None:
     assert all("d" in each.predicted and "d" not in each.gold for each in made.side(answers, "rsd"))
     connection = made.Analysed(answers, metrics=made.MORE)
     for metric in (*made.METRICS, *made.MORE):
-        of_metric = f"select row, influence as x from row_influences where metric = '{metric}' order by row"
-        found = made.rows(connection, of_metric)
+        found = made.rows(connection, f"from row_influences where metric = '{metric}' order by row")
         expected = influences(made.side(answers, metric), metric)
         if metric in made.OF_BIAS_SCORE_ROWS:  # of means within gold labels, whose error has one row less
             gold = made.side(answers, metric)[0].gold
             expected = expected * np.sqrt([gold.count(label) / (gold.count(label) - 1) for label in gold])
         assert [row["row"] for row in found] == list(range(len(expected)))
-        assert [row["x"] for row in found] == pytest.approx(expected, abs=1e-5), metric
+        assert [row["influence"] for row in found] == pytest.approx(expected, abs=1e-5), metric
         assert np.abs(expected).max() > 0.1
 
 
@@ -37,6 +36,13 @@ def test_a_metric_that_rows_cannot_move_has_no_influences() -> None:
         moved[row["metric"], row["task"]].add(row["influence"])
     assert [moved["rsd", task] for task in ("wrong", "equal", "single")] == [{0}] * 3
     assert (moved["accuracy", "wrong"], moved["accuracy", "equal"]) == ({0}, {0.5, -0.5})
+
+
+def test_bins_of_ece_count_whatever_their_signs() -> None:
+    """Two rows of 0.9, one right, and two right ones of 0.55: gaps of -0.8 and 0.9."""
+    answers = made.Answers("t", "ab", list("abaa"), np.array([[0.9, 0.1]] * 2 + [[0.55, 0.45]] * 2))
+    found = made.rows(made.Analysed([answers], metrics=["ece"]), "from label_bias_metrics where metric = 'ece'")
+    assert [row["value"] for row in found if row["task"]] == [pytest.approx(0.425)]
 
 
 def test_errors_of_a_task_are_those_of_resampled_rows() -> None:
@@ -59,14 +65,11 @@ def test_errors_of_a_difference_are_those_of_rows_resampled_on_both_sides() -> N
     assert changes.keys() == {*made.METRICS, *made.MORE}
     for metric, row in changes.items():
         assert (row["method"], row["against_method"]) == ("cc", "none")
-        draws = resampled(
-            made.side(other, metric), made.side(none, metric), metric=metric, rng=np.random.default_rng(1)
-        )
+        sides = [made.side(both, metric) for both in (other, none)]
+        draws = resampled(*sides, metric=metric, rng=np.random.default_rng(1))
         assert row["standard_error"] == pytest.approx(draws.std(), rel=0.1), metric
-        weights = np.ones(len(made.side(none, metric)[0].gold))
-        difference = [
-            np.mean([METRIC[metric](each, weights) for each in made.side(both, metric)]) for both in (other, none)
-        ]
+        weights = np.ones(len(sides[1][0].gold))
+        difference = [np.mean([METRIC[metric](each, weights) for each in side]) for side in sides]
         assert row["estimate"] == pytest.approx(difference[0] - difference[1])
         n_free = 36 if metric in made.OF_BIAS_SCORE_ROWS else 197
         t = row["estimate"] / row["standard_error"]
