@@ -157,11 +157,11 @@ def test_a_plan_says_what_a_study_costs(finished: tuple[Path, Path]) -> None:
     plan = describe(load(spec))
     lines = dict(plan.training_lines)
     assert lines["questions, biased (train)"] == "48"
-    [counted] = rows(run_dir, "select count(*) as n, sum(len(token_ids))::bigint as tokens from qa_features")
+    [counted] = rows(run_dir, "select count(*) as n, sum(len(token_ids))::bigint as tokens, "
+                     "count_if(not has_answer) as n_without from qa_features")  # fmt: skip
     [windows] = rows(run_dir, "from qa_training_windows")
     assert (windows["n_questions"], windows["n_windows"], windows["n_tokens"]) == (48, counted["n"], counted["tokens"])
-    assert windows["n_unanswerable"] == 0
-    assert 0 < windows["n_without"] < windows["n_windows"]
+    assert windows["n_unanswerable"] == 0 < windows["n_without"] == counted["n_without"] < windows["n_windows"]
     assert lines["windows, bert on biased"] == f"{counted['n']:,} ({counted['tokens']:,} tokens)"
     assert lines["standard"] == "1 to train, at most 6 steps each, 6 together"
     assert lines["bias models"] == "1 to train, at most 6 steps each, 6 together"
