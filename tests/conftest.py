@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Before Ray is imported anywhere: a cluster of our own, on loopback, that tells nobody, and whose helpers look around
-# seldom. Tests wait for workers. A training starts one process fewer, and asks often how its workers are. DeepSpeed,
-# which saving a model imports, does not say on standard output which accelerators it found. No test waits for the hub,
+# Before Ray is imported anywhere: tests start a cluster of their own on loopback, which reports to nobody. Its helper
+# processes look for changes once a minute. A training starts one process fewer, and asks often how its workers are.
+# DeepSpeed, which saving a model imports, does not name accelerators on standard output. No test waits for the hub,
 # which tries for half a minute: names of models stand for themselves.
 os.environ |= {
     "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal",

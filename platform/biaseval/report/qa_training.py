@@ -118,7 +118,7 @@ def with_hollow(caption: str, charts: Sequence[Chart]) -> str:
     dots = [dot for chart in charts for dot in chart.spec["data"]["values"]]
     is_broken = any(dot.get("is_broken") for dot in dots)
     if any(chart.name.startswith("debiasing_groups_") for chart in charts):
-        caption = f"{caption} A debiased reader that is its method's only one stands at every shortcut."
+        caption = f"{caption} If a method has one debiased reader, the chart shows that reader at every shortcut."
     return f"{caption} Hollow: nearly broken, so that a low significance is no success." if is_broken else caption
 
 
