@@ -66,7 +66,7 @@ lines as (
             else if(heads.is_of_each, 'With each in its best setting, ', '') || case overall
                 when 'Better' then format('{} is {} than {}', who, if(is_bias_first, 'less biased', 'better'), against)
                 when 'Worse' then format('{} is {} than {}', who, if(is_bias_first, 'more biased', 'worse'), against)
-                else format('{} against {}{}', who, against, if(overall = 'Mixed', ', mixed', ''))
+                else format('{} is compared with {}{}', who, against, if(overall = 'Mixed', ', with mixed results', ''))
             end || if(is_bias_first, ', measured by ', ': ')
                 || concat_ws('; ', if(is_bias_first, regexp_replace(bias, '^(less|more) bias in ', ''), performance), if(is_bias_first, performance, bias)) || '.'
         end as lead,

@@ -11,6 +11,7 @@ from biaseval.analysis import query
 from biaseval.analysis.summary_marts import HEADLINES
 from biaseval.report import Page as ReportPage
 from biaseval.report import run_page
+from biaseval.report.qa_training import training_charts
 from biaseval.store import Run
 from tests.pages import Page, assert_said, assert_whole, printed_queries
 from tests.publishedstudy import BIASES, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
@@ -180,6 +181,20 @@ def test_figures_have_a_dot_for_each_reader_and_courses_are_means(whole: Run, pa
     loss = figures["training_0_bert-base_loss_bias_model"]
     assert "squad (biased) " in loss.text
     assert "weights kept at step 10,000, " in loss.json
+
+
+def test_a_method_with_one_reader_has_its_groups_at_every_shortcut(relations: Relations) -> None:
+    measured = (
+        "insert into qa_bias_by_heuristic by name select model, dataset, heuristic, 40 as lower_exact_match, 50 as "
+        "higher_exact_match from qa_debiasing"
+    )
+    others = "delete from {} where method = 'product_of_experts' and bias <> 'ans_len'"
+    for changes, places in (
+        ((), set(BIASES) - {"sim_word"}), (("qa_debiasing",), {"ans_len"}), (("trained_models",), {*BIASES, "ans_pos"})
+    ):  # fmt: skip
+        with relations.changed(measured, *map(others.format, changes)):
+            [groups] = [one for one in training_charts(relations.rows) if one.name.startswith("debiasing_groups_")]
+        assert {dot["y"] for dot in groups.spec["data"]["values"] if dot["series"] == "PoE"} == places
 
 
 # Sentences

@@ -45,9 +45,10 @@ def training_charts(ask: Ask) -> list[Chart]:
     debiasing = ask(f"""
 select
     qa_debiasing.*, lower_exact_match, higher_exact_match, is_supported,
-    method = 'standard' or is_addressed as is_asked,
-    count(distinct model) over (partition by base, data, method, dataset) = 1 as is_lone
-from qa_debiasing {INSIDE} cross join qa_settings inner join (select model, number from trained_models) using (model)
+    method = 'standard' or is_addressed as is_asked, n_readers = 1 as is_lone
+from qa_debiasing {INSIDE} cross join qa_settings
+inner join (select model, number, count(*) over (partition by base, data, method) as n_readers from trained_models)
+    using (model)
 left join qa_bias_by_heuristic using (model, dataset, heuristic)
 left join qa_bias_tests using (model, dataset, heuristic)
 order by number, list_position(heuristics, heuristic)""")
