@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 
 from biaseval.analysis import ANALYTICS, sql_files
 from biaseval.analysis.checks import key_check, range_check
@@ -20,6 +21,7 @@ from biaseval.runs.kinds import kind_of
 from biaseval.store import Run
 from biaseval.tables import tables_of
 from tests.handmade import sql_of
+from tests.pages import assert_said
 
 
 class Relations:
@@ -141,6 +143,22 @@ def told(relations: Relations, name: str, *changes: str) -> str:
     """
     with relations.changed(*changes):
         return "\n".join(f"{row['lead']} {row['text']}" for row in relations.rows(f"from ({sql_of(name)})"))
+
+
+def sentences(name: str, cases: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Callable[[str, Relations], None]:
+    """Return the test of what a relation's sentences say, by a name of cases.
+
+    Args:
+        name: such as ``label_bias_conclusions``.
+        cases: statements that change what the sentences read, and what these then say; with !, what they do not say.
+    """
+
+    @pytest.mark.parametrize("case", cases)
+    def said(case: str, relations: Relations) -> None:
+        changes, words = cases[case]
+        assert_said(told(relations, name, *changes), words)
+
+    return said
 
 
 def copied(table: str, changes: str, where: str = "true") -> str:

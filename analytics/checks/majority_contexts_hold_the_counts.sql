@@ -8,9 +8,7 @@ wanted as (
 compared as (
     select
         majority_contexts.context_id, majority_contexts.setting,
-        list_sort(
-            list_transform(map_entries(list_histogram(shown.demo_golds)), lambda entry: row(entry.key, entry.value::int))
-        )::varchar as held,
+        list_sort(list_transform(map_entries(list_histogram(shown.demo_golds)), lambda entry: row(entry.key, entry.value::int)))::varchar as held,
         list_sort(list_transform(label_counts, lambda pair: row(pair[1], pair[2]::int)))::varchar as wanted
     from majority_contexts
     inner join contexts as shown using (context_id)

@@ -1,8 +1,6 @@
 -- Rows here: a prompt and method whose probabilities are not in [0, 1] with sum 1 (1e-9).
 select
-    format(
-        'prompt {}, method {}: probabilities {}', prompt_id, method, coalesce(probabilities::varchar, 'null')
-    ) as problem,
+    format('prompt {}, method {}: probabilities {}', prompt_id, method, coalesce(probabilities::varchar, 'null')) as problem,
     prompt_id, method
 from calibrated_predictions
 where

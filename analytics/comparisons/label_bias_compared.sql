@@ -17,9 +17,7 @@ compared as (
     from label_bias_comparison
 ),
 
-single as (
-    select run, other_run, any_value(task) as task from label_bias_shared_tasks where has_same_rows group by all having count(*) = 1
-),
+single as (select run, other_run, any_value(task) as task from label_bias_shared_tasks where has_same_rows group by all having count(*) = 1),
 
 measured as (
     select

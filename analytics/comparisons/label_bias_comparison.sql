@@ -110,9 +110,7 @@ constant_sums as (
     group by all
 ),
 
-constant_tests as materialized (
-    from tests_above_constant('constant_sums')
-),
+constant_tests as materialized (from tests_above_constant('constant_sums')),
 
 performance as (
     select

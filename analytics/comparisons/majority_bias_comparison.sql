@@ -87,9 +87,7 @@ means as (
     group by test
 ),
 
-tests as materialized (
-    from sign_flip_tests('paired', 'comparison_sign_flips')
-),
+tests as materialized (from sign_flip_tests('paired', 'comparison_sign_flips')),
 
 -- A seed that one side lacks adds to the other side alone.
 changes as materialized (
@@ -109,9 +107,7 @@ changes as materialized (
     group by all
 ),
 
-errors as materialized (
-    from draw_errors('changes')
-),
+errors as materialized (from draw_errors('changes')),
 
 sides as (
     select

@@ -21,8 +21,6 @@ reasons as (
     inner join qa_bias_shared as back on own.run = back.other_run and own.other_run = back.run
 ),
 
-measured as (
-    select run, unnest([dataset, heuristic]) as thing from qa_bias_by_heuristic
-)
+measured as (select run, unnest([dataset, heuristic]) as thing from qa_bias_by_heuristic)
 
 from compare_cautions('qa_bias_shared', 'qa_bias_compared', 'reasons', 'measured')

@@ -2,9 +2,7 @@
 -- (qa_bias_paired) where exactly one has an exact match: is_win: other_model has. input: the question; gold: the
 -- answers. shuffled: puts the rows in an order that has nothing to do with them.
 with
-pairs as (
-    from ordered_pairs('qa_bias_paired')
-)
+pairs as (from ordered_pairs('qa_bias_paired'))
 
 select
     run, model, other_run, other_model, dataset, example_id,

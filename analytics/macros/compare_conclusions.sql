@@ -106,9 +106,8 @@ lines as (
     select
         pairs.run, other_run, who, against, 4, replace(own.lead, 'deploy', 'deploy ' || own.run), own.text
     from pairs
-    left join (select * from heads where is_headline) as heads using (run, other_run, who, against)
     inner join query_table(conclusions) as own on own.run in (pairs.run, other_run)
-    where own.lead like '%deploy%' and own.run is distinct from case overall when 'Better' then pairs.run when 'Worse' then other_run end
+    where own.lead like '%deploy%'
     qualify row_number() over (partition by pairs.run, other_run, own.run order by who, against) = 1
     union all
     select
@@ -123,7 +122,7 @@ lines as (
         run, other_run, who, against, 9, 'How sure:',
         format(
             'the chance of any false finding is about 5 %, for {}. In the tables of differences, p is corrected for all their tests.{} "No difference shown" and "not shown to differ" mean that these data cannot tell.',
-            holds_for, coalesce(format(' In the first comparison, the runs may miss differences of up to {}.', detectable.told), '')
+            holds_for, coalesce(format(' In the settings of the headline, the runs may miss differences of up to {}.', detectable.told), '')
         )
     from pairs
     left join detectable using (run, other_run, who, against)

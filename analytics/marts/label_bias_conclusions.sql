@@ -59,14 +59,17 @@ one_label as (
     ) || '”', 'one label') as name
 ),
 
+-- Said where a run has several wordings: sentences that name none are of the wording “base”.
+wording as (select if(count(distinct format) > 1, ' in the wording “base”', '') as of_base from label_bias_by_format),
+
 headline as (
     select
         case
             when bool_or(is_bias_shown) and bool_and(accuracy < majority_accuracy)
-                then 'Biased without mitigation, and right less often than always answering one label.'
+                then format('Biased without mitigation{}, and right less often than always answering one label.', any_value(of_base))
             when bool_or(is_bias_shown) and not bool_or(coalesce(is_above_constant, false))
-                then 'Biased without mitigation, and not shown to be better than always answering one label.'
-            when bool_or(is_bias_shown) then 'Biased.'
+                then format('Biased without mitigation{}, and not shown to be better than always answering one label.', any_value(of_base))
+            when bool_or(is_bias_shown) then format('Biased{}.', any_value(of_base))
             when sum(n_tasks_rsd_tested + n_tasks_bias_score_tested) = 0
                 then 'Cannot say: too few rows, or no wrong or no right answer, for a test of bias.'
             when not bool_or(coalesce(is_above_constant, false))
@@ -107,6 +110,7 @@ headline as (
     left join (select n_demos, least(1, 2 * least(rsd_p, bias_score_p)) as bias_p from single) as tested using (n_demos)
     left join preferred using (n_demos)
     left join strongest using (n_demos)
+    cross join wording
 ),
 
 worded as (
@@ -154,7 +158,7 @@ reducing as (
 
 settings as (
     select
-        *, format('{}{} {}', if(format = 'base', '', format || ', '), shown_method(method), with_demos(n_demos)) as setting,
+        *, format('{}{}{} {}', if(format = 'base', '', 'wording “' || format || '”, '), shown_method(method), if(method = 'none', ',', ''), with_demos(n_demos)) as setting,
         coalesce(is_above_constant, false) and accuracy > majority_accuracy as is_better
     from label_bias_by_format
     where suite = 'all'
@@ -276,13 +280,14 @@ lines as (
     select
         3, 'Best mitigation:',
         format(
-            '{} the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD {} → {}, BiasScore {} → {}, '
+            '{} the highest macro-F1 of all that reduce bias without a loss of accuracy{}: RSD {} → {}, BiasScore {} → {}, '
             || 'accuracy {} → {} and macro-F1 {} → {}.',
             if(
                 method = 'none',
                 format('{} in place of {} ha{}', counted(n_demos, 'demonstration'), against_n_demos, if(n_demos = 1, 's', 've')),
                 shown_method(method) || ' ' || with_demos(n_demos) || ' has'
             ),
+            of_base,
             as_rate(rsd_before), as_rate(rsd), as_rate(bias_score_before), as_rate(bias_score), as_percent(accuracy_before),
             as_percent(accuracy), as_rate(macro_f1_before), as_rate(macro_f1)
         )
@@ -303,7 +308,15 @@ lines as (
             order by n_demos, n_prompts, macro_f1 desc, method
             limit 1
         ), '')
-    from best
+        || coalesce((
+            select
+                ' In other wordings, accuracy goes ' || listed(list(
+                    format('from {} to {} ({})', as_percent(without.accuracy), as_percent(settings.accuracy), settings.format) order by settings.format
+                )) || '.'
+            from settings inner join settings as without using (format, n_demos)
+            where without.method = 'none' and best.method <> 'none' and settings.format <> 'base' and (settings.method, n_demos) = (best.method, best.n_demos)
+        ), '')
+    from best, wording
     union all
     select
         3, 'Best mitigation:',
@@ -356,7 +369,7 @@ lines as (
     select
         2, 'Which wording?',
         capitalized(string_agg(
-            if(len(not_above) = n, 'none can be recommended, as none is shown to be better than always answering one label; ', '')
+            if(len(not_above) = n, 'without mitigation none can be recommended, as none is shown to be better than always answering one label; ', '')
             || format(
                 'accuracy {} goes from {} ({}) to {} ({}), and RSD from {} ({}) to {} ({})', with_demos(n_demos), as_percent(least), worst,
                 as_percent(most), best, as_rate(lowest), fairest, as_rate(highest), unfairest
@@ -366,7 +379,10 @@ lines as (
                 '; not shown to be better than always answering one label: ' || some_of(not_above, 6), ''
             ),
             '; ' order by n_demos
-        )) || '. Where no wording is named, numbers are of base.'
+        )) || coalesce((
+            select format('. Of those with mitigation that are shown to be better, {} has the highest macro-F1 ({})', setting, as_rate(macro_f1))
+            from settings where is_above_constant and method <> 'none' order by macro_f1 desc, format <> 'base', n_demos, method limit 1
+        ), '') || '. Where no wording is named, numbers are of the wording “base”.'
     from worded
     having count(*) > 0
     union all
@@ -395,7 +411,7 @@ lines as (
                     if(n_demos > 0, ' with the same demonstrations', '')
                 )
                 || case when exists (from single where coalesce(rsd_p, bias_score_p) is not null)
-                    then ' This holds for all tests of the page together; the p-values of the first sentence are of one setting each.' else '' end
+                    then ' This holds for all tests of the page together; the p-values under the headline are of one setting each.' else '' end
                 || coalesce(
                     ' The run may miss changes of up to '
                     || listed(list_filter([as_rate(rsd) || ' in RSD', as_points(100 * accuracy) || ' points of accuracy'], lambda one: one not like '–%'))

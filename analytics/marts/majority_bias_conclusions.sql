@@ -52,7 +52,7 @@ proportions as (
         case
             when proportions_p_adjusted is null then 'one seed cannot tell whether they matter'
             when proportions_p_adjusted <= 0.05 then format(
-                    'weighted F1 depends on them ({}; standard deviation {}, and {} without the scatter of seeds)',
+                    'weighted F1 depends on them ({}; standard deviation {}, and {} after the variance between seeds is subtracted)',
                     as_p(proportions_p_adjusted), as_rate(sd_f1), as_rate(sd_f1_corrected)
                 )
             else format(
@@ -202,7 +202,7 @@ lines as (
                 format('{} of {} of demonstrations{}', n_single, counted(n_draws, 'draw'), given)
                 || case
                     when n_labels = 1 then format(', always “{}”', label)
-                    when n_clear > 0 then format('. In {} of these draws one label leads among the demonstrations, and it is the answer in {}', n_clear, n_followed)
+                    when n_clear > 0 then format('. In {} of these draws one label is the most frequent one of the demonstrations, and it is the answer in {}', n_clear, if(n_followed = n_clear, 'all of them', format('{} of them', n_followed)))
                     else ''
                 end
                 order by instruction
@@ -244,7 +244,12 @@ lines as (
     union all
     select
         3, 'Best mitigation:',
-        if(count(*) = 0, 'none was measured', 'none is shown to reduce bias without a loss of weighted F1')
+        case
+            when count(*) = 0 then 'none was measured'
+            when bool_and(coalesce(sd_f1_reason = 'constant answer', false))
+                then 'the effect on bias could not be tested. A test needs answers that are better than always answering one label, with and without mitigation'
+            else 'none is shown to reduce bias without a loss of weighted F1'
+        end
         || coalesce('; bias falls after ' || listed(
             list(shown_method(method) || if(shown_way = '', '', ' of ' || shown_way) || given order by method, predict, instruction)
                 filter (evidence = 'bias falls, loss not ruled out' and is_above_constant)
@@ -255,10 +260,7 @@ lines as (
                     '{}{}{} ({} → {})', shown_method(method), if(shown_way = '', '', ' of ' || shown_way), given,
                     as_rate(mean_f1_before), as_rate(mean_f1)
                 ) order by method, predict, instruction) filter (evidence = 'F1 rises, bias not shown to fall')
-            ) || if(
-                bool_and(sd_f1_reason = 'constant answer') filter (evidence = 'F1 rises, bias not shown to fall'),
-                '. Whether bias falls was not tested. A test needs answers that are better than always answering one label, with and without mitigation.', '.'
-            ), ''
+            ) || '.', ''
         )
     from (
         select remedies.*, shown_way, given
@@ -279,13 +281,13 @@ lines as (
         format(
             '{}. These verdicts hold for new rows and new draws of demonstrations, judged by {} and {}.',
             coalesce('the chance of any false finding is ' || nullif(concat_ws(
-                ' and ', if(n_of_rows > 0, '5 % for ' || counted(n_of_rows, 'difference') || ' of weighted F1', null),
+                ' and ', if(n_of_rows > 0, '5 % for ' || counted(n_of_rows, 'tested difference') || ' of weighted F1', null),
                 if(n_of_seeds > 0, format('5 % for {} of RB@10', n_of_seeds), null)
             ), ''), 'no difference could be tested'),
             counted(n_rows, 'row'), counted(n_seeds, 'seed')
         )
         || coalesce(format(' The run may miss changes of weighted F1 of up to {}.', as_rate(most)), '')
-        || case when exists (from plain where proportions_p_adjusted is not null) then ' Each p above is corrected for all such tests.' else '' end
+        || case when exists (from plain where proportions_p_adjusted is not null) then ' The p of the effect of the proportions is corrected for all such tests.' else '' end
     from certainty, (select max(n_test_rows) as n_rows, max(n_seeds) as n_seeds from majority_by_model) as size
 )
 

@@ -297,7 +297,7 @@ f1 as (
     select
         array_to_string(list(
             place || coalesce(nullif(concat_ws(' and ', 'falls in ' || some_of(lower, 3), 'rises in ' || some_of(higher, 3)), ''), 'is not shown to change')
-            || format(' ({} tested)', n)
+            || format(' ({} tested)', counted(n, 'reader'))
             order by place
         ), '; ') as text
     from (
@@ -327,7 +327,7 @@ lines as (
             (
                 select format(case
                         when bool_or(is_supported) and not most.is_constant then '{}, the most accurate model, only if its bias is acceptable'
-                        when count(is_supported) > 0 and not most.is_unclear then 'No shortcut is shown for {}, the most accurate model'
+                        when count(is_supported) > 0 and not most.is_unclear then 'Perhaps {}, the most accurate model'
                         else 'Whether {}, the most accurate model, is biased cannot be said'
                     end, name)
                 from biases
@@ -388,7 +388,7 @@ lines as (
             when 31 then told || '. A loss of F1 cannot be excluded.'
             when 32 then told || '. F1 falls too.'
             when 33 then told || '.'
-            when 34 then format('{}; {} of {}.', names, n, counted(n_all, 'debiased reader'))
+            when 34 then format('{} ({} of {}).', names, n, counted(n_all, 'debiased reader'))
             when 35 then format('{} of {} ({}).', n, counted(n_all, 'debiased reader'), reasons)
             else format(
                 '{} of {}: {}. The exact match of their worse group is below two thirds of the standard reader''s, so a '
@@ -419,7 +419,7 @@ lines as (
                 ' So is the chance of any false difference between models, over all of them.', ''
             ),
             if((select count(*) from addressed) > 0, ' The same holds for all changes by debiasing, for these trainings.', ''),
-            ' Each p of this page is corrected for all such tests. Each interval of a gap or of exact match is of that number alone.'
+            ' Each p of this page is corrected for all such tests. Intervals of gaps and of exact match are not corrected for the number of tests.'
         )
     from judged
     having count_if(word in ('biased', 'none')) > 0 or (select count(*) from addressed) > 0

@@ -12,7 +12,7 @@ from biaseval.runs import reanalyse_run
 from biaseval.store import Run
 from tests.label_bias_report.runs import Row, make_run, said
 from tests.pages import assert_said, mart
-from tests.relation import Relations, changeable, told
+from tests.relation import Relations, changeable, sentences, told
 from tests.specs import as_older
 
 LAST = "where suite = 'all' and n_demos = 8 and method = 'none'"
@@ -23,7 +23,7 @@ def relations(run: Run) -> Iterator[Relations]:
     yield from changeable(run, "label_bias_conclusions", "label_bias_cautions")
 
 
-CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+test_conclusions_follow_the_verdicts_of_marts = sentences("label_bias_conclusions", {
     "as it is": ([],
         [r"^Biased\. Without dem.* the most frequent answer takes .* of a task’s rows and .* of its gold labels\. Mo",
         r"More bias than sampling noise explains: without demonstrations by RSD in \d+ of 12 tasks and by BiasScore in",
@@ -76,17 +76,18 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         [r"Best mitigation: \w+ with 8 dem.* Cheaper: CC without demonstrations also reduces bias .* \d+\.\d % an"]),
     "no support": (["update label_bias_remedies set shown_advice = 'mixed'"],
         ["Best mitigation: none is shown to reduce bias without a loss of accuracy."]),
+    "a wording that is better with a mitigation":
+        (["update label_bias_by_format set is_above_constant = false", "insert into label_bias_by_format select * "
+        "replace ('colon' as format, n_demos / 8 as macro_f1, method = 'cc' as is_above_constant) "
+        "from label_bias_by_format"],
+        [r"wording\? Without mitigation none can be .* to be better, wording “colon”, CC with 8 dem\w+ has the highest "
+        r"macro-F1 \(1\.000\)\. Where no wording is named, numbers are of the wording “base”",
+        "^Biased in the wording “base”", "accuracy in the wording “base”: ",
+        r"In other wordings, accuracy goes from \d+\.\d % to \d+\.\d % \(colon\)\."]),
     "a loss that is not ruled out": (["update label_bias_remedies set shown_advice = 'bias falls, loss not ruled out', "
         "same_tasks_bias_falls_in = if(method = 'cc', 'rsd and bias_score', 'bias_score')"],
         ["mitigation: none is shown to be safe. RSD falls after CC, and BiasScore falls after .*; a loss of"]),
-}  # fmt: skip
-"""By name, statements that change marts, and what conclusions say; with !, what they do not say."""
-
-
-@pytest.mark.parametrize("name", CHANGED)
-def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relations) -> None:
-    changes, words = CHANGED[name]
-    assert_said(told(relations, "label_bias_conclusions", *changes), words)
+})  # fmt: skip
 
 
 @pytest.mark.parametrize(("advice", "word", "where_less_accurate"), [
@@ -108,7 +109,7 @@ def test_an_advice_has_one_word(relations: Relations, advice: str, word: str, wh
     assert words == (word, where_less_accurate, word and f"more demonstrations: {word}")
 
 
-CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+test_cautions_follow_the_tables = sentences("label_bias_cautions", {
     "as they are": ([], ["24 prompts contain fewer", "template of 6 tasks is inferred", "^ Intervals over", "!few:"]),
     "an unreachable BiasScore": (["update label_bias_by_task_over_sets set bias_score_of_perfect = 0.2"],
         [r"more than 0\.1 in task\S+ \(0\.200\), .* and 7 more\."]),
@@ -119,13 +120,7 @@ CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "few tasks": (["update label_bias_by_model set n_tasks = 6"], ["^ 6 tasks are few"]),
     "another way of scoring": (["update run_settings set normalization = 'sum'"],
         ["scored by the sum over their tokens, with EOS; the published"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CAUTIONS)
-def test_cautions_follow_the_tables(name: str, relations: Relations) -> None:
-    changes, words = CAUTIONS[name]
-    assert_said(told(relations, "label_bias_cautions", *changes), words)
+})  # fmt: skip
 
 
 ONE: Row = {"n_tasks": 1, "n_demos": (0,), "labels": ["no", "yes"]}

@@ -164,7 +164,7 @@ def test_the_page_has_a_section_whose_numbers_are_those_of_sql(several: Run) -> 
     [rsd] = rows(several, f"{spread} and metric = 'rsd' and n_demos = 2")
     ends = [rf"{rsd[end]:.3f} \({rsd[f'{end}_format']}\)" for end in ("minimum", "maximum")]
     spread_said = rf"Which wording\? .*ccuracy with 2 demonstrations goes from .* %.*, and RSD from {' to '.join(ends)}"
-    assert_said(said(several), [spread_said, r"Where no wording is named, numbers are of base\."])
+    assert_said(said(several), [spread_said, "Where no wording is named, numbers are of the wording “base”"])
 
 
 def test_summary_gates_and_plan_know_formats(

@@ -14,7 +14,7 @@ from tests.majority_report.runs import HOSTILE, make_run, table
 from tests.majorityplans import ANSWERS, MajorityPlan
 from tests.measuring import measure
 from tests.pages import Page, assert_answered, assert_of_marts, assert_said, assert_whole, page_of
-from tests.relation import Relations, changeable, told
+from tests.relation import Relations, changeable, sentences, told
 
 CONCLUSIONS, CAUTIONS = "majority_bias_conclusions", "majority_bias_cautions"
 
@@ -47,11 +47,11 @@ def relations(runs: list[str]) -> Iterator[Relations]:
     yield from changeable(Run.open(runs[1]), CONCLUSIONS, CAUTIONS)
 
 
-CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+test_conclusions_follow_the_verdicts_of_marts = sentences(CONCLUSIONS, {
     "as it is": ([], ["^The prop|^No effect of|^Cannot say",
             r"Robustness boundary: .*1 of 3 settings are within 10 points of the best one \(RB@10 0\.333\)",
             r"Seeds: a seed is one draw .* over 2 seeds, .* deviation of 0\.\d+ over the seeds\. To choose a seed, ",
-            "judged by 200 rows and 2 seeds.* Each p above is corrected for all such tests",
+            "judged by 200 rows and 2 seeds.* The p of the effect .* is corrected for all such tests",
             r"Price of mitigation: 2 prompts for leave.* \(LOOC\), per draw",
             "The instruction changes weighted F1: at the most skewed settings "]),
     "proportions matter": (["update majority_by_model set proportions_p_adjusted = 0.0005, is_bias_shown = true"],
@@ -74,7 +74,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "no better than a constant answer": (["update majority_by_model set constant_f1 = 0.99"],
         [r"Ready to deploy\? No: the highest weighted F1, a mean over all proportions, is 0\."]),
     "draws with one answer": (["update majority_label_shares set share_predicted = (share_shown > 0.5)::int"],
-        [r"In (\d+) of these draws one label leads among the demonstrations, and it is the answer in \1", "!always “"]),
+        [r"In (\d+) of these draws one label is the most .*, and it is the answer in all of them", "!always “"]),
     "one answer in all draws": (["update majority_label_shares set share_predicted = (label = 'True')::int"],
         [r"one label in (\d+) of \1 draws of demonstrations[^.]*, always “True”", "!label leads"]),
     "too few rows": (["update majority_by_model set has_enough_rows = false, half_width = 0.25"],
@@ -84,19 +84,15 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "a mitigation that helps": (["update majority_remedies set is_supported = true"],
         [r"Best mitigation: LOOC.* has the highest mean weighted F1 of all .*: standard dev.* → \d.\d+, mean w"]),
     "none that helps": (["update majority_remedies set is_supported = false"],
-        ["Best mitigation: none is shown to reduce bias without a loss of weighted F1"]),
+        ["Best mitigation: none is shown to reduce bias without a loss of weighted F1", "!could not be tested"]),
+    "bias that no test can compare": (["update majority_remedies set is_supported = false, sd_f1_reason = 'constant "
+        "answer', evidence = 'F1 rises, bias not shown to fall'"], [r"Best mitigation: the effect on bias could not be "
+        r"tested\. A test needs .*\. Weighted F1 rises after \w+"]),
     "a loss that is not ruled out": (["update majority_remedies set is_supported = false, is_above_constant = true, "
         "evidence = 'bias falls, loss not ruled out'"],
         ["Best mitigation: none is shown .* F1; bias falls after .*LOOC.*, but a loss cannot be ruled out"]),
     "no mitigation": (["delete from majority_remedies"], ["Best mitigation: none was measured"]),
-}  # fmt: skip
-"""By name, statements that change marts, and what conclusions say; with !, what they do not say."""
-
-
-@pytest.mark.parametrize("name", CHANGED)
-def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relations) -> None:
-    changes, words = CHANGED[name]
-    assert_said(told(relations, CONCLUSIONS, *changes), words)
+})  # fmt: skip
 
 
 REMEDY: dict[str, Any] = {"is_supported": False, "evidence": "not shown", "sd_f1_reason": None, "mean_f1_reason": None}

@@ -9,7 +9,7 @@ from biaseval.store import Run
 from tests.pages import assert_said, mart
 from tests.qa_report.runs import Row, make_run, right, said
 from tests.qaplans import QaPlan
-from tests.relation import Relations, changeable, told
+from tests.relation import Relations, changeable, sentences, told
 
 GIVEN = {"ans_len": 1.0, "sim_word": 2.0, "word_dist": 1.0}
 """Thresholds by heuristic, at which each has a gap, also where a search finds none."""
@@ -47,13 +47,13 @@ def relations(run: Run) -> Iterator[Relations]:
     yield from changeable(run, "qa_bias_conclusions", "qa_bias_cautions")
 
 
-CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+test_conclusions_follow_the_verdicts_of_marts = sentences("qa_bias_conclusions", {
     "biases that were not tested": (["update qa_bias_tests set is_supported = null, p_adjusted = null"],
         ["^Cannot say: the differences were not tested. Nothing can be said of strong and weak.",
         "Measure this run again", "deploy. Whether strong, .* biased cannot be", "!How sure"]),
     "biases that chance explains": (["update qa_bias_tests set is_supported = false"],
         [r"^No bias shown. No shortcut is shown for strong \(3 tested\) and weak", "none of 3 tested shortcuts is",
-        "deploy. No shortcut is shown for strong", "!depends on"]),
+        "deploy. Perhaps strong, the most", "!depends on"]),
     "the same answer":
         (["update qa_by_dataset set is_constant = true, share_most_frequent = 0.97 where model = 'strong'"],
         [r"^Biased. Exact match depends on .* \(sim_word\) in weak\. Nothing can be said of strong",
@@ -75,17 +75,10 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["no test can compare them: the questions of a group are about a single article."]),
     "too few articles to compare models": (["update qa_model_comparisons set verdict = 'too few', n_articles = 4"],
         ["no test can compare them: .*the questions are about only 4 articles"]),
-}  # fmt: skip
-"""By name, statements that change marts, and what conclusions say; with !, what they do not say."""
+})  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHANGED)
-def test_conclusions_follow_the_verdicts_of_marts(name: str, relations: Relations) -> None:
-    changes, words = CHANGED[name]
-    assert_said(told(relations, "qa_bias_conclusions", *changes), words)
-
-
-CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+test_cautions_follow_the_tables = sentences("qa_bias_cautions", {
     # Strong has no threshold where weak has one, and then weak's is kept.
     "as they are": ([],
         [r"on the answers of strong \(squad, trivia\) and weak \(squad\) and kept for the other models",
@@ -109,13 +102,7 @@ CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         "where model = 'weak' and dataset = 'squad' and heuristic = 'ans_len'"], [r"ans_len \(of weak\) on squad"]),
     "nothing measured": (["update qa_bias_by_heuristic set status = 'no threshold to try' where dataset = 'squad'"],
         ["do not differ: .*every shortcut on squad"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CAUTIONS)
-def test_cautions_follow_the_tables(name: str, relations: Relations) -> None:
-    changes, words = CAUTIONS[name]
-    assert_said(told(relations, "qa_bias_cautions", *changes), words)
+})  # fmt: skip
 
 
 def one_title(plan: QaPlan) -> None:

@@ -1,7 +1,7 @@
 """The page of a run that trained readers, and what is said of them: numbers of marts written by hand, or published."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from biaseval.report.qa_training import training_charts
 from biaseval.store import Run
 from tests.pages import Page, assert_said, assert_whole, printed_queries
 from tests.publishedstudy import BIASES, METHODS, OUTSIDE, PUBLISHED, PUBLISHED_F1, Study, measured_run
-from tests.relation import Relations, told
+from tests.relation import Relations, sentences
 
 pytestmark = pytest.mark.slow
 
@@ -204,12 +204,12 @@ CREG = "bert-base+confidence_regularization(ans_len)"
 CHANGE = "update qa_debiasing set {} where model = '{}' and heuristic = 'ans_len'"
 F1 = "update qa_out_of_distribution{} set f1_verdict = '{}' where model = '{}'"
 
-CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+test_what_is_said_of_readers_is_what_their_tests_show = sentences("qa_bias_conclusions", {
     "as published": ([], [r"at a price: RESAM on ans_len \(bias significance \d.* → \d.* and gap .* points\)\. F1 fa",
         r"at an unclear price: PoE on ans_len \(.* and PoE on word_dist .*\. A loss of F1 cannot be excluded",
-        r"No change of bias shown: .* more; 14 of 23 debiased readers",
+        r"No change of bias shown: .* more \(14 of 23 debiased readers\)",
         r"Nearly broken: 6 of 23 .*LMIX on ans_len \(18\.5 against 69\.0 %\).* 3 more.* a low bias is no success",
-        r"not shown to change \(23 tested\); out of distribution \(3 sets\), F1 falls in .* 4 more and rises in .* 3 m",
+        r"not shown to change \(23 readers tested\); out of distribution \(3 sets\), F1 falls in .* 4 more and ri",
         r"25 readers trained for [\d,]+ to [\d,]+ steps; 1 failed", "same holds for all changes", "!Reduces bias:",
         "!Bias rises", "!Not tested"]),
     "a debiased reader is the most accurate": ([f"update qa_by_dataset set exact_match = 0.99, model = '{RESAM}'",
@@ -224,7 +224,7 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         ["unclear price: RESAM on ans_len", "!at a price"]),
     # A change is what its verdict says, whatever its interval, which excludes 0.
     "a bias that rises": ([CHANGE.format("verdict = 'higher'", CREG)], ["Bias rises: CREG on ans_len "]),
-    "a change that is negligible": ([CHANGE.format("verdict = 'negligible'", RESAM)], [r"15 of 23 debiased readers",
+    "a change that is negligible": ([CHANGE.format("verdict = 'negligible'", RESAM)], [r"15 of 23 debiased readers\)",
         "!at a price"]),
     "a change that was not tested": ([CHANGE.format("verdict = null, reason = 'threshold by chance'", RESAM)],
         [r"Not tested: 1 of 23 debiased readers \(threshold by chance\)", "!at a price"]),
@@ -236,17 +236,10 @@ CHANGED: dict[str, tuple[Sequence[str], Sequence[str]]] = {
         [r"at a price: bert-base@squad RESAM on ans_len \(seed 42\) "]),
     "standard readers alone": (["delete from qa_debiasing where method <> 'standard'", "update trained_models set "
         "steps = 9"], ["25 readers trained; 1 f", "!debias", "!Reduces bias:", "!at a price"]),
-}  # fmt: skip
-"""By name, statements that change marts, and what conclusions say; with !, what they do not say."""
+})  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHANGED)
-def test_what_is_said_of_readers_is_what_their_tests_show(name: str, relations: Relations) -> None:
-    changes, words = CHANGED[name]
-    assert_said(told(relations, "qa_bias_conclusions", *changes), words)
-
-
-CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+test_the_cautions_fit_the_study = sentences("qa_bias_cautions", {
     "as published": ([], ["Each reader is a single training", "changes on adversarialqa lean high",
         "Trainings failed.*not finite", "different numbers of steps .*resample.word_dist. 16,000 .bert-base 14,000.",
         "!favours", "!no method can", "!chance"]),
@@ -261,10 +254,4 @@ CAUTIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "readers that nothing was tuned for":
         (["delete from trained_models where method in ('learned_mixin', 'confidence_regularization')"],
         ["!lean high"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CAUTIONS)
-def test_the_cautions_fit_the_study(name: str, relations: Relations) -> None:
-    changes, words = CAUTIONS[name]
-    assert_said(told(relations, "qa_bias_cautions", *changes), words)
+})  # fmt: skip

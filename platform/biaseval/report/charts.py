@@ -342,7 +342,7 @@ def dot_chart(
     names, categories = ([*dict.fromkeys(str(row[key]) for row in rows)] for key in ("series", "y"))
     told = series(names)
     ends = {key: value for key, value in zip(("domainMin", "domainMax"), domain, strict=True) if value is not None}
-    x = {"field": "x", "type": "quantitative", "title": axis, "scale": ends}
+    x = {"field": "x", "type": "quantitative", "title": axis, "scale": {"zero": False, **ends}}
     y = {"field": "y", "type": "nominal", "title": None, "sort": categories, "axis": {"grid": False}}
     place = {"y": y} | ({"yOffset": {"field": "series", "sort": names}} if len(names) > 1 else {})
     thick = {"condition": {"test": "datum.is_thick", "value": 3}, "value": 1}

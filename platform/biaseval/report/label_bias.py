@@ -219,10 +219,10 @@ def _meanings(run: Run, ask: Ask) -> list[Any]:
 
 _SEEN = (
     "RSD says how unequal the recalls of the labels are. Means over tasks and demonstration sets; shaded or bars: 95 % "
-    "intervals. Dotted: sampling noise, or always giving the most frequent label."
+    "intervals. Dotted: sampling noise (RSD), or always giving the most frequent label (accuracy)."
 )
 
-_DOTS = "Means over tasks and sets. Filled: shown to be better than one label. Hollow: not shown. Rows: under Wordings."
+_DOTS = "Means over tasks and sets. Filled: shown to beat one label in accuracy or macro-F1. Hollow: not shown."
 
 _TERMS = (
     ("Sampling noise", "About the value that a model without bias reaches with this many rows."),

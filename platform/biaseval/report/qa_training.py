@@ -111,7 +111,7 @@ def groups_chart(name: str, of_what: str, rows: Sequence[tuple[str, Row]]) -> Ch
         low, high = sorted(ends)
         dots += [{**place, "x": high, "start": low, "is_filled": True}, {**place, "x": low, "is_filled": False}]
     title = f"Exact match of two groups, {of_what} (closer is less bias)"
-    return dot_chart(name, dots, title=title, axis="exact match (%)", domain=(0, 100))
+    return dot_chart(name, dots, title=title, axis="exact match (%)", domain=(None, None))
 
 
 def with_hollow(caption: str, charts: Sequence[Chart]) -> str:
