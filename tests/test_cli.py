@@ -22,7 +22,7 @@ import typer
 
 from biaseval import cli
 from biaseval.cli.printing import print_json
-from biaseval.errors import InputError
+from biaseval.errors import BiasevalError, InputError
 from biaseval.runs import run_status
 from biaseval.spec import MIN_INSTANCES, load_spec
 from biaseval.store import Run
@@ -220,17 +220,20 @@ def test_a_plan_says_what_would_run_and_writes_nothing(tmp_path: Path, tiny_llam
     assert digests(tmp_path) == before
 
 
-@pytest.mark.parametrize(("arguments", "work"), [
-    (("analyse", "run", "--set", "seed=1"), "biaseval.runs.commands.reanalyse_run"),
-    (("report", "run"), "biaseval.runs.commands.report_run"),
-    (("import", "table", "scores.csv", "--run-dir", "run"), "biaseval.runs.commands.import_scores"),
+@pytest.mark.parametrize(("arguments", "work", "raised"), [
+    (("analyse", "run", "--set", "seed=1"), "biaseval.runs.commands.reanalyse_run", SystemExit(1)),
+    (("report", "run"), "biaseval.runs.commands.report_run", BiasevalError("interrupted by the stop")),
+    (("import", "table", "scores.csv", "--run-dir", "run"), "biaseval.runs.commands.import_scores", RuntimeError("x")),
 ])  # fmt: skip
 def test_a_stop_while_metrics_are_computed_says_so_and_ends_with_143(
-    arguments: tuple[str, ...], work: str, command: Command, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...], work: str, raised: BaseException, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*given: object, **named: object) -> None:
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "the signal would end the process"
-        signal.raise_signal(signal.SIGTERM)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:
+            raise raised from None  # what it interrupts may end in another way
 
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(work, stop)

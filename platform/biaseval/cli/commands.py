@@ -86,16 +86,17 @@ def main() -> None:
         for argument in sys.argv[1:]:
             refuse_broken("arguments", argument)
         app()
-    except SystemExit as ended:
-        sys.exit(128 + stopped[0] if stopped else ended.code)  # Ray's core makes 1 of a stop's code while it waits
-    except BiasevalError as error:
-        say(f"error: {_short(str(error))}")
-        sys.exit(error.exit_code)
-    except Exception as error:
+    except (SystemExit, Exception) as error:
+        if stopped:  # Ray's core makes 1 of a stop's code while it waits, and what a stop interrupts may raise errors
+            sys.exit(128 + stopped[0])
+        if isinstance(error, SystemExit):
+            raise
+        if isinstance(error, BiasevalError):
+            say(f"error: {_short(str(error))}")
+            sys.exit(error.exit_code)
         if "Query interrupted" in str(error):  # DuckDB's error after a signal
-            if not stopped:
-                say("interrupted; run the same command again")
-            sys.exit(128 + (stopped or [signal.SIGINT])[0])
+            say("interrupted; run the same command again")
+            sys.exit(128 + signal.SIGINT)
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             say(f"error: {str(error.filename)[:200]!r}: is no path ({error.strerror}); correct it")
             sys.exit(2)
