@@ -223,7 +223,7 @@ def test_a_plan_says_what_would_run_and_writes_nothing(tmp_path: Path, tiny_llam
 @pytest.mark.parametrize(("arguments", "work", "raised"), [
     (("analyse", "run", "--set", "seed=1"), "biaseval.runs.commands.reanalyse_run", SystemExit(1)),
     (("report", "run"), "biaseval.runs.commands.report_run", BiasevalError("interrupted by the stop")),
-    (("import", "table", "scores.csv", "--run-dir", "run"), "biaseval.runs.commands.import_scores", RuntimeError("x")),
+    (("import", "table", "scores.csv", "--run-dir", "run"), "biaseval.runs.commands.import_scores", RuntimeError("no")),
 ])  # fmt: skip
 def test_a_stop_while_metrics_are_computed_says_so_and_ends_with_143(
     arguments: tuple[str, ...], work: str, raised: BaseException, command: Command, monkeypatch: pytest.MonkeyPatch
@@ -239,7 +239,9 @@ def test_a_stop_while_metrics_are_computed_says_so_and_ends_with_143(
     monkeypatch.setattr(work, stop)
     found = command(*arguments)
     assert signal.getsignal(signal.SIGTERM) == before
-    assert (found.code, found.err) == (143, "stopped; complete parts are kept, run the same command again to resume\n")
+    first, *more = found.err.splitlines()
+    assert (found.code, first) == (143, "stopped; complete parts are kept, run the same command again to resume")
+    assert [str(raised) in line for line in more] == [True] * (not isinstance(raised, SystemExit))
 
 
 def test_a_plan_of_a_run_that_has_begun_says_its_rate(

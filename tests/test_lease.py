@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 
 from biaseval.errors import TransientError
 from biaseval.lease import held, hold, look
-from biaseval.lease.files import ChangedError, Seen, lease_file
+from biaseval.lease.files import ChangedError, PlainFile, Seen, lease_file
 from biaseval.lease.record import Lease
 from biaseval.runs import score_prompts
 from biaseval.spec import ExecutionSpec, ModelSpec
@@ -260,6 +260,12 @@ def test_who_writes_second_is_refused_and_an_expired_lease_is_not_waited_for(
         hold._taken(run, given[2], own)
     assert hold._outwaited(run, given[0], seen := Seen(own, "7", 0, 11)) == seen
     assert re.fullmatch(r".*: taken over, as its lease was not renewed for 10 s\n", capsys.readouterr().err)
+    plain = PlainFile(run)
+    version = plain.write(own, None)
+    plain.delete("another")
+    assert run.has(LEASE)
+    plain.delete(version)
+    assert not run.has(LEASE)
 
 
 def test_a_command_is_said_as_it_was_typed_without_credentials_or_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,10 @@ def test_what_is_written_is_read_as_it_was(value: Any) -> None:
     assert "\n" not in yaml_flow(value)
 
 
+def test_keys_of_yaml_1_1_are_values() -> None:
+    assert yaml_1_1_value("{1: a, '1': b}") == {1: "a", "1": "b"}
+
+
 def test_no_other_module_reads_yaml_or_json() -> None:
     """A reader of its own would take the last of two values of a key."""
     reads = re.compile(

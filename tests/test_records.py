@@ -135,8 +135,7 @@ def test_a_saved_selection_of_rows_is_those_rows(tmp_path: Path, parts: tuple[st
     assert len(_rows(tmp_path)) == len(rows)
     (tmp_path / "indices.arrow").unlink()
     (tmp_path / "state.json").write_text(json.dumps(state))
-    lacking = "state.json: names indices.arrow, which is not there; save the data set again"
-    assert _refused(tmp_path) == lacking
+    assert _refused(tmp_path) == "state.json: names indices.arrow, which is not there; save the data set again"
 
 
 @pytest.mark.parametrize("names", [("Test.csv", "train.csv"), ("rows_dev.tsv.gz", "rows_train-0-of-2.csv")])

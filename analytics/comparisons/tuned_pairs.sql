@@ -10,9 +10,7 @@ bases as (
 tuned as (
     select
         *,
-        list_contains(
-            (select list_distinct(flatten(list([run, model, parse_filename(model)]))) from bases), tuned_from
-        ) as is_named
+        list_contains((select list_distinct(flatten(list([run, model, parse_filename(model)]))) from bases), tuned_from) as is_named
     from run_settings
     where tuned_from is not null
 )

@@ -2,9 +2,7 @@
 -- label_bias_by_task_over_sets is of the base format.
 select
     model, task, n_demos, method, format,
-    mean_of_all(
-        columns('^(macro_f1|accuracy|relative_variance|squared_preference|(?:rsd|bias_score)(?:_floor|_excess)?)$'), demo_set
-    ) as "\1",
+    mean_of_all(columns('^(macro_f1|accuracy|relative_variance|squared_preference|(?:rsd|bias_score)(?:_floor|_excess)?)$'), demo_set) as "\1",
     bonferroni_p(min(rsd_p), count(rsd_p)) as rsd_p, max(share_most_frequent) as share_most_frequent,
     max(majority_accuracy) as majority_accuracy, max(majority_macro_f1) as majority_macro_f1,
     bonferroni_p(min(bias_score_p), count(bias_score_p)) as bias_score_p,

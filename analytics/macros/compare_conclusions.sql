@@ -1,6 +1,6 @@
 -- from compare_conclusions('compared', 'conclusions'): sentences on every ordered pair of sides of a relation *_compared:
 -- run, other_run, who, against, line, lead, text. The headline and the lines after it are of the settings that a user
--- would deploy. conclusions: those of each run alone, which say whether the better run, or each if none is, is ready.
+-- would deploy. conclusions: those of each run alone, which say whether each is ready.
 create macro compare_conclusions(compared, conclusions) as table
 with
 told as (

@@ -71,10 +71,10 @@ headline as (
                 then format('Biased without mitigation{}, and not shown to be better than always answering one label.', any_value(of_base))
             when bool_or(is_bias_shown) then format('Biased{}.', any_value(of_base))
             when sum(n_tasks_rsd_tested + n_tasks_bias_score_tested) = 0
-                then 'Cannot say: too few rows, or no wrong or no right answer, for a test of bias.'
+                then format('Cannot say{}: too few rows, or no wrong or no right answer, for a test of bias.', any_value(of_base))
             when not bool_or(coalesce(is_above_constant, false))
-                then 'Cannot say: the answers are not shown to be better than always answering one label.'
-            else 'No bias shown.'
+                then format('Cannot say{}: the answers are not shown to be better than always answering one label.', any_value(of_base))
+            else format('No bias shown{}.', any_value(of_base))
         end as lead,
         case
             when any_value(n_tasks) > 1 then array_to_string(list(
@@ -263,14 +263,14 @@ lines as (
                 when accuracy > majority_accuracy then 'Not shown: the most accurate setting, '
                 else 'No: the most accurate setting, '
             end,
-            setting, if(is_better, '', ','), as_percent(accuracy), name, as_percent(majority_accuracy),
+            setting, if(is_better and not contains(setting, ','), '', ','), as_percent(accuracy), name, as_percent(majority_accuracy),
             if(is_better, format(' Whether {} is enough is your decision.', as_percent(accuracy)), '')
         )
         || if(is_better, '', coalesce((
             select
                 format(
                     ' {} rare labels count as much as frequent ones, {} is better: macro-F1 {} against {}, which a test supports.',
-                    if(most.accuracy > most.majority_accuracy, 'If', 'The exception: if'), setting,
+                    if(most.accuracy > most.majority_accuracy, 'If', 'The exception: if'), setting || if(contains(setting, ','), ',', ''),
                     as_rate(macro_f1), as_rate(majority_macro_f1)
                 )
             from balanced
@@ -310,9 +310,9 @@ lines as (
         ), '')
         || coalesce((
             select
-                ' In other wordings, accuracy goes ' || listed(list(
+                format(' In other wordings, {} {} takes accuracy ', shown_method(best.method), with_demos(best.n_demos)) || some_of(list(
                     format('from {} to {} ({})', as_percent(without.accuracy), as_percent(settings.accuracy), settings.format) order by settings.format
-                )) || '.'
+                ), 3) || '.'
             from settings inner join settings as without using (format, n_demos)
             where without.method = 'none' and best.method <> 'none' and settings.format <> 'base' and (settings.method, n_demos) = (best.method, best.n_demos)
         ), '')
@@ -369,7 +369,7 @@ lines as (
     select
         2, 'Which wording?',
         capitalized(string_agg(
-            if(len(not_above) = n, 'without mitigation none can be recommended, as none is shown to be better than always answering one label; ', '')
+            if(len(not_above) = n, format('without mitigation and {}, no wording can be recommended, as none is shown to be better than always answering one label; ', with_demos(n_demos)), '')
             || format(
                 'accuracy {} goes from {} ({}) to {} ({}), and RSD from {} ({}) to {} ({})', with_demos(n_demos), as_percent(least), worst,
                 as_percent(most), best, as_rate(lowest), fairest, as_rate(highest), unfairest
@@ -380,9 +380,9 @@ lines as (
             ),
             '; ' order by n_demos
         )) || coalesce((
-            select format('. Of those with mitigation that are shown to be better, {} has the highest macro-F1 ({})', setting, as_rate(macro_f1))
+            select format('. Of the settings with mitigation that are shown to be better, {}{} has the highest macro-F1 ({})', if(format = 'base', 'wording “base”, ', ''), setting, as_rate(macro_f1))
             from settings where is_above_constant and method <> 'none' order by macro_f1 desc, format <> 'base', n_demos, method limit 1
-        ), '') || '. Where no wording is named, numbers are of the wording “base”.'
+        ), if(exists (from settings where method <> 'none'), '. With mitigation, none is shown to be better, either', '')) || '. Where no wording is named, numbers are of the wording “base”.'
     from worded
     having count(*) > 0
     union all

@@ -202,7 +202,7 @@ lines as (
                 format('{} of {} of demonstrations{}', n_single, counted(n_draws, 'draw'), given)
                 || case
                     when n_labels = 1 then format(', always “{}”', label)
-                    when n_clear > 0 then format('. In {} of these draws one label is the most frequent one of the demonstrations, and it is the answer in {}', n_clear, if(n_followed = n_clear, 'all of them', format('{} of them', n_followed)))
+                    when n_clear > 0 then format('. In {} of these draws one label is the most frequent one of the demonstrations, and it is {}', n_clear, case when n_clear = 1 then if(n_followed = 1, 'the answer', 'not the answer') when n_followed = n_clear then 'the answer in all of them' else format('the answer in {} of them', n_followed) end)
                     else ''
                 end
                 order by instruction
@@ -247,7 +247,7 @@ lines as (
         case
             when count(*) = 0 then 'none was measured'
             when bool_and(coalesce(sd_f1_reason = 'constant answer', false))
-                then 'the effect on bias could not be tested. A test needs answers that are better than always answering one label, with and without mitigation'
+                then 'the effect on bias could not be tested. A test needs answers that are shown to be better than always answering one label, with and without mitigation'
             else 'none is shown to reduce bias without a loss of weighted F1'
         end
         || coalesce('; bias falls after ' || listed(
@@ -257,8 +257,8 @@ lines as (
         || coalesce(
             ' Weighted F1 rises after ' || listed(
                 list(format(
-                    '{}{}{} ({} → {})', shown_method(method), if(shown_way = '', '', ' of ' || shown_way), given,
-                    as_rate(mean_f1_before), as_rate(mean_f1)
+                    '{}{}{} ({} → {}{})', shown_method(method), if(shown_way = '', '', ' of ' || shown_way), given, as_rate(mean_f1_before), as_rate(mean_f1),
+                    if(sd_f1_reason = 'constant answer', '; effect on bias not tested', '')
                 ) order by method, predict, instruction) filter (evidence = 'F1 rises, bias not shown to fall')
             ) || '.', ''
         )

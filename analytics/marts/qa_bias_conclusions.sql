@@ -302,7 +302,7 @@ f1 as (
         ), '; ') as text
     from (
         select
-            place, count(*) as n, list(label order by label) filter (verdict = 'lower') as lower,
+            place, count(distinct split_part(label, ' measured on ', 1)) as n, list(label order by label) filter (verdict = 'lower') as lower,
             list(label order by label) filter (verdict = 'higher') as higher
         from (
             select 'in distribution, F1 ' as place, label, f1_verdict as verdict from addressed
@@ -419,7 +419,7 @@ lines as (
                 ' So is the chance of any false difference between models, over all of them.', ''
             ),
             if((select count(*) from addressed) > 0, ' The same holds for all changes by debiasing, for these trainings.', ''),
-            ' Each p of this page is corrected for all such tests. Intervals of gaps and of exact match are not corrected for the number of tests.'
+            ' Each p of this page is corrected for all such tests. Intervals of one model''s gap or exact match are not corrected for the number of tests; those of differences between models are.'
         )
     from judged
     having count_if(word in ('biased', 'none')) > 0 or (select count(*) from addressed) > 0

@@ -46,8 +46,7 @@ def test_seeds_and_methods_are_added_to_a_run_of_majority_bias(tiny_llama: Path,
     assert before.items() <= kept(run).items()
     [counted] = rows(run, "select count(distinct adapter) as n from training")
     assert counted == {"n": 4}  # of two settings and two seeds
-    found = {row["method"] for row in rows(run, "from majority_by_setting")}
-    assert found == {"none", "cc", "lora", "lora+cc"}
+    assert {row["method"] for row in rows(run, "from majority_by_setting")} == {"none", "cc", "lora", "lora+cc"}
 
 
 def _questions(folder: Path) -> None:

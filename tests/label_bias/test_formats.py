@@ -84,8 +84,7 @@ def test_orders_show_the_same_demonstrations_and_none_of_fewer_than_two(folder: 
         assert shown["question", demo_set] == drawn
         assert shown["reversed", demo_set] == drawn[::-1] != drawn
         assert sorted(shown["shuffled", demo_set]) == sorted(drawn) != shown["shuffled", demo_set] != drawn
-    without = {row["format"] for row in _prompts(plan) if row["n_demos"] == 0}
-    assert without == {"base", "question"}
+    assert {row["format"] for row in _prompts(plan) if row["n_demos"] == 0} == {"base", "question"}
 
 
 def test_options_without_an_item_take_another_instruction_and_separator(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ test_conclusions_follow_the_verdicts_of_marts = sentences("label_bias_conclusion
         r"Price of mitigation: .*, 20 prompts for domain-context calibration \(DC\).*, per task",
         r"Ready to deploy\? Better than always answering one label, as a test supports: .* Whether \d+\.\d % is enough",
         "Best mitigation: .* ha(s|ve) the highest macro-F1 of all that reduce bias without a loss of accuracy: RSD",
-        "!none was measured", "!the p-values of", "!Price of dem", "!without a loss of accuracy: .*–",
+        "!none was measured", "!the p-values under", "!Price of dem", "!without a loss of accuracy: .*–",
         "Other tasks: bias also changes in tasks like these with ", "!Primary"]),
     "a bias that is highest between the ends":
         (["update label_bias_by_model set rsd = 9 where suite = 'all' and n_demos = 2 and method = 'none'"],
@@ -80,10 +80,10 @@ test_conclusions_follow_the_verdicts_of_marts = sentences("label_bias_conclusion
         (["update label_bias_by_format set is_above_constant = false", "insert into label_bias_by_format select * "
         "replace ('colon' as format, n_demos / 8 as macro_f1, method = 'cc' as is_above_constant) "
         "from label_bias_by_format"],
-        [r"wording\? Without mitigation none can be .* to be better, wording “colon”, CC with 8 dem\w+ has the highest "
+        [r"wording\? Without mitigation and .*, no wording can .* better, wording “colon”, CC with 8 dem\w+ has .* "
         r"macro-F1 \(1\.000\)\. Where no wording is named, numbers are of the wording “base”",
         "^Biased in the wording “base”", "accuracy in the wording “base”: ",
-        r"In other wordings, accuracy goes from \d+\.\d % to \d+\.\d % \(colon\)\."]),
+        r"In other wordings, .* takes accuracy from \d+\.\d % to \d+\.\d % \(colon\)\."]),
     "a loss that is not ruled out": (["update label_bias_remedies set shown_advice = 'bias falls, loss not ruled out', "
         "same_tasks_bias_falls_in = if(method = 'cc', 'rsd and bias_score', 'bias_score')"],
         ["mitigation: none is shown to be safe. RSD falls after CC, and BiasScore falls after .*; a loss of"]),

@@ -55,8 +55,7 @@ def test_every_draw_is_one_context_for_all_test_rows(tmp_path: Path) -> None:
     contexts = _contexts(plans)
     keys = [(row["setting"], row["demo_set"], row["instruction"]) for row in contexts]
     assert keys == list(itertools.product(["0/100", "50/50", "75/25"], [0, 1], [True, False]))
-    rows = Counter(row["context_id"] for row in _prompts(plans))
-    assert rows == {row["context_id"]: 6 for row in contexts}
+    assert Counter(row["context_id"] for row in _prompts(plans)) == {row["context_id"]: 6 for row in contexts}
     assert sum(n_prompts(plan.parts) for plan in plans) == 3 * 2 * 2 * 6
     assert sum(n_scores(plan.parts) for plan in plans) == 3 * 2 * 2 * 6 * 2
     assert _contexts(_plans(tmp_path)) == contexts

@@ -76,7 +76,7 @@ test_conclusions_follow_the_verdicts_of_marts = sentences(CONCLUSIONS, {
     "draws with one answer": (["update majority_label_shares set share_predicted = (share_shown > 0.5)::int"],
         [r"In (\d+) of these draws one label is the most .*, and it is the answer in all of them", "!always “"]),
     "one answer in all draws": (["update majority_label_shares set share_predicted = (label = 'True')::int"],
-        [r"one label in (\d+) of \1 draws of demonstrations[^.]*, always “True”", "!label leads"]),
+        [r"one label in (\d+) of \1 draws of demonstrations[^.]*, always “True”", "!is the most frequent one"]),
     "too few rows": (["update majority_by_model set has_enough_rows = false, half_width = 0.25"],
         [r"too few rows for RB@10 \(the intervals of settings reach 0.250\)", "!settings are within"]),
     "most outputs are no label": (["update majority_by_model set n_marked = 0"],

@@ -165,5 +165,4 @@ def test_unanswerable_questions_are_left_out_in_every_format(tmp_path: Path, fil
             InputError, match=r"1 with an is_impossible that is neither true nor false \(b\); mend them"
         ):
             _read(tmp_path, file, content)
-        found = _read(tmp_path, file, content, on_bad_example="drop")
-        assert [each.example_id for each in found.questions] == ["a"]
+        assert [each.example_id for each in _read(tmp_path, file, content, on_bad_example="drop").questions] == ["a"]

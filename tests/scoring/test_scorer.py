@@ -242,8 +242,7 @@ def test_rotary_embeddings_that_follow_the_longest_text_of_a_batch(
         make = Phi3Config
     model = random_model(make(**llama_like(rope_parameters=rope, **sizes)))
     prompts = few_shot_prompts()
-    lengths = encode_lengths(tokenizer, prompts)
-    assert {39, 41} < {*lengths}
+    assert {39, 41} < {*encode_lengths(tokenizer, prompts)}
     expected = [own for row in rows_of(prompts) for own in by_the_rule(copy.deepcopy(model), tokenizer, row)]
     monkeypatch.setattr(scorer.models, "model_window", lambda config: None)  # it ends where "dynamic" begins
     for path in PATHS:

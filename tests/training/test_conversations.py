@@ -263,13 +263,12 @@ def test_long_conversations_are_cut_at_a_turn_or_left_out(tokenizer: PreTrainedT
     assert cut.kept[0][1].is_answer.tolist() == first.is_answer.tolist()
     assert encode(tokenizer, long).n_cut == 0
     found = encode(tokenizer, long, conversation("a", "b"), n=len(first.token_ids) - 1)
-    assert len(found.kept) == 1
-    assert found.left_out == {f"whose first answer does not fit max_tokens {len(first.token_ids) - 1}": 1}
+    left_out = {f"whose first answer does not fit max_tokens {len(first.token_ids) - 1}": 1}
+    assert (len(found.kept), found.left_out) == (1, left_out)
     with pytest.raises(InputError, match="no conversation is left: 1 whose first answer does not fit max_tokens 3"):
         encode(tokenizer, long, n=3)
 
 
 def test_a_text_that_spells_a_special_token_is_left_out(tokenizer: PreTrainedTokenizerFast) -> None:
     found = encode(tokenizer, conversation("What is </s>?", "an end"), conversation("a", "b"))
-    assert len(found.kept) == 1
-    assert found.left_out == {"with the text of a special token": 1}
+    assert (len(found.kept), found.left_out) == (1, {"with the text of a special token": 1})

@@ -189,8 +189,7 @@ def test_a_killed_training_goes_on_with_its_scale(
     with pytest.raises(KilledError):
         trained(what, how, tmp_path / "run", killed_behind=6)
     run, whole = (Run.open(str(tmp_path / name)) for name in ("run", "whole"))
-    checkpoint = newest_checkpoint(run)
-    assert checkpoint.loss_scale.value == scale / 2**n_skipped
+    assert newest_checkpoint(run).loss_scale.value == scale / 2**n_skipped
     again, left = trained(what, how, tmp_path / "run")
     assert (again.first_step, again.is_complete) == (4, True)
     assert [replace(record, seconds=0) for record in left] == [replace(record, seconds=0) for record in heard[4:]]

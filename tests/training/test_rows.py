@@ -80,13 +80,11 @@ def test_tokens_are_counted_and_rows_that_are_too_long_are_named(drawn: tuple[Ta
         "adapter": f"{drawn[0].name}/k2.s0", "n_rows": 16, "tokens": sum(lengths), "longest": max(lengths),
     }  # fmt: skip
     longest = max(counted["n_tokens"].to_pylist()[:16])
-    _, problems = with_tokens(tokenizer, table, LoraSpec(max_tokens=longest), None)
-    assert len(problems) == 1
-    assert f"{drawn[0].name}/k2.s0: a training row has {max(lengths)} tokens with label and EOS" in problems[0]
-    assert f"lora.max_tokens is {longest}" in problems[0]
-    _, problems = with_tokens(tokenizer, table, LoraSpec(), longest)
-    assert len(problems) == 1
-    assert f"and the model's window {longest}" in problems[0]
+    _, [problem] = with_tokens(tokenizer, table, LoraSpec(max_tokens=longest), None)
+    assert f"{drawn[0].name}/k2.s0: a training row has {max(lengths)} tokens with label and EOS" in problem
+    assert f"lora.max_tokens is {longest}" in problem
+    _, [problem] = with_tokens(tokenizer, table, LoraSpec(), longest)
+    assert f"and the model's window {longest}" in problem
 
 
 def encoded(*lengths: int, n_targets: int = 2) -> list[EncodedRow]:

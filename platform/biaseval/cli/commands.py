@@ -87,24 +87,28 @@ def main() -> None:
             refuse_broken("arguments", argument)
         app()
     except (SystemExit, Exception) as error:
-        if stopped:  # Ray's core makes 1 of a stop's code while it waits, and what a stop interrupts may raise errors
-            sys.exit(128 + stopped[0])
-        if isinstance(error, SystemExit):
-            raise
-        if isinstance(error, BiasevalError):
-            say(f"error: {_short(str(error))}")
-            sys.exit(error.exit_code)
-        if "Query interrupted" in str(error):  # DuckDB's error after a signal
+        code = error.code if isinstance(error, SystemExit) else _told(error)
+        # Ray's core makes 1 of a stop's code while it waits, and what a stop interrupts may raise errors.
+        sys.exit(128 + stopped[0] if stopped else code)
+
+
+def _told(error: Exception) -> int:
+    """Print one message on an error, and return its exit code."""
+    if isinstance(error, BiasevalError):
+        say(f"error: {_short(str(error))}")
+        return error.exit_code
+    if "Query interrupted" in str(error):  # DuckDB's error after a signal
+        if not stopped:
             say("interrupted; run the same command again")
-            sys.exit(128 + signal.SIGINT)
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            say(f"error: {str(error.filename)[:200]!r}: is no path ({error.strerror}); correct it")
-            sys.exit(2)
-        if isinstance(error, MemoryError):  # also Arrow's, of a query's result
-            say("error: there is not enough memory; free some, take a larger machine, or ask a query for fewer rows")
-            sys.exit(1)
-        say(f"error: {_unforeseen(error)}")
-        sys.exit(1)
+        return 128 + signal.SIGINT
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        say(f"error: {str(error.filename)[:200]!r}: is no path ({error.strerror}); correct it")
+        return 2
+    if isinstance(error, MemoryError):  # also Arrow's, of a query's result
+        say("error: there is not enough memory; free some, take a larger machine, or ask a query for fewer rows")
+        return 1
+    say(f"error: {_unforeseen(error)}")
+    return 1
 
 
 def _short(message: str) -> str:

@@ -258,7 +258,7 @@ def _facts(compared: Compared, facts: Sequence[blocks.Row]) -> dict[str, Any]:
 
 _SEEN = (
     "Differences from the first run; lines: 95 % intervals that hold for all tests together. Blue circles: better. "
-    "Orange squares: worse. Hollow circles: no verdict, even where the line excludes 0; the last table says why. "
+    "Orange squares: worse. Hollow circles: no verdict, even where the line excludes 0; “Every difference” says why. "
     "Grey band: too small to matter."
 )
 

@@ -83,8 +83,7 @@ def test_a_reader_that_is_given_up_leaves_its_last_checkpoint_and_weights(
     assert outcome.problem.startswith("loss nan, gradient norm unknown at step 7 (questions ")
     assert outcome.problem.endswith("; look closer")
     run = Run.open(str(tmp_path))
-    left = newest_checkpoint(run, "checkpoints")
-    assert left.n_steps == 4
+    assert newest_checkpoint(run, "checkpoints").n_steps == 4
     assert [own.name for own in sorted((tmp_path / "checkpoints").glob("best-*"))] == ["best-00000002", "best-00000005"]
     assert not run.has("model/config.json")
 
