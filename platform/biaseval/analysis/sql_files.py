@@ -78,7 +78,7 @@ def _reads(sql: str) -> frozenset[str]:
     sql = re.sub(r"--[^\n]*", "", sql)
     named = [name.lower() for name in re.findall(r"(?i)\b(?:from|join)\s+\"?(\w+)", sql)]
     given = " ".join(re.findall(r"(?:from|join) \w+\(([^)]*)\)", sql))
-    steps = re.findall(r"^(\w+) as (?:materialized )?\(", sql, re.MULTILINE)
+    steps = re.findall(r"^(\w+) as (?:materialized )?\((?!.*\bfrom \1\b)", sql, re.MULTILINE)
     return frozenset({*named, *re.findall(r"'(\w+)'", given)} - set(steps))
 
 
